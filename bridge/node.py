@@ -1,4 +1,4 @@
-"""START HERE: one party of the overlay, its machines wired together.
+"""START HERE: a party of the overlay, its machines wired together.
 
 A gateway's publication takes this way: `Committed` -> `publisher.OutboxIntake` -> `publisher.Publisher` -> `Send` to
 every replica of its region -> `replica.Forwarder` at each replica, region after region -> `reader.Collector` at the
@@ -86,7 +86,7 @@ class ReaderNode(Node):
         keys: ScopeKeys,
         random: Callable[[int], bytes],
     ) -> None:
-        """Takes `secrets`: of all scopes that we may read; `keys`: their epoch keys, which come and go here."""
+        """Takes `secrets`: of all scopes we may read; `keys`: their epoch keys, which come and go here."""
         super().__init__(overlay, name)
         self.secrets = list(secrets)
         self.interest = ScopeInterest(overlay, identity, name, secrets)
@@ -179,9 +179,7 @@ class ReaderNode(Node):
         return self.interest.adopt(overlay, self.secrets, now)
 
     def _rotated(self, event: Rotated, now: float) -> list[Effect]:
-        """Takes another key pair: boxes that the owner sealed to the new key open now. We sign with the new key
-        later.
-        """
+        """Takes another key pair: boxes the owner sealed to the new key open now. We sign with the new key later."""
         self._identity = event.identity
         self._signing.rotate(event.identity, now)
         if self._client is not None:
@@ -197,7 +195,7 @@ class ReaderNode(Node):
 
 
 class _Half(Enum):
-    """The half of a gateway that an event concerns."""
+    """The half of a gateway an event concerns."""
 
     SENDS = auto()
     READS = auto()
@@ -209,8 +207,8 @@ _UNKNOWN = float("-inf")  # as a deadline: to be asked for
 
 
 def _half_of(event: Event) -> _Half:
-    """Returns the half that an event concerns: the outbox's and the acknowledgements of what it holds are the
-    publisher's, publications are the reader's.
+    """Returns the half an event concerns: the outbox's and the acknowledgements of what it holds are the publisher's,
+    publications are the reader's.
     """
     if isinstance(event, Received):
         return _Half.BOTH if event.wire.topic.startswith(CONTROL_ROOT) else _Half.READS

@@ -1,10 +1,10 @@
-"""The organiser: a member that the owner lets number and sign changes of one edge in its place (paper D, D5).
+"""The organiser: a member the owner lets number and sign changes of an edge in its place (paper D, D5).
 
 The organiser hears the summaries of all replicas from the replicas of its region, proposes as the owner would
-(`measuring.proposing`), signs, and waits. One swap is open at a time; if too few replicas have endorsed it after
-`ENDORSE_S`, the next may be signed, and after each failure the wait doubles, up to `BACKOFF_MOST_S`. A number is
-never given twice: the highest is on disk before anybody hears of it. The organiser carries nothing, reads nothing and
-is believed in nothing: without it nothing is swapped, and nothing else changes. Not here: the network
+(`measuring.proposing`), signs, and waits. A swap is open at a time; if too few replicas have endorsed it after
+`ENDORSE_S`, the next may be signed, and after each failure the wait doubles, up to `BACKOFF_MOST_S`. A number is never
+given twice: the highest is on disk before anybody hears of it. The organiser carries nothing, reads nothing and is
+believed in nothing: without it nothing is swapped, and nothing else changes. Not here: the network
 (`gateway.overlay.organiser`).
 """
 
@@ -60,7 +60,7 @@ class OrganiserNode(Node):
 
     @property
     def open_swap(self) -> SignedSwap | None:
-        """The swap that we signed, not yet in force."""
+        """The swap we signed, not yet in force."""
         return next((swap for swap in self.overlay.offered if swap.author == self.name), None)
 
     def standing(self) -> str:

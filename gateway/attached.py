@@ -1,4 +1,4 @@
-"""Parts that run beside a broker by its configuration: health checks, bridges, events, console and API.
+"""Parts running beside a broker by its configuration: health checks, bridges, events, console and API.
 
 The parts are put together here, begin when the broker serves and end with it. Their work is in their rooms.
 """
@@ -38,7 +38,7 @@ BROKER_NAME = "broker.name"
 
 
 class Attached:
-    """All parts beside one broker. Call `begin` when the broker serves, `end` before it ends."""
+    """All parts beside a single broker. Call `begin` when the broker serves, `end` before it ends."""
 
     def __init__(self, settings: Settings, links: BrokerOverlay | None) -> None:
         self._settings, self._links = settings, links
@@ -188,6 +188,6 @@ def _links_now(states: Sequence[LinkState]) -> dict[str, LinkNow]:
 
 
 def _waiting(broker: EdgeBroker, bridge: str) -> int:
-    """Returns the number of messages that our broker keeps for a bridge."""
+    """Returns the number of messages our broker keeps for a bridge."""
     client = broker.lifecycle.clients.get(f"{INTERNAL}bridge/{bridge}")
     return len(client.session.waiting) if client is not None else 0

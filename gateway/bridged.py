@@ -61,7 +61,7 @@ class BridgesHome:
         return {queued.message.topic for queued in waiting if queued.retain}
 
     def keep_refused(self, bridge: str, publish: Publish, code: int) -> str:
-        """Appends one line of JSON for a refused message; returns the place in words.
+        """Appends a line of JSON for a refused message; returns the place in words.
 
         Beyond REFUSED_BYTES the file becomes the former one, whose previous content is dropped.
         """
@@ -86,7 +86,7 @@ class BridgesHome:
     def may_enter(self, topic: str) -> bool:
         """Returns False for constrained topics if the broker traces.
 
-        Constrained topics belong to one overlay: messages from other brokers have no authority on them.
+        Constrained topics belong to an overlay: messages from other brokers have no authority on them.
         """
         if self.broker.exchange.tracing is None:
             return True

@@ -1,6 +1,6 @@
 """The command `veilmq`. Reads arguments, calls the module that does the work, prints; nothing else.
 
-Every error of an operator ends as one line on standard error, `veilmq: cause; cure`, and exit status 2. Heavy imports
+Every error of an operator ends as a line on standard error, `veilmq: cause; cure`, and exit status 2. Heavy imports
 happen inside the commands, so that `--help` and completion answer at once.
 """
 
@@ -76,7 +76,7 @@ def main() -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Runs one command line; returns the exit status. Prints expected errors in one line and lets defects show."""
+    """Runs a single command line; returns the exit status. Prints expected errors in a line and lets defects show."""
     try:
         status = app(arguments, standalone_mode=False, prog_name="veilmq")
     except (KeyboardInterrupt, typer.Abort):
@@ -106,7 +106,7 @@ def _fail(message: str) -> int:
 
 
 def _told(error: Exception) -> str | None:
-    """Returns cause and cure of an error that an operator can have caused, or None for a defect of ours."""
+    """Returns cause and cure of an error an operator can have caused, or None for a defect of ours."""
     from bridge.base.errors import OperatorError  # imported only after a failure
 
     if isinstance(error, OperatorError):

@@ -1,9 +1,9 @@
-"""Files that hold a secret: written whole and durable with mode 0600, refused when others may read them.
+"""Files holding a secret: written whole and durable with mode 0600, refused when others may read them.
 
 For private keys, certificate authority keys, scope keys, store keys and split seeds, and for every other file that
 must be whole after a crash (`write_durably`). The content is opaque here, and imports are few, so that executors of
-Spark can use the module. It does not protect against the owner of the account or root, nor does `erase` reach copies
-that a file system or flash translation layer keeps elsewhere.
+Spark can use the module. It does not protect against the owner of the account or root, nor does `erase` reach copies a
+file system or flash translation layer keeps elsewhere.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MAX_PRIVATE_BYTES = 16 << 20
 
 
 class PrivateFileError(OperatorError):
-    """An error of a private file, in one line for the operator: the file, the fault and the cure."""
+    """An error of a private file, in a line for the operator: the file, the fault and the cure."""
 
 
 def read_private(path: Path) -> bytes:
@@ -75,7 +75,7 @@ def write_public(path: Path, content: bytes, *, replace: bool = True, still: Cal
 
 
 def stamp(path: Path) -> FileStamp | None:
-    """Returns a value that changes with every new content or replacement of a file; None without a file."""
+    """Returns a value changing with every new content or replacement of a file; None without a file."""
     try:
         status = path.stat()
     except OSError:
@@ -104,10 +104,10 @@ def replace_public(path: Path, content: bytes, seen: FileStamp | None) -> FileSt
 
 @contextlib.contextmanager
 def alone_in(directory: Path) -> Iterator[None]:
-    """Locks the directory (flock) against other changes that use this lock.
+    """Locks the directory (flock) against other changes using this lock.
 
-    `write_public` takes the lock by itself; a change that reads first holds the lock around its `write_private`.
-    Raises PrivateFileError.
+    `write_public` takes the lock by itself; a change reading first holds the lock around its `write_private`. Raises
+    PrivateFileError.
     """
     try:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -1,6 +1,6 @@
 """Assembly of a party of the overlay from its configuration: identity, signed overlay, grant, TLS, store and node.
 
-Every fault of the files is reported here, in one line, before anything listens. The running parts are in
+Every fault of the files is reported here, in a line, before anything listens. The running parts are in
 `gateway.overlay`.
 """
 
@@ -59,10 +59,10 @@ SESSION_EXPIRY_S = 3600  # seconds that a replica queues for us while we are awa
 
 
 class Party:
-    """The files of one member, loaded and checked; nothing runs yet.
+    """The files of a member, loaded and checked; nothing runs yet.
 
     If the overlay lists the key that was prepared by a rotation, that key is taken now. Raises TrustError,
-    OverlayError, TlsError or ConfigError, each one line.
+    OverlayError, TlsError or ConfigError, each a line.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -145,7 +145,7 @@ def outgoing_scopes(where: OverlaySettings, overlay: Overlay, granted: Sequence[
 
 
 def not_granted(where: OverlaySettings, granted: Sequence[ScopeSecret]) -> list[str]:
-    """Returns one line for each filter of `protect` and `share_plain` whose scope the owner does not grant us.
+    """Returns a line for each filter of `protect` and `share_plain` whose scope the owner does not grant us.
 
     A gateway starts nevertheless: publications to these scopes are refused, all others are served.
     """
@@ -160,7 +160,9 @@ def not_granted(where: OverlaySettings, granted: Sequence[ScopeSecret]) -> list[
 
 
 def _mode_in_words(scope: Scope, any_sealed: bool) -> str:
-    """Returns the scope's content mode as in the configuration; with `any_sealed` one word for all sealed modes."""
+    """Returns the scope's content mode as in the configuration; with `any_sealed` a single word for all sealed
+    modes.
+    """
     return "sealed" if any_sealed and scope.mode is not Mode.PLAIN else scope.mode.name.lower()
 
 
@@ -372,7 +374,7 @@ async def _serve(
 def _traced(
     settings: Settings, ends: contextlib.ExitStack | contextlib.AsyncExitStack, count: Callable[[Count], None]
 ) -> Callable[[EdgeBroker], None]:
-    """Returns a function that joins tracing to a broker, if configured; tracing ends with `ends`.
+    """Returns a function joining tracing to a broker, if configured; tracing ends with `ends`.
 
     Raises TrustError.
     """
@@ -388,7 +390,7 @@ def _traced(
 def _watched(
     settings: Settings, ends: contextlib.ExitStack | contextlib.AsyncExitStack
 ) -> Callable[[EdgeBroker], None]:
-    """Returns a function that lets configured brokers watch this one; watching ends with `ends`. Raises TrustError."""
+    """Returns a function letting configured brokers watch this one; watching ends with `ends`. Raises TrustError."""
     if settings.watched is None:
         return lambda broker: None
     from gateway.tracing.watched import Watched  # noqa: PLC0415  few have it
@@ -399,7 +401,7 @@ def _watched(
 
 
 def end_session(lifecycle: Lifecycle, peer: str) -> None:
-    """Closes the connection of a member that the overlay no longer lists, and drops its session."""
+    """Closes the connection of a member the overlay no longer lists, and drops its session."""
     client = lifecycle.peers.get(peer)
     if client is None:
         return

@@ -1,4 +1,4 @@
-"""SCRAM-SHA-256 as a plugin, and the file that holds its users.
+"""SCRAM-SHA-256 as a plugin, and the file holding its users.
 
     plugins:
       gateway.scram_plugin.ScramPlugin:
@@ -143,12 +143,12 @@ class ScramPlugin(EnhancedAuthPlugin):
         self.when_changed(frozenset(changed))
 
     def mark(self, user: str) -> str | None:
-        """Returns a short text that changes with the user's password; None for an unknown user."""
+        """Returns a short text changing with the user's password; None for an unknown user."""
         known = self._users.verifiers.get(user)
         return None if known is None else hashlib.sha256(f"veilmq mark {known}".encode()).hexdigest()[:MARK_CHARS]
 
     def reread(self, options: dict[str, Any]) -> Callable[[], None]:
-        """Reads the file anew; returns a function that puts it into force. Raises StartError."""
+        """Reads the file anew; returns a function putting it into force. Raises StartError."""
         return partial(self._take, ScramUsers.load(Path(options.get("users_file") or self.config.users_file)))
 
     def _lookup(self, name: str) -> tuple[Verifier, bool]:

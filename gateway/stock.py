@@ -44,7 +44,7 @@ back-pressure.
 
 
 class GatewayPlugin(BasePlugin[BrokerContext]):  # type: ignore[misc]
-    """The gateway's plugin. A wrong setting is one line in the log, and amqtt does not start."""
+    """The gateway's plugin. A wrong setting is a line in the log, and amqtt does not start."""
 
     @dataclass
     class Config:

@@ -40,6 +40,7 @@ SLEEPS: dict[str, tuple[int, str]] = {
     "tests/gateway/tracing/test_other_witnesses.py": (1, ANOTHER),
     "tests/gateway/trust/test_live_overlay.py": (1, ABSENCE),
     "tests/interop/publisher.py": (2, PACE),
+    "tests/interop/test_bridge_pairs.py": (1, ABSENCE),
     "tests/interop/test_clients.py": (2, CLOCK),
     "tests/interop/test_hosted_brokers.py": (4, ABSENCE),
     "tests/mutation/running.py": (1, ANOTHER),

@@ -1,4 +1,4 @@
-"""A publisher's gateway, a subscriber's gateway, and an attacker that holds everything between them (E1, E2).
+"""A publisher's gateway, a subscriber's gateway, and an attacker holding everything between them (E1, E2).
 
 Both gateways are the product's own. The attacker holds all three replicas of the only region, more than the overlay
 promises to withstand, so every wire passes it, with all shares of every key; it lacks only the scope's epoch key and
@@ -31,7 +31,7 @@ PAUSE_S = 30.0
 
 
 class AttackedReader:
-    """A pair of gateways; `attack` sends one publication through the attacker."""
+    """A pair of gateways; `attack` sends a single publication through the attacker."""
 
     def __init__(self, draws: Draws) -> None:
         self._draws, self._now, self._sequence = draws, NOW, 0
@@ -71,7 +71,7 @@ class AttackedReader:
         return found
 
     def attack(self) -> bool:
-        """Sends one publication through the attacker; returns True if the subscriber was deceived.
+        """Sends a single publication through the attacker; returns True if the subscriber was deceived.
 
         Raises AssertionError if it refused the true publication.
         """

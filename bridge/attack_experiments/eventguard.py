@@ -92,7 +92,7 @@ def _count(fraction: float, network: Network) -> int:
 
 
 def violated(network: Network, bad: Sequence[bool]) -> float:
-    """Returns the fraction of deliveries that cross a node with `bad[v]`. Clean ones stay inside one part of good
+    """Returns the fraction of deliveries crossing a node with `bad[v]`. Clean ones stay inside a single part of good
     nodes.
     """
     top = components(network.nodes, [not each for each in bad])
@@ -183,7 +183,7 @@ def figure_5(seed: int, progress: Progress, *, size: Size | None = None, runs: i
 
 
 def flooded(network: Network, orders: Mapping[Placement, list[int]], leak: float) -> dict[str, list[float]]:
-    """Returns one run's lines of Figure 5. `leak`: the part of a flood that an honest node was seen to pass on."""
+    """Returns a single run's lines of Figure 5. `leak`: the part of a flood an honest node was seen to pass on."""
     wanted = network.receptions()
     lines: dict[str, list[float]] = {name: [] for name in ("Siena", *GUARDED)}
     for p in FRACTIONS:
@@ -201,7 +201,7 @@ def flooded(network: Network, orders: Mapping[Placement, list[int]], leak: float
 def wasted(network: Network, bad: Sequence[bool], wanted: Sequence[float], flood: float) -> float:
     """Returns the part of floods in all receptions of honest nodes and subscribers. Bad nodes pass on genuine ones.
 
-    `wanted`: of `Network.receptions`; `flood`: receptions in the time in which each attacker sends one forgery.
+    `wanted`: of `Network.receptions`; `flood`: receptions in the time in which each attacker sends a single forgery.
     """
     copies = sum(each for each, lies in zip(wanted, bad, strict=True) if not lies) + network.deliveries()
     genuine = PUBLISH_RATE * copies
@@ -209,7 +209,7 @@ def wasted(network: Network, bad: Sequence[bool], wanted: Sequence[float], flood
 
 
 def unguarded(network: Network, bad: Sequence[bool]) -> float:
-    """Counts receptions by honest parties if one publication of every attacker, on any topic, goes to all that
+    """Counts receptions by honest parties if a single publication of every attacker, on any topic, goes to all that
     want it.
     """
     below = [0] * (network.nodes + 1)
@@ -230,7 +230,7 @@ def unguarded(network: Network, bad: Sequence[bool]) -> float:
 def first_hop(network: Network, bad: list[bool], *, relayed: bool) -> float:
     """Counts receptions by honest parties if every honest node drops forgeries: only attackers' neighbours, once each.
 
-    `relayed`: attackers that touch each other pass on each other's floods, beyond their own rate.
+    `relayed`: attackers touching each other pass on each other's floods, beyond their own rate.
     """
     top = components(network.nodes, bad)
     strength = Counter(top)

@@ -1,9 +1,9 @@
-"""The part of a bad neighbour's flood that an honest node passes on (E4): real wires into a real `ReplicaNode`.
+"""The part of a bad neighbour's flood an honest node passes on (E4): real wires into a real `ReplicaNode`.
 
-Two regions of three replicas; one replica of the first is bad and floods an honest replica of the second, behind
-which a gateway has subscribed. Ten kinds of forgery are tried; a forgery counts if the honest replica sends anything
-on. Not here: a certified publisher that floods with its own publications, against which signatures do not help;
-`budgets` makes the publisher pay.
+Two regions of three replicas; a replica of the first is bad and floods an honest replica of the second, behind a
+gateway has subscribed. Ten kinds of forgery are tried; a forgery counts if the honest replica sends anything on. Not
+here: a certified publisher that floods with its own publications, against which signatures do not help; `budgets`
+makes the publisher pay.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Passed:
 
     @property
     def fraction(self) -> float:
-        """The part of a flood that survives one honest node."""
+        """The part of a flood surviving a single honest node."""
         return self.forged / self.tried if self.tried else 0.0
 
 
@@ -104,7 +104,7 @@ class _Site:
         return self._wire("publisher", "publisher", sequence)
 
     def _wire(self, named: str, signer: str, sequence: int, topic: str = TOPIC) -> Wire:
-        """Returns a publication that names one party as its publisher and is signed by any party."""
+        """Returns a publication that names a single party as its publisher and is signed by any party."""
         content = self._draws.randbytes(PAYLOAD_BYTES)
         bare = unsigned_header(self._identities[named].party_id, self._draws.randbytes(16), sequence)
         header = replace(bare, digests=(content_digest(content),))
@@ -112,7 +112,7 @@ class _Site:
         return Wire(topic, content, properties=((PROPERTY_HEADER, to_property(signed.encode())),))
 
     def floods_before(self, genuine: Wire) -> Iterator[Wire]:
-        """Yields inventions, and falsifications of a publication that the honest node has not seen yet."""
+        """Yields inventions, and falsifications of a publication the honest node has not seen yet."""
         ahead = self._draws.randrange(1 << 40) + (1 << 20)
         yield self._wire("publisher", BAD, ahead)
         yield self._wire(BAD, BAD, ahead)
@@ -124,6 +124,6 @@ class _Site:
         yield replace(genuine, topic="plant/speed")
 
     def floods_after(self, genuine: Wire) -> Iterator[Wire]:
-        """Yields repetitions of a publication that the honest node passed on already."""
+        """Yields repetitions of a publication the honest node passed on already."""
         yield genuine
         yield replace(genuine, qos=0, retain=True)

@@ -1,4 +1,4 @@
-"""Forgeries by an attacker that holds a publication on its way: its reads and alterations unnoticed (E1, E2).
+"""Forgeries by an attacker holding a publication on its way: its reads and alterations unnoticed (E1, E2).
 
 The bytes, keys and signatures are from `keys`. The attacker has the secret of the data key (as a node without
 replicas would), keys of other topics and epochs, and an identity of its own; not the topic's epoch key and not the
@@ -48,7 +48,7 @@ class Passing:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """The attacker's findings from one publication."""
+    """The attacker's findings from a publication."""
 
     read: bool
     altered: bool
@@ -59,7 +59,7 @@ class Findings:
 
 
 class Transit:
-    """A publisher and an authorised subscriber of one topic, and an attacker that holds every message between them."""
+    """A publisher and an authorised subscriber of a topic, and an attacker holding every message between them."""
 
     def __init__(self, draws: Draws, *, guarded: bool, insider: bool = False) -> None:
         """Draws the parties.
@@ -86,7 +86,7 @@ class Transit:
         self._sequence = 0
 
     def attack(self) -> Findings:
-        """Sends one publication through the attacker, which tries all its attacks."""
+        """Sends a single publication through the attacker, which tries all its attacks."""
         payload = self._draws.randbytes(PAYLOAD_BYTES)
         passing, header = self._publish(payload)
         read = payload in passing.content or any(payload in text for text in self._openings(passing, header))
@@ -108,7 +108,7 @@ class Transit:
         return Passing(TOPIC, sign_header(self._publisher, header, TOPIC).encode(), sealed), header
 
     def _openings(self, passing: Passing, header: MessageHeader) -> Iterator[bytes]:
-        """Yields the content opened under every key that the attacker has."""
+        """Yields the content opened under every key the attacker has."""
         for key in self._known:
             # The check value is only a hint in clear; with one of its own the attacker gets as far as the commitment.
             guess, _, _ = make_key(
@@ -121,7 +121,7 @@ class Transit:
                 continue
 
     def _forgeries(self, passing: Passing, header: MessageHeader) -> Iterator[Passing]:
-        """Yields everything that a node could hand on instead."""
+        """Yields everything a node could hand on instead."""
         flipped = flip(passing.content, self._draws)
         yield replace(passing, content=flipped)
         yield replace(passing, topic=TOPIC + "/x")
@@ -172,7 +172,7 @@ class _Subscriber:
 
 
 def record(header: MessageHeader, payload: bytes) -> bytes:
-    """Returns the content to seal under a header: one publication."""
+    """Returns the content to seal under a header: a publication."""
     return packed(TOPIC, [Numbered(header.sequence, Publication(TOPIC, payload, 1, time_ms=header.time_ms))]).payload
 
 
@@ -194,6 +194,6 @@ def unsigned_header(publisher: bytes, key_id: bytes, sequence: int) -> MessageHe
 
 
 def flip(data: bytes, draws: Draws) -> bytes:
-    """Returns `data` with one bit changed."""
+    """Returns `data` with a bit changed."""
     at = draws.randrange(len(data))
     return data[:at] + bytes([data[at] ^ 1 << draws.randrange(8)]) + data[at + 1 :]

@@ -1,10 +1,10 @@
 """Capacity of a tree of nodes, with the guards and without: the saturation test of the EventGuard paper (E5).
 
-One publisher is the root of a complete binary tree, 32 subscribers hang from its leaves and get everything. Each
-party is one server that takes messages in order and works on each for a time that follows from `loads.Costs`. In a
-tree every server has one source, so a run needs no queue of events: a message leaves when its predecessor has left
-and its own work is done. Publications come at a fixed rate; link latencies are drawn, and matter for the latency
-alone. Not here: several publishers, lost links.
+A publisher is the root of a complete binary tree, 32 subscribers hang from its leaves and get everything. Each party
+is a single server that takes messages in order and works on each for a time following from `loads.Costs`. In a tree
+every server has a single source, so a run needs no queue of events: a message leaves when its predecessor has left and
+its own work is done. Publications come at a fixed rate; link latencies are drawn, and matter for the latency alone.
+Not here: several publishers, lost links.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ GUARDS = {"off": "guards off", "on": "guards on", "batched": "guards on, 16 reco
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The seconds of a party for one publication, and `copy_s` more for each neighbour that gets it from there."""
+    """The seconds of a party for a publication, and `copy_s` more for each neighbour getting it from there."""
 
     publisher_s: float
     node_s: float
@@ -178,7 +178,7 @@ def figure_saturation(
 
 
 def _latencies(nodes: int, subscribers: int, work: Work, rate: float, seed: int, runs: int) -> list[float]:
-    """Returns milliseconds, one figure a run, each with links of its own."""
+    """Returns milliseconds, a single figure a run, each with links of its own."""
     found = []
     for run in range(runs):
         latency_s = latency_at(tree(nodes, subscribers, work, Draws("links", seed, run, nodes)), rate)

@@ -1,7 +1,7 @@
 """A table of things by owner, the oldest of each owner first.
 
-With tens of thousands of owners that have one thing each, an ordered dict for every owner takes more memory than all
-the rest; so an owner of a single thing has a tuple. Not here: the limit of an owner (`bridge.contract.budgets`).
+With tens of thousands of owners that have a single thing each, an ordered dict for every owner takes more memory than
+all the rest; so an owner of a single thing has a tuple. Not here: the limit of an owner (`bridge.contract.budgets`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ T = TypeVar("T", bound=Hashable)
 
 
 class Belongings(Generic[O, T]):
-    """A table of things by owner; a thing has one owner at a time."""
+    """A table of things by owner; a thing has a single owner at a time."""
 
     __slots__ = ("_held",)
 
@@ -31,7 +31,7 @@ class Belongings(Generic[O, T]):
         return self._held.get(owner, ())
 
     def add(self, owner: O, thing: T) -> None:
-        """Adds a thing that nobody has yet as the owner's newest."""
+        """Adds a thing nobody has yet as the owner's newest."""
         held = self._held.get(owner)
         if held is None:
             self._held[owner] = (thing,)

@@ -1,10 +1,10 @@
-"""The base class of errors that an operator has to mend, raised in any room."""
+"""The base class of errors an operator has to mend, raised in any room."""
 
 from __future__ import annotations
 
 
 class OperatorError(Exception):
-    """An error of the operator: bad input, bad configuration, something missing. Its text is one line, `cause; cure`;
+    """An error of the operator: bad input, bad configuration, something missing. Its text is a line, `cause; cure`;
     the command line prints the text and ends with exit status 2, without a traceback. It holds no key, share or
     payload.
     """

@@ -1,9 +1,9 @@
 """Weights of names in a tree of branches: they decide which name is dropped when a table of names is full.
 
 From the root on the heaviest branch is followed; names that end at one branch are a branch of their own, whose oldest
-name is dropped. One branch alone may fill the table, and takes nothing from other branches until these are heavier.
-The branches of a topic are its levels, unless the table says otherwise: rights are given below prefixes, and a client
-that may publish below one prefix takes nothing from others. A change costs a few steps a level, however many names
+name is dropped. A branch alone may fill the table, and takes nothing from other branches until these are heavier. The
+branches of a topic are its levels, unless the table says otherwise: rights are given below prefixes, and a client that
+may publish below a single prefix takes nothing from others. A change costs a few steps a level, however many names
 there are: each branch keeps its children in a heap, whose outdated entries are skipped.
 """
 

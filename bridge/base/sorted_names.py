@@ -31,6 +31,6 @@ class SortedNames:
             del self._names[place]
 
     def beginning(self, prefix: str) -> tuple[int, int]:
-        """Returns the places, the last excluded, of names that begin with `prefix`."""
+        """Returns the places, the last excluded, of names beginning with `prefix`."""
         first = bisect_left(self._names, prefix)
         return first, bisect_left(self._names, prefix + _LAST, lo=first)

@@ -17,5 +17,5 @@ def text_lines(text: str) -> list[str]:
 
 
 def breaks_line(text: str) -> bool:
-    """Returns True if a program might read the text as more than one line."""
+    """Returns True if a program might read the text as more than a line."""
     return not BREAKS.isdisjoint(text)

@@ -121,7 +121,7 @@ def covers(scope: str, topic_filter: str) -> bool:
 
 
 def intersection(a: str, b: str) -> str | None:
-    """Returns the one filter that matches exactly the topics of both filters; None if there are none."""
+    """Returns the one filter matching exactly the topics of both filters; None if there are none."""
     if _hides_dollar(a, b) or _hides_dollar(b, a):
         return None
     left, right = a.split("/"), b.split("/")
@@ -157,7 +157,7 @@ def specificity(topic_filter: str) -> tuple[int, ...]:
 
 
 def most_specific(filters: Iterable[str], topic_filter: str) -> str | None:
-    """Returns the most specific of `filters` that covers the topic or filter; ties cannot occur for a name."""
+    """Returns the most specific of `filters` covering the topic or filter; ties cannot occur for a name."""
     fitting = [candidate for candidate in filters if covers(candidate, topic_filter)]
     return min(fitting, key=lambda each: (specificity(each), each)) if fitting else None
 
@@ -178,11 +178,12 @@ class _Level(Generic[V]):
 
 
 class TopicIndex(Generic[V]):
-    """An index of (filter, key) to a value, which finds the values that a topic name reaches.
+    """An index of (filter, key) to a value, which finds the values a topic name reaches.
 
-    Filters without wildcards are one dict look-up; the others live in a tree. The answers for the last `memo_topics`
-    names of at most `MEMO_CHARS` are remembered until a change could alter them. Names that begin with `$` are not
-    remembered: every traced entity has several, seldom used. Filters must be valid and free of `$share` prefixes.
+    Filters without wildcards are a single dict look-up; the others live in a tree. The answers for the last
+    `memo_topics` names of at most `MEMO_CHARS` are remembered until a change could alter them. Names beginning with
+    `$` are not remembered: every traced entity has several, seldom used. Filters must be valid and free of `$share`
+    prefixes.
     """
 
     def __init__(self, memo_topics: int = MEMO_TOPICS) -> None:
@@ -205,7 +206,7 @@ class TopicIndex(Generic[V]):
         return topic_filter in self._exact or topic_filter in self._wild
 
     def entries(self, topic_filter: str) -> dict[Hashable, V]:
-        """Returns a copy of the entries of exactly this filter (not of filters that match it)."""
+        """Returns a copy of the entries of exactly this filter (not of filters matching it)."""
         return dict(self._held(topic_filter))
 
     def entry(self, topic_filter: str, key: Hashable) -> V | None:
@@ -279,7 +280,7 @@ class TopicIndex(Generic[V]):
             node = parent
 
     def match(self, topic: str) -> tuple[V, ...]:
-        """Returns the values of every filter that matches the name, a value once for each such filter."""
+        """Returns the values of every filter matching the name, a value once for each such filter."""
         found = self._memo.get(topic)
         if found is None:
             found = self._find(topic)
@@ -332,7 +333,7 @@ class _Name:
 
 
 class NameTree:
-    """A set of topic names that finds the names that a filter matches: the mirror image of `TopicIndex`.
+    """A set of topic names finding the names a filter matches: the mirror image of `TopicIndex`.
 
     For retained messages: a filter `plant/+/state` visits `plant` and its children, not every name.
     """
@@ -365,7 +366,7 @@ class NameTree:
             del parent.below[level]
 
     def matching(self, topic_filter: str) -> Iterator[str]:
-        """Yields the names that the valid filter matches, in no order. The tree must not change meanwhile."""
+        """Yields the names the valid filter matches, in no order. The tree must not change meanwhile."""
         nodes = [self._root]
         levels = topic_filter.split("/")
         for place, level in enumerate(levels):

@@ -1,6 +1,6 @@
-"""A queue for a scarce resource, origin by origin in turn: a flood of one origin does not keep another waiting.
+"""A queue for a scarce resource, origin by origin in turn: a flood of an origin does not keep another waiting.
 
-Nothing here bounds the queue: the caller that adds names drops names that no longer count.
+Nothing here bounds the queue: the caller adding names drops names no longer count.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
 """Two clocks in one: measurements use a steady clock, and times told to others are the time on the wall.
 
 People and programs set the clock on the wall, so it steps. So a machine's `now` is steady, in seconds from anywhere;
-times that the machine signs, compares with other parties' times or shows are `ms(now)`. The driver sets the
-difference of the clocks before each event. Not here: any clock.
+times the machine signs, compares with other parties' times or shows are `ms(now)`. The driver sets the difference of
+the clocks before each event. Not here: any clock.
 """
 
 from __future__ import annotations
 
 
 class Wall:
-    """A difference of clocks that the machines of one process share."""
+    """A difference of clocks the machines of a process share."""
 
     __slots__ = ("offset_s",)
 

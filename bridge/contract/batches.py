@@ -1,4 +1,4 @@
-"""Batches: publications of one scope packed as one by the gateway's outbox, and unpacked by readers.
+"""Batches: publications of a scope packed as one by the gateway's outbox, and unpacked by readers.
 
 A batch is a publication whose payload is `keys.records` content: it is committed, sealed, signed, sent, stored and
 acknowledged once. Its number is the first record's. The next records count up by one; a record with another number
@@ -29,8 +29,8 @@ _sealed_of: Callable[[Publication], tuple[Any, ...]] = attrgetter(*SEALED_PROPER
 class Chain(NamedTuple):
     """A chain of ordered publications and the limits of its batches.
 
-    `name`: the scope's clear filter. `records`, `bytes`: the most that one batch holds. `linger_ms`: milliseconds
-    that a stored publication may wait for others. `in_clear`: the scope is plain.
+    `name`: the scope's clear filter. `records`, `bytes`: the most that one batch holds. `linger_ms`: milliseconds a
+    stored publication may wait for others. `in_clear`: the scope is plain.
     """
 
     name: str
@@ -53,7 +53,7 @@ def is_bare(p: Publication) -> bool:
 
 
 def size_of(publication: Publication) -> int:
-    """Returns the most bytes that the publication takes in a batch; 0: it fits no batch."""
+    """Returns the most bytes the publication takes in a batch; 0: it fits no batch."""
     p = publication
     if not p.topic or p.time_ms < 0:
         return 0
@@ -70,7 +70,9 @@ def count_of(publication: Publication) -> int:
 
 
 def packed(topic: str, records: Sequence[Numbered]) -> Publication:
-    """Packs the records, in order, as one publication on `topic`. Raises `OurFault` if one fits no record."""
+    """Packs the records, in order, as a single publication on `topic`. Raises `OurFault` if one fits no
+    record.
+    """
     first = records[0].number
     content = encode(
         bytes([_flags(p) for _, p in records]),

@@ -1,10 +1,10 @@
-"""Fair bounds: an owner that fills a table loses its own entries first.
+"""Fair bounds: an owner filling a table loses its own entries first.
 
-A bad publisher harms only its own publications (docs/protocol.md §1). `FairTable` holds values of many owners under
-one limit of their number, `FairBytes` of their size; `Repeats` tells publications from repetitions; `Allowance`
+A bad publisher harms only its own publications (docs/protocol.md §1). `FairTable` holds values of many owners under a
+single limit of their number, `FairBytes` of their size; `Repeats` tells publications from repetitions; `Allowance`
 limits how often a party may make us work, `FairBudget` how often several together, and `Deferrals` postpone work that
-came too often. The flood guard (EventGuard E4, docs/protocol.md §5.7) is two budgets: `LinkGuard` charges the link
-for refused wires, `publisher_guard` the publisher for accepted wires, after verification.
+came too often. The flood guard (EventGuard E4, docs/protocol.md §5.7) is two budgets: `LinkGuard` charges the link for
+refused wires, `publisher_guard` the publisher for accepted wires, after verification.
 """
 
 from __future__ import annotations
@@ -170,12 +170,12 @@ class FairBytes(Generic[K, V]):
 
 
 class Repeats:
-    """A replica's record of the sequences of one publisher that it has seen.
+    """A replica's record of the sequences of a publisher that it has seen.
 
-    A gateway that was killed seals its outbox again under unchanged sequences; the first sealing may have reached one
-    replica only. Hence a later sealing of a recent sequence is no repetition; of an older sequence it is. A sealing
-    is later by its time, or by its life or key, since a clock may be set back between two lives. The greatest of
-    either is kept, so that two sealings cannot take turns as news.
+    A gateway that was killed seals its outbox again under unchanged sequences; the first sealing may have reached a
+    single replica only. Hence a later sealing of a recent sequence is no repetition; of an older sequence it is. A
+    sealing is later by its time, or by its life or key, since a clock may be set back between two lives. The greatest
+    of either is kept, so that two sealings cannot take turns as news.
     """
 
     __slots__ = ("_sealed", "_window")
@@ -205,7 +205,7 @@ class Repeats:
 
 
 class Allowance:
-    """An allowance of `burst` uses at once, and of one more every `every_s` seconds."""
+    """An allowance of `burst` uses at once, and of another every `every_s` seconds."""
 
     __slots__ = ("_at", "_burst", "_every_s", "_left")
 
@@ -229,7 +229,7 @@ class Allowance:
 
 
 class Deferrals(Generic[K]):
-    """Allowances by name that postpone work: a name that comes too often falls due later, once.
+    """Allowances by name that postpone work: a name coming too often falls due later, once.
 
     Bounded by the names, which the caller `keep`s to members and scopes of the signed overlay.
     """
@@ -246,7 +246,7 @@ class Deferrals(Generic[K]):
         return len(self._allowances)
 
     def take(self, key: K, now: float) -> bool:
-        """Spends one use; False if none is left: then `due` returns the key as soon as there is one."""
+        """Spends a single use; False if none is left: then `due` returns the key as soon as there is one."""
         allowance = self._allowances.get(key)
         if allowance is None:
             allowance = self._allowances[key] = Allowance(self._burst, self._every_s, now)
@@ -288,8 +288,8 @@ class Deferrals(Generic[K]):
 class Budget:
     """A token bucket that may go into debt: its owner waits until the debt is paid back.
 
-    The debt is at most `debt_max`, by default one burst. `signed`: time comes from signatures of others, which could
-    go back and forth in time.
+    The debt is at most `debt_max`, by default a single burst. `signed`: time comes from signatures of others, which
+    could go back and forth in time.
     """
 
     __slots__ = ("_at", "_burst", "_debt_max", "_left", "_per_s", "_signed")
@@ -332,7 +332,7 @@ class Budget:
 
 
 class FairBudget:
-    """A token bucket that several owners share: the owner that spends most runs dry first.
+    """A token bucket that several owners share: the owner spending most runs dry first.
 
     An owner may spend while it owes less than is left (dynamic thresholds, Choudhury and Hahne 1998), so that some is
     always left for owners without debt; a single owner has half of the burst. All debtors share the refill equally.
@@ -376,12 +376,12 @@ class FairBudget:
 class LinkGuard:
     """Budgets of neighbours for useless wires. A neighbour with an empty budget has its wires dropped unread.
 
-    A link is charged for faults that its sender should have found. Wires that an honest neighbour may bring while a
-    policy or an epoch changes are charged little; repetitions of accepted wires are free, since copies are how
-    delivery survives. A signed wire that two honest parties may judge differently, by their clocks or by what they
-    heard before, is charged to its author at this neighbour: the author could make all our neighbours bring it. Then
-    wires that name that author are dropped there, and no others. The link pays a part too, against a neighbour that
-    replays such wires of many authors.
+    A link is charged for faults that its sender should have found. Wires an honest neighbour may bring while a policy
+    or an epoch changes are charged little; repetitions of accepted wires are free, since copies are how delivery
+    survives. A signed wire that two honest parties may judge differently, by their clocks or by what they heard
+    before, is charged to its author at this neighbour: the author could make all our neighbours bring it. Then wires
+    that name that author are dropped there, and no others. The link pays a part too, against a neighbour replaying
+    such wires of many authors.
     """
 
     def __init__(self) -> None:
@@ -408,7 +408,7 @@ class LinkGuard:
         return True
 
     def charge(self, peer: str, effects: Iterable[Effect], now: float) -> None:
-        """Charges the link, or the author, for the refusals of one wire."""
+        """Charges the link, or the author, for the refusals of a wire."""
         for effect in effects:
             if isinstance(effect, Count) and effect.name == "refused":
                 self.charged.add(peer)
@@ -436,12 +436,12 @@ def _spend(budgets: dict[K, Budget], whose: K, cost: float, now: float) -> bool:
 
 
 def _publisher_of(properties: Sequence[tuple[str, str]]) -> bytes:
-    """Returns the publisher that the header names, unverified; empty for none."""
+    """Returns the publisher the header names, unverified; empty for none."""
     return _named_in(properties, PROPERTY_HEADER, _IN_HEADER)
 
 
 def _author_of(properties: Sequence[tuple[str, str]]) -> bytes:
-    """Returns the party that the header names, or without a header the key; unverified, empty for none."""
+    """Returns the party the header names, or without a header the key; unverified, empty for none."""
     return _publisher_of(properties) or _named_in(properties, PROPERTY_KEY, _IN_KEY)
 
 

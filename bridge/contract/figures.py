@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class FigureName(StrEnum):
-    """The public name of a figure, as its value; `text` describes one counted event."""
+    """The public name of a figure, as its value; `text` describes a single counted event."""
 
     text: str
 

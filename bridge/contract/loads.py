@@ -21,7 +21,7 @@ class Loads:
 
 @value
 class Worked:
-    """Processor time since the last report, in microseconds; publications that wait for links now."""
+    """Processor time since the last report, in microseconds; publications waiting for links now."""
 
     processor_us: int
     queued: int

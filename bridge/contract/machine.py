@@ -32,7 +32,7 @@ class Wire:
     """A PUBLISH between two parties of the overlay, as MQTT 5 carries it.
 
     `topic` names a scope by its number; `properties` are `vmq`, `vmq-key` and `vmq-shares` (docs/protocol.md §8:
-    unpadded base64url of binary frames). `expiry_s`: seconds that a broker which knows no deadlines should keep it.
+    unpadded base64url of binary frames). `expiry_s`: seconds a broker which knows no deadlines should keep it.
     """
 
     topic: str
@@ -154,7 +154,7 @@ class Unstored:
 
 @value
 class OutboxPage:
-    """The answer to `ReadPage`: entries that no machine held, and the sequence to read on from (None: nothing is left).
+    """The answer to `ReadPage`: entries no machine held, and the sequence to read on from (None: nothing is left).
 
     `unreadable`: the disk could not be read; the machine asks again.
     """
@@ -173,7 +173,7 @@ class Offered:
 
 @value
 class KeyWanted:
-    """A reader outside the node met a key header of an epoch key that the node lacks."""
+    """A reader outside the node met a key header of an epoch key the node lacks."""
 
     name: KeyName
 
@@ -187,7 +187,7 @@ class KeyDoubted:
 
 @value
 class Subscribed:
-    """A local client subscribed to `filter` (clear names) for publications that match `predicate`; None: all of them.
+    """A local client subscribed to `filter` (clear names) for publications matching `predicate`; None: all of them.
 
     Sent for the first subscriber, and for others whose wish is not covered yet. `narrows`: `predicate` covers all
     subscribers of the filter now.
@@ -241,7 +241,7 @@ class Rotated:
 
 @value
 class Restored:
-    """The rows that our former process asked to `Keep`. Sent before any other event."""
+    """The rows our former process asked to `Keep`. Sent before any other event."""
 
     rows: tuple[tuple[bytes, bytes], ...] = field(repr=False)
 
@@ -313,7 +313,7 @@ class Deliver:
 
 @value
 class DeliverShared:
-    """A publication for one local shared group only, which another gateway had to serve until now."""
+    """A publication for a local shared group only, which another gateway had to serve until now."""
 
     group: str
     filter: str
@@ -354,14 +354,14 @@ class ReadPage:
 
 @value
 class NotAdopted:
-    """The refusal of the offered document, with the reason in one line."""
+    """The refusal of the offered document, with the reason in a line."""
 
     why: str
 
 
 @value
 class Count:
-    """Add `amount` to the figure `name` (one of `figures.Figure`), with at most one label value.
+    """Add `amount` to the figure `name` (one of `figures.Figure`), with at most a single label value.
 
     `of`: the party id of the author whose verified word was refused, which no figure shows.
     """
@@ -386,7 +386,7 @@ class Blame:
 
 @value
 class Wanted:
-    """Fetch an epoch key that a reader lacks: it met a key header of it."""
+    """Fetch an epoch key a reader lacks: it met a key header of it."""
 
     name: KeyName
 
@@ -413,7 +413,7 @@ class Adoption(StrEnum):
 
 @value
 class Adopt:
-    """A newer version that the owner signed, or an equal version with other views in force or open.
+    """A newer version the owner signed, or an equal version with other views in force or open.
 
     Views change when endorsements come, or the view before is over. Whatever the outcome: write `document` (canonical
     JSON) to the overlay file, also over an equal version, and raise the pin. If the outcome is `LIVE`, drop links to
@@ -478,4 +478,4 @@ class OverlayNode(Machine, Protocol):
 
     @property
     def versions(self) -> dict[str, int]:
-        """The version of the overlay that each neighbour named last."""
+        """The version of the overlay each neighbour named last."""

@@ -3,10 +3,10 @@
 A publisher is charged after verification, so that no party can spend another's budget. A replica of the publisher's
 own region drops nothing: it delays the acknowledgement of any excess, which slows the publisher. Behind that region
 others decide on the time of arrival, so two clocks count there: the signed time of sealing by the budget, and arrival
-by four times as much, after an outage or against a liar that keeps wires back. Any excess over either is dropped
-unread and not remembered; it may be pulled later. Publications sealed before we first heard of a publisher have an
-account of their own: after a restart a bad neighbour could replay them all, and use up the publisher's budget. Not
-here: charges to links (`budgets`), new data keys behind the first region (`bridge.replica.resplitting`).
+by four times as much, after an outage or against a liar keeping wires back. Any excess over either is dropped unread
+and not remembered; it may be pulled later. Publications sealed before we first heard of a publisher have an account of
+their own: after a restart a bad neighbour could replay them all, and use up the publisher's budget. Not here: charges
+to links (`budgets`), new data keys behind the first region (`bridge.replica.resplitting`).
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class PublisherGuard:
 
 
 def _costs(wire: Wire, effects: Sequence[Effect]) -> tuple[int, int, int]:
-    """Returns batches, bytes and new keys that a wire brought. Content may follow a header that was passed on."""
+    """Returns batches, bytes and new keys a wire brought. Content may follow a header that was passed on."""
     batches = sealed_bytes = keys = 0
     for effect in effects:
         if isinstance(effect, Count):
@@ -139,7 +139,7 @@ def _costs(wire: Wire, effects: Sequence[Effect]) -> tuple[int, int, int]:
 
 
 def _named(wire: Wire) -> tuple[bytes, float]:
-    """Returns the party that the header names, or without one the key, and the header's time of sealing in seconds.
+    """Returns the party the header names, or without one the key, and the header's time of sealing in seconds.
 
     Both are unverified. The last of repeated properties counts, as everywhere.
     """
@@ -151,7 +151,7 @@ def _named(wire: Wire) -> tuple[bytes, float]:
 
 
 def _key_of(wire: Wire) -> bytes:
-    """Returns the party that the key names; unverified."""
+    """Returns the party the key names; unverified."""
     try:
         return base64.urlsafe_b64decode(dict(wire.properties).get(PROPERTY_KEY, "")[:28])[_KEY_AT_PUBLISHER]
     except (binascii.Error, ValueError):

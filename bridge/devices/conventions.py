@@ -53,7 +53,7 @@ WILD_MAX = 1_000  # filters with wildcards among the topics that are watched; th
 
 
 class Said(StrEnum):
-    """The statements that a device can make about itself."""
+    """The statements a device can make about itself."""
 
     READY = "ready"
     STARTING = "starting"
@@ -73,7 +73,7 @@ class Said(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConventionWord:
-    """One statement. `device`: its name in the convention's own terms; `source`: what a later word replaces."""
+    """A statement. `device`: its name in the convention's own terms; `source`: what a later word replaces."""
 
     convention: str
     device: str
@@ -267,9 +267,9 @@ def _base(document: str) -> str:
 
 
 class WordsAt:
-    """The words of one publication for the watchers of its topic; parsed once, however many read it.
+    """The words of a publication for the watchers of its topic; parsed once, however many read it.
 
-    `filters`: the topic, and the filters with wildcards that match it.
+    `filters`: the topic, and the filters with wildcards matching it.
     """
 
     __slots__ = ("_filters", "_parsed", "_payload", "_plain", "_watched")
@@ -337,14 +337,14 @@ def _read_state(device: str, payload: bytes) -> tuple[Statement, ...]:
 
 
 def _read_alert(device: str, alert: str, payload: bytes) -> tuple[Statement, ...]:
-    """Returns the word of one alert of a device, which may raise several; the text of an alert is for people."""
+    """Returns the word of an alert of a device, which may raise several; the text of an alert is for people."""
     if not alert or "/" in alert:
         return ()
     return (ConventionWord(HOMIE, device, Said.ALERT if payload else Said.CALM, ALERTS + alert),)
 
 
 def _read_description(prefix: str, device: str, payload: bytes) -> tuple[Statement, ...]:
-    """Returns the root that a child names, whose connection, and will, are the child's, too; a root names none."""
+    """Returns the root a child names, whose connection, and will, are the child's, too; a root names none."""
     described = parse_object(payload)
     if described is None or "root" not in described:
         return () if described is None else (Rooted(prefix + device),)

@@ -39,7 +39,7 @@ class Show:
 
 @dataclass(slots=True)
 class Dashboards:
-    """The documents of one gateway's devices. `kinds`: the conventions to write in."""
+    """The documents of a gateway's devices. `kinds`: the conventions to write in."""
 
     kinds: tuple[str, ...]
     _described: set[str] = field(default_factory=set)

@@ -101,7 +101,7 @@ DeviceTracingEffect: TypeAlias = (
 
 @dataclass(slots=True)
 class _Voiced:
-    """One device that is told of."""
+    """A device that is told of."""
 
     voice: Voice
     holder: Identity = field(repr=False)
@@ -112,7 +112,7 @@ class _Voiced:
 
 
 class DeviceTracer:
-    """One gateway. `node`: its discovery node; `authority`: who certifies trackers; `random`: fresh secret bytes."""
+    """A gateway. `node`: its discovery node; `authority`: who certifies trackers; `random`: fresh secret bytes."""
 
     def __init__(
         self, devices: Devices, owner: Owner, node: DiscoveryNode, authority: bytes, random: Callable[[int], bytes],
@@ -150,7 +150,8 @@ class DeviceTracer:
 
     def restore(self, now: float, kept: Retained = lambda topic_filter: ()) -> list[DeviceTracingEffect]:
         """Takes up the topics of before a restart. What the configuration says otherwise by now ends. `kept`: what is
-        retained that a filter matches: documents and words of before."""
+        retained a filter matches: documents and words of before.
+        """
         effects: list[DeviceTracingEffect] = []
         if self._host:
             effects.append(Show(*state(self._host, True, self._wall.ms(now))))

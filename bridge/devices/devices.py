@@ -1,8 +1,8 @@
 """Unchanged devices: what a gateway hears of them, and what it then says of each, in kinds of traces (B4, B5).
 
-A device is a client that says nothing of VeilMQ, or something behind a bridge that never connects itself
-(`rules`), or what a convention names. Connections, messages, wills and words go in as events; out comes what
-to tell. A flapping device costs one change a `CALM_S`.
+A device is a client that says nothing of VeilMQ, or something behind a bridge that never connects itself (`rules`), or
+what a convention names. Connections, messages, wills and words go in as events; out comes what to tell. A flapping
+device costs a single change a `CALM_S`.
 
 Not here: whose word counts (`speaking`), what follows from the evidence (`standing`), who is told (`device_tracing`).
 """
@@ -54,7 +54,7 @@ _NEVER, _LONG_AGO = float("inf"), float("-inf")
 
 
 class Devices(Judging):
-    """All devices of one gateway; `handle(event, now)` and `next_deadline` as in `machine`."""
+    """All devices of a gateway; `handle(event, now)` and `next_deadline` as in `machine`."""
 
     def __init__(self, rules: DeviceRules, wall: Wall | None = None) -> None:
         super().__init__(rules, wall or Wall())
@@ -204,8 +204,9 @@ class Devices(Judging):
                 self._believed(word, link, will, now)
 
     def _consulted(self, event: RetainedBefore, now: float) -> None:
-        """Hears the retained word on a topic that a document names since: a bridge says its own before the documents.
-        Only that a device is there: whoever retained a word of loss may be anybody."""
+        """Hears the retained word on a topic a document names since: a bridge says its own before the documents. Only
+        that a device is there: whoever retained a word of loss may be anybody.
+        """
         device = self._speaking.device(device_name([event.device]))
         if device is None or device.evidence.link is None:
             return
@@ -493,6 +494,6 @@ def _root_of(statement: Rooted) -> str:
 
 
 def _name_of(statement: Statement) -> str:
-    """Returns the name of the device that a statement is about. Names of Home Assistant's are text of any form."""
+    """Returns the name of the device a statement is about. Names of Home Assistant's are text of any form."""
     is_plain = isinstance(statement, Named) or getattr(statement, "convention", HOMIE) == HOME_ASSISTANT
     return device_name([statement.device] if is_plain else statement.device.split("/"))

@@ -54,15 +54,16 @@ class ConventionAvailability:
 
     @property
     def source(self) -> str:
-        """The name of what is said there: of one topic, two entities may understand different words."""
+        """The name of what is said there: of a topic, two entities may understand different words."""
         usual = (self.online, self.offline, self.key) == (ONLINE, OFFLINE, "")
         return self.topic if usual else "\0".join((self.topic, self.online, self.offline, self.key))
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """An entity of a device that a discovery message describes: where its availability is said. `document`: what
-    replaces and removes it."""
+    """An entity of a device a discovery message describes: where its availability is said. `document`: what replaces
+    and removes it.
+    """
 
     device: str
     topics: tuple[ConventionAvailability, ...]

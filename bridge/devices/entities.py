@@ -19,7 +19,7 @@ SUSPECT_PART = 2 / 3  # of the time for which a state counts, without a message
 
 @dataclass(slots=True)
 class SaidOfEntities:
-    """The words about one device's entities.
+    """The words about a device's entities.
 
     `words`: by source True if its last word was available, the newest last; `heard`: the time of a state topic's last
     message.
@@ -42,8 +42,9 @@ class SaidOfEntities:
 
 @dataclass(frozen=True, slots=True)
 class EntitiesVerdict:
-    """`there` None: nobody knows. `source`: the word that says so, empty for none. `suspect_at`, `fail_at`: when that
-    ends unless something comes; None: never. `claims`: whether any entity has an availability at all."""
+    """`there` None: nobody knows. `source`: the word saying so, empty for none. `suspect_at`, `fail_at`: when that
+    ends unless something comes; None: never. `claims`: whether any entity has an availability at all.
+    """
 
     there: bool | None
     source: str = ""

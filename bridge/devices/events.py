@@ -1,4 +1,4 @@
-"""Events of unchanged devices, and the effects that follow from them."""
+"""Events of unchanged devices, and the effects following from them."""
 
 from __future__ import annotations
 
@@ -37,8 +37,9 @@ class Remembered:
 
 @dataclass(frozen=True, slots=True)
 class RetainedBefore:
-    """A publication that the broker has retained: nobody knows since when, and by whom. `device`: the one of which a
-    document names the topic since; empty: it was read when the broker started."""
+    """A publication the broker has retained: nobody knows since when, and by whom. `device`: the one of which a
+    document names the topic since; empty: it was read when the broker started.
+    """
 
     topic: str
     payload: bytes = field(repr=False)

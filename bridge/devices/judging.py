@@ -1,7 +1,7 @@
 """Judging devices: what follows from the evidence of each is told, at once or in turn; when to look at it again.
 
-A flapping device costs one change a `CALM_S`. What befalls thousands at once is told of a hundred, and of the others
-in turns. Not here: what is heard of them (`devices`), what the evidence says (`standing`).
+A flapping device costs a single change a `CALM_S`. What befalls thousands at once is told of a hundred, and of the
+others in turns. Not here: what is heard of them (`devices`), what the evidence says (`standing`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _KIND = {
 
 
 class Judging:
-    """The devices of one gateway, as far as they are judged. `_effects`: of the event that is handled."""
+    """The devices of a gateway, as far as they are judged. `_effects`: of the event that is handled."""
 
     def __init__(self, rules: DeviceRules, wall: Wall) -> None:
         self._rules, self._wall = rules, wall
@@ -59,7 +59,7 @@ class Judging:
         return len(self._speaking)
 
     def device(self, name: str) -> Device | None:
-        """Returns the knowledge of one device."""
+        """Returns the knowledge of a device."""
         return self._speaking.device(name)
 
     def anew(self, name: str) -> list[Tell]:
@@ -82,7 +82,7 @@ class Judging:
     def _inherit(self, device: Device, now: float) -> None:
         """Learns what befell the node or root of a device, when the device is next looked at or spoken of.
 
-        So a death that ends thousands costs nothing at once.
+        So a death ending thousands costs nothing at once.
         """
         parent, evidence = self._speaking.device(device.parent), device.evidence
         evidence.words.pop(ROOT, None)
@@ -129,7 +129,9 @@ class Judging:
         self._look_at_all(link, ("link", link.client), lambda: self._speaking.spoken_for(link), now)
 
     def _look_at_all(self, link: DeviceLink, key: Hashable, names: Callable[[], Iterable[str]], now: float) -> None:
-        """Judge what one event concerns: thousands behind one bridge in turns, for each change is signed and told."""
+        """Judge what a single event concerns: thousands behind a single bridge in turns, for each change is signed and
+        told.
+        """
         origin = link.origin
         if self._turns.is_under_way(origin, key):  # again, when it has come to its end
             self._turns.begin(origin, key, names, None, now)
@@ -144,9 +146,9 @@ class Judging:
             self._turns.begin(origin, key, lambda: rest, None, now)
 
     def _may_look_at_once(self, origin: bytes, now: float) -> bool:
-        """Returns True if an origin that makes many devices to look at may have some of them looked at now.
+        """Returns True if an origin making many devices to look at may have some of them looked at now.
 
-        A node that dies again and again has all of them looked at in turns.
+        A node dying again and again has all of them looked at in turns.
         """
         budget = self._at_once.pop(origin, None) or Budget(EVENTS_PER_S, EVENTS_BURST, now)
         self._at_once[origin] = budget

@@ -1,9 +1,10 @@
 """How regularly something speaks, and when its silence is suspicious: phi-accrual over learned intervals.
 
-phi(t) = -log10 of the probability that the next message is still to come after t seconds of silence, taken from the
-last intervals as a normal distribution: at a threshold of 8, one honest silence in 10^8 is taken for a death. The
-moment at which phi reaches the threshold is known in advance, so that nothing has to be polled. Source: N. Hayashibara,
-X. Défago, R. Yared, T. Katayama, The phi accrual failure detector (2004). Not here: pings (`pings`), whose silence.
+phi(t) = -log10 of the probability the next message is still to come after t seconds of silence, taken from the last
+intervals as a normal distribution: at a threshold of 8, a single honest silence in 10^8 is taken for a death. The
+moment at which phi reaches the threshold is known in advance, so that nothing has to be polled. Source: N.
+Hayashibara, X. Défago, R. Yared, T. Katayama, The phi accrual failure detector (2004). Not here: pings (`pings`),
+whose silence.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ PHI_MAX = 300.0  # where a double's tail ends
 
 
 class Regularity:
-    """One source. Times in seconds."""
+    """A source. Times in seconds."""
 
     __slots__ = ("_deviation_min_s", "_intervals", "_last", "_squares", "_sum")
 
@@ -40,7 +41,7 @@ class Regularity:
         self._last = now
 
     def resumed(self, now: float) -> None:
-        """It spoke after a silence that somebody knows the reason of: the interval teaches nothing."""
+        """It spoke after a silence somebody knows the reason of: the interval teaches nothing."""
         self._last = now
 
     @property
@@ -61,7 +62,7 @@ class Regularity:
         return self._sum / len(self._intervals) if self._intervals else None
 
     def phi(self, now: float) -> float:
-        """Returns the suspicion that the silence raises; 0 while nothing is known."""
+        """Returns the suspicion the silence raises; 0 while nothing is known."""
         if not self.learned:
             return 0.0
         assert self._last is not None

@@ -67,5 +67,5 @@ class DeviceRules:
 
 
 def device_name(levels: list[str]) -> str:
-    """One name of what has several; `:` occurs in none of them."""
+    """A name of what has several; `:` occurs in none of them."""
     return ":".join(entity_level(level) for level in levels)

@@ -1,10 +1,10 @@
-"""Sparkplug B 3.0 as a host application hears it: births and deaths that belong together, gaps, requests for rebirth.
+"""Sparkplug B 3.0 as a host application hears it: births and deaths belonging together, gaps, requests for rebirth.
 
 A node's NDEATH carries the `bdSeq` of the NBIRTH that it ends, for a broker may publish the will of an old connection
-after the birth of the next one. Every message of a session carries `seq`, one more than the one before, 255 before 0.
-A number that stays missing for `REORDER_S`, data before any birth, and an *alias* that no birth gave to a metric each
-ask the node for a rebirth. A birth of the node begins a new session: a device behind the node is stale until the device
-is born in it. What is read of a payload is these numbers; it is a protobuf message of which everything else is skipped.
+after the birth of the next one. Every message of a session carries `seq`, another than the one before, 255 before 0. A
+number staying missing for `REORDER_S`, data before any birth, and an *alias* that no birth gave to a metric each ask
+the node for a rebirth. A birth of the node begins a new session: a device behind the node is stale until the device is
+born in it. What is read of a payload is these numbers; it is a protobuf message of which everything else is skipped.
 Source: Eclipse Sparkplug Specification 3.0.0, chapters 4 to 6 (ISO/IEC 20237). Not here: whose word counts
 (`speaking`), values of metrics, which Spark joins with births.
 """
@@ -32,7 +32,7 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
 class SequenceNumbers(NamedTuple):
-    """The sequence numbers of one payload; None for those that it lacks."""
+    """The sequence numbers of a payload; None for those that it lacks."""
 
     bd_seq: int | None = None
     seq: int | None = None
@@ -54,7 +54,7 @@ _SEQ_COUNT = 256
 class Session:
     """The messages of a node since its birth. `bd_seq` None: the birth was not heard, or had none.
 
-    `missing`, `elsewhere`: sets of `seq`, one bit for each: numbers that were passed over, and numbers of messages that
+    `missing`, `elsewhere`: sets of `seq`, a bit for each: numbers that were passed over, and numbers of messages
     another connection sent, which is not believed.
     """
 
@@ -159,8 +159,8 @@ class Rebirths:
 def numbers_of(payload: bytes) -> SequenceNumbers:
     """Returns `seq` (field 3), the metric `bdSeq` and aliases (field 2: name 1, alias 2, long_value 11, int_value 10).
 
-    What is no such message, or is damaged, says nothing. At most `FIELDS_MAX` fields are looked at; of a longer message
-    the numbers that stand among them count.
+    What is no such message, or is damaged, says nothing. At most `FIELDS_MAX` fields are looked at; of a longer
+    message the numbers standing among them count.
     """
     found = _Numbers()
     budget = [FIELDS_MAX]
@@ -183,13 +183,13 @@ def rebirth(group: str, node: str, now_ms: int) -> tuple[str, bytes]:
 
 
 def state(host: str, online: bool, now_ms: int) -> tuple[str, bytes]:
-    """Topic and payload that say whether a host application is there (QoS 1, retained)."""
+    """Topic and payload saying whether a host application is there (QoS 1, retained)."""
     body = json.dumps({"online": online, "timestamp": now_ms}, separators=(",", ":"))
     return f"{NAMESPACE}/STATE/{host}", body.encode()
 
 
 class _Numbers:
-    """The numbers found in one payload."""
+    """The numbers found in a single payload."""
 
     __slots__ = ("bd_seq", "named", "seq", "used")
 

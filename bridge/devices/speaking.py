@@ -7,7 +7,7 @@
     * what hangs on a Sparkplug node is spoken for by the connection that speaks for the node
     * a client that speaks VeilMQ is no unchanged device, and is not believed about any
 
-That is for sites that let everybody publish everywhere; rules of topics (an `acl`) are the better guard, for they also
+That is for sites letting everybody publish everywhere; rules of topics (an `acl`) are the better guard, for they also
 hold before the first word. The table is fair: whoever floods it with names loses its own devices first. Not here: what
 is heard (`devices`), what follows from it (`standing`).
 """
@@ -36,7 +36,7 @@ HANDOVER_S = 600.0  # how long a device's connection is gone before one of anoth
 
 @dataclass(slots=True)
 class Device:
-    """One device. `founder`: the client that spoke of it first; `by`: how it became known, for people."""
+    """A device. `founder`: the client that spoke of it first; `by`: how it became known, for people."""
 
     name: str
     founder: str
@@ -63,7 +63,7 @@ class Device:
 
 
 class Speaking:
-    """Clients and devices of one gateway."""
+    """Clients and devices of a gateway."""
 
     def __init__(self) -> None:
         self._links: dict[str, DeviceLink] = {}  # by client, as long as it is connected or speaks for a device

@@ -1,8 +1,9 @@
 """Whether an unchanged device is there: what is known of it, and what follows from that (B5, for who is never pinged).
 
-Evidence outweighs other evidence in this order; the first that says something decides:
+Evidence outweighs other evidence in this order; the first saying something decides:
 
-    1  a word of loss, by any source of the device's, that no later word or new connection of its own took back: FAILED.
+    1  a word of loss, by any source of the device's, that no later word or new connection of its own took back:
+    FAILED.
        So a device's own `offline` outweighs the open connection of its bridge, and a bridge's outweighs the device's
        `online` of before. A word of leaving: GONE
     2  the will of the connection through which it speaks was published, and that connection is gone: FAILED
@@ -68,7 +69,7 @@ class DeviceLink:
 
 @dataclass(slots=True)
 class LifeEvidence:
-    """The evidence about one device.
+    """The evidence about a device.
 
     `own`: `link` is its own connection, not that of a bridge. `rejoin_s`: the time after a restart in which no
     silence
@@ -169,7 +170,7 @@ def _silence(known: LifeEvidence, now: float) -> DeviceVerdict:
 
 
 def state_of(known: LifeEvidence) -> TraceKind | None:
-    """The state that a device's words come to, in the words of traces: what it lacks first. None: it says none."""
+    """The state a device's words come to, in the words of traces: what it lacks first. None: it says none."""
     said = known.words.values()
     for word, kind in (
         (Said.GONE, TraceKind.SHUTDOWN),

@@ -22,7 +22,7 @@ class _Work(Generic[Data]):
 
 
 class WorkInTurns(Generic[Data]):
-    """All works of one gateway. `per_s`: names of one origin's works that are due in a second."""
+    """All works of a gateway. `per_s`: names of an origin's works that are due in a second."""
 
     def __init__(self, per_s: float) -> None:
         self._pause_s = 1.0 / per_s

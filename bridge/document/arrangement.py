@@ -1,7 +1,7 @@
 """The arrangement of regions at one moment: the tree, its potential links and barred links.
 
-The owner's policy gives the first (`of`); each change of one edge gives another (`swapped`), equal at all members
-that know the change: nothing here asks a clock. A removed edge may come back, so it is a potential link from then on.
+The owner's policy gives the first (`of`); each change of an edge gives another (`swapped`), equal at all members
+knowing the change: nothing here asks a clock. A removed edge may come back, so it is a potential link from then on.
 Undoing a change before the tree has rested bars the link that is taken away, twice as long each time. Not here: who
 makes a change (`swaps`, or the owner), which changes are in force (`reorganised`).
 """
@@ -31,7 +31,7 @@ class Arrangement:
 
     @classmethod
     def of(cls, policy: Policy) -> Arrangement:
-        """Returns the arrangement that the owner signed."""
+        """Returns the arrangement the owner signed."""
         return cls(policy.edges, policy.tree, policy.organising)
 
     def in_policy(self, policy: Policy) -> Policy:
@@ -55,7 +55,7 @@ class Arrangement:
     def way(self, start: int, end: int) -> tuple[int, ...]:
         """Returns the regions from `start` to `end`, both included; none if they are not joined.
 
-        A single search: a member that sends swaps without end must not make us build a whole `Tree` for each.
+        A single search: a member sending swaps without end must not make us build a whole `Tree` for each.
         """
         beside: dict[int, list[int]] = {}
         for a, b in self.edges:

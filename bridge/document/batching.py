@@ -21,8 +21,8 @@ replicas take packets of 1 MiB by default.
 class Batching:
     """Limits of a batch: records, bytes and waiting time.
 
-    `content_bytes` counts topics, payloads and extras (a longer record is alone). `linger_ms`: the most milliseconds
-    that a stored publication waits for others.
+    `content_bytes` counts topics, payloads and extras (a longer record is alone). `linger_ms`: the most milliseconds a
+    stored publication waits for others.
     """
 
     records: int = 256

@@ -8,11 +8,11 @@
                      `PublishSubscribe` (default): only it does either
     distribution     `Disseminate` (default), or `Suppress`: stays at the broker where it was published or subscribed
 
-Missing elements have their defaults, so one topic has many spellings; brokers route and store only the *canonical*
-spelling, with all elements. `/Constrained/…` and `Constrained/…` are accepted as aliases and never routed: a leading
-`/` makes an empty level, which `#` matches, and everybody would see every trace topic. A level is taken for an
-element in the order above; a level that is no value of any element begins the suffixes. So an entity is a constrainer
-only where an action follows it.
+Missing elements have their defaults, so a single topic has many spellings; brokers route and store only the
+*canonical* spelling, with all elements. `/Constrained/…` and `Constrained/…` are accepted as aliases and never routed:
+a leading `/` makes an empty level, which `#` matches, and everybody would see every trace topic. A level is taken for
+an element in the order above; a level that is no value of any element begins the suffixes. So an entity is a
+constrainer only where an action follows it.
 
 A filter may have wildcards behind the first suffix only: the first suffix is a trace topic, which must stay
 unguessable. Not here: identities of clients, tokens (`keys.delegation`), traces (`traces`).
@@ -46,7 +46,7 @@ class Actions(StrEnum):
 
 
 class Distribution(StrEnum):
-    """The distance that a message or a subscription travels."""
+    """The distance a message or a subscription travels."""
 
     DISSEMINATE = "Disseminate"
     SUPPRESS = "Suppress"
@@ -182,5 +182,5 @@ def canonical(topic: str) -> str:
 
 
 def _is_element(level: str) -> bool:
-    """Returns True if a level can only be an element that stands behind the event type."""
+    """Returns True if a level can only be an element standing behind the event type."""
     return level == BROKER or _spelling(level) in _ACTIONS or _spelling(level) in _DISTRIBUTIONS

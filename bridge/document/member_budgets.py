@@ -20,7 +20,7 @@ BUDGETS_MOST = (1_000_000, 1 << 31, 100_000)
 class MemberBudgets:
     """Batches, bytes of sealed content and new data keys, each a second.
 
-    The defaults are about the capacity of one replica: they bound the harm that one member can do to others.
+    The defaults are about the capacity of a replica: they bound the harm that one member can do to others.
     """
 
     batches: int = 10_000

@@ -1,4 +1,4 @@
-"""Rights and members that a version takes away at once, although it takes effect only after a restart.
+"""Rights and members a version takes away at once, although it takes effect only after a restart.
 
 A newer version with another issuer or calendar cannot come into force while a node runs. Members that it shuts out
 are not served meanwhile: the version in force goes on with the members and rights that both versions have. Not here:

@@ -52,9 +52,9 @@ class Bar:
 class Organising:
     """The owner's rules for measuring and changing the tree.
 
-    `links`: potential edges. `interval_s`: of one summary. `hops`: η, how far interests are told. A change has to
-    spare `min_gain_percent` of the cost of all publications, and the tree rests for `dwell_s` after each. `bars`: of
-    links. `organiser`: a member, or empty; the tree before each of its changes stays open for `grace_s`.
+    `links`: potential edges. `interval_s`: of a summary. `hops`: η, how far interests are told. A change has to spare
+    `min_gain_percent` of the cost of all publications, and the tree rests for `dwell_s` after each. `bars`: of links.
+    `organiser`: a member, or empty; the tree before each of its changes stays open for `grace_s`.
     `processing_percent`: α of paper D, the weight of processing; links have the rest of 100.
     """
 
@@ -107,7 +107,7 @@ class Organising:
         return number(len(self.bars), 2) + b"".join(bar.encode() for bar in self.bars)
 
     def read_bars(self, frame: Reader) -> Organising:
-        """Returns the rules with the bars that follow in the frame. Raises BadFrame."""
+        """Returns the rules with the bars following in the frame. Raises BadFrame."""
         return replace(self, bars=tuple([Bar.read(frame) for _ in range(frame.number(2))]))
 
     def encode_organiser(self) -> bytes:

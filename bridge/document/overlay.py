@@ -1,10 +1,10 @@
 """The overlay: regions, their members and thresholds, and the members' rights, all signed by the owner.
 
-A *region* is one virtual node: n replicas in distinct trust domains (A1). Its *view* (`region_view`) is numbered and
-signed; the number is in every share's label, so shares of different views never mix. A *certificate* names a member;
-the *policy* (`policy`) gives its rights, the scopes and the edges between regions.
+A *region* is a single virtual node: n replicas in distinct trust domains (A1). Its *view* (`region_view`) is numbered
+and signed; the number is in every share's label, so shares of different views never mix. A *certificate* names a
+member; the *policy* (`policy`) gives its rights, the scopes and the edges between regions.
 
-The overlay file is a JSON document of base64 frames; `Overlay.load` believes only parts that the owner signed, and
+The overlay file is a JSON document of base64 frames; `Overlay.load` believes only parts the owner signed, and
 endorsements, which carry the signatures of their own authors.
 
 Which views are in force and open, and how a newer version is adopted, stands in `succession`: **read that first if
@@ -47,7 +47,7 @@ ENDORSEMENTS_MAX = 4096  # read from one document; honest ones hold one of each 
 
 
 class OverlayError(OperatorError):
-    """An overlay file that cannot be believed or used: one line, cause and cure."""
+    """An overlay file that cannot be believed or used: a line, cause and cure."""
 
 
 class Overlay(Reorganised):
@@ -182,7 +182,7 @@ class Overlay(Reorganised):
         ]
 
     def neighbours(self, region: int) -> tuple[int, ...]:
-        """Returns the regions one edge away, in any open tree."""
+        """Returns the regions a single edge away, in any open tree."""
         return tuple(sorted({other for tree in self.trees.open for other in tree.neighbours(region)}))
 
     def path(self, start: int, end: int) -> tuple[int, ...]:
@@ -201,7 +201,7 @@ class Overlay(Reorganised):
         return frozenset(scope.regions) if scope.regions else frozenset(self.latest)
 
     def key_hops(self, scope: Scope, home: int) -> tuple[Hop, ...]:
-        """Returns the hops that a key header states.
+        """Returns the hops a key header states.
 
         The publisher's region comes first, then every other region of the scope in the tree in force.
         """
@@ -357,7 +357,7 @@ class Overlay(Reorganised):
                 )
 
     def _check_hosted(self, view: RegionView) -> None:
-        """Raises OverlayError for a view that needs more of a hosted broker than a stock broker can do.
+        """Raises OverlayError for a view needing more of a hosted broker than a stock broker can do.
 
         It cannot split shares anew for a next region, or carry properties of any size.
         """
@@ -399,7 +399,7 @@ class Overlay(Reorganised):
 
 
 def _contents(views: Iterable[RegionView], members: Iterable[Member]) -> bytes:
-    """Returns the digest that binds one version's views and members, independent of their order in a file."""
+    """Returns the digest binding a single version's views and members, independent of their order in a file."""
     both = [v for view in sorted(views, key=lambda view: view.region) for v in (view, view.former) if v is not None]
     parts = [sized(view.body()) for view in both]
     for member in sorted(members, key=lambda member: member.certificate.name):

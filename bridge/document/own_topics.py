@@ -5,8 +5,8 @@
     homeassistant/binary_sensor/veilmq-…/…    `dashboards`
     homie/5/veilmq-…/…
 
-A forged publication there makes a dead entity alive for all readers, and a retained one stays. So no local client may
-publish there, in the name of any gateway; and nobody on the overlay may publish in this gateway's name. Not here:
+A forged publication there makes a dead entity alive for all readers, and a retained one stays. So no local client
+may publish there, in the name of any gateway; and nobody on the overlay may publish in this gateway's name. Not here:
 whether another gateway may publish in its own name, which the policy's grants say, and constrained topics
 (`constrained`).
 """

@@ -1,8 +1,8 @@
 """The owner's policy: scopes, grants, the calendar of epochs, the issuer of keys, and the edges between regions.
 
-One signed, versioned document (docs/protocol.md §2.3, §6). A topic belongs to its most specific scope; grants and
-revocations name scopes. The policy carries a digest over all views and members of its version, so that a party that
-delivers the overlay cannot mix old parts with new ones. Not here: members, regions and the questions that machines
+A signed, versioned document (docs/protocol.md §2.3, §6). A topic belongs to its most specific scope; grants and
+revocations name scopes. The policy carries a digest over all views and members of its version, so that a party
+delivering the overlay cannot mix old parts with new ones. Not here: members, regions and the questions that machines
 ask (`overlay`).
 """
 
@@ -112,7 +112,7 @@ class Protection(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Topics that share one epoch key. `filter` is the filter on the wire: tokens where names are hidden.
+    """Topics sharing a single epoch key. `filter` is the filter on the wire: tokens where names are hidden.
 
     `regions` are the regions that publications of the scope may enter; empty means all of them. `bump` rises when a
     member is shut out at once: keys of lower bumps seal nothing from then on. A `retiring` scope is still read, but
@@ -141,7 +141,7 @@ class Scope:
 
     @property
     def stream(self) -> int:
-        """The number that stays when tokens change: under it readers remember publications, and chains go on."""
+        """The number staying when tokens change: under it readers remember publications, and chains go on."""
         return self.origin or self.number
 
     @property
@@ -247,7 +247,7 @@ class Policy:
     replicas, and other edges that may join regions. `key_servers`: names, in the order that numbers them. `budgets`:
     of each member.
 
-    `contents`: SHA-256 over all views and members that go with this version, so that a party that delivers the file
+    `contents`: SHA-256 over all views and members going with this version, so that a party that delivers the file
     cannot mix old parts with new ones, or exchange an address. `quantum_safe`: every gateway and ingest job has a
     hybrid key for boxes (`keys.sealedbox`).
     """
@@ -344,5 +344,5 @@ class Policy:
 
     @property
     def server_faults(self) -> int:
-        """f: key servers that may lie or be away. A chain is one trust domain: its servers are believed."""
+        """f: key servers that may lie or be away. A chain is a single trust domain: its servers are believed."""
         return (len(self.key_servers) - 1) // 3 if self.issuer is Issuer.THRESHOLD else 0

@@ -1,8 +1,8 @@
-"""Rights of a member to topics in one scope, by which readers judge each record of a batch.
+"""Rights of a member to topics in a single scope, by which readers judge each record of a batch.
 
-A record belongs to a scope if no more specific scope takes its topic, and needs a grant of its publisher's that
-covers the topic. Gateways ask the policy; a job's receiver writes the present rights into the spool, so that a reader
-of a row later judges by the rights at its arrival. All filters are filters on the wire. Not here: the policy itself.
+A record belongs to a scope if no more specific scope takes its topic, and needs a grant of its publisher's covering
+the topic. Gateways ask the policy; a job's receiver writes the present rights into the spool, so that a reader of a
+row later judges by the rights at its arrival. All filters are filters on the wire. Not here: the policy itself.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ TEXTS_KEPT = 1024
 
 
 class RecordRights(NamedTuple):
-    """Rights of a member in one scope.
+    """Rights of a member in a single scope.
 
-    `scope`: its filter. `within`: filters of scopes that take topics from it. `granted`: filters on which the member
-    may publish, as far as they touch the scope.
+    `scope`: its filter. `within`: filters of scopes taking topics from it. `granted`: filters on which the member may
+    publish, as far as they touch the scope.
     """
 
     scope: str

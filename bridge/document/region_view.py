@@ -32,7 +32,7 @@ SIGNATURE_BYTES = 64
 
 @dataclass(frozen=True)
 class RegionView:
-    """The members of one region in one view. `members[i]` holds place i + 1.
+    """The members of a region in a single view. `members[i]` holds place i + 1.
 
     `since_ms`: time of the owner's signature. `grace_s`: seconds for which the predecessor stays open once this view
     is in force; 0: the predecessor ends at once (`remove now`). `predecessor`: the digest of the view before, zeros

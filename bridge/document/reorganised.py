@@ -10,10 +10,10 @@
 
 A swap is in force once k replicas of every region on its cycle endorsed it, in a view that is open or to come. Of two
 swaps that both got there the one with the higher number counts, then the one with the higher digest, so that all
-members come to one tree, in any order of news. Nothing else is asked here, so that a swap is in force under every
+members come to a tree, in any order of news. Nothing else is asked here, so that a swap is in force under every
 version of the owner's alike: endorsers ask whether the policy allows it, and whether the tree `bears` it. The owner's
-next tree has a number beyond all that the organiser may give (`OWNER_STEPS`); a tree that takes up swaps may be lower
-than the tree in force at a member that had others (`may_follow`). So no version of the owner's is ever held up.
+next tree has a number beyond all that the organiser may give (`OWNER_STEPS`); a tree taking up swaps may be lower than
+the tree in force at a member that had others (`may_follow`). So no version of the owner's is ever held up.
 
 None of this changes a value, as in `succession`. Not here: who endorses, how news spread (`bridge.membership`).
 """
@@ -61,7 +61,7 @@ class Reorganised(Succession):
     _steps: tuple[_Step, ...]
 
     def _arrange(self) -> None:
-        """Sets the arrangement that the owner signed, without swaps."""
+        """Sets the arrangement the owner signed, without swaps."""
         arrangement = Arrangement.of(self.policy)
         self._steps = (_Step(arrangement, arrangement.digest(self.policy.overlay)),)
         self.offered, self.proof, self.swap_endorsements = (), (), frozenset()
@@ -72,7 +72,7 @@ class Reorganised(Succession):
 
     @property
     def tree_digest(self) -> bytes:
-        """The digest that the next swap has to name."""
+        """The digest the next swap has to name."""
         return self._steps[-1].digest
 
     @property
@@ -97,7 +97,7 @@ class Reorganised(Succession):
         return frozenset(each.member for each in self.swap_endorsements if each.digest == swap.digest)
 
     def cycle(self, swap: SignedSwap) -> tuple[int, ...]:
-        """Returns the regions on the cycle of an offered swap, from one end of the new edge to the other."""
+        """Returns the regions on the cycle of an offered swap, from an end of the new edge to the other."""
         return self.trees.newest.path(*swap.added)
 
     def is_organisers(self, swap: SignedSwap) -> bool:
@@ -131,8 +131,8 @@ class Reorganised(Succession):
     def hears(self, news: SwapNews, now: float | None = None) -> Self:
         """Returns the overlay with new, valid news; itself if there is none.
 
-        `now`: None where time counts from signatures, as at a start. Raises BadSignature for a swap that no honest
-        member would have passed on.
+        `now`: None where time counts from signatures, as at a start. Raises BadSignature for a swap no honest member
+        would have passed on.
         """
         known = {swap.digest for swap in (*self.swaps, *self.offered, *self.proof)}
         fresh = {swap.digest: swap for swap in news.swaps if swap.digest not in known}
@@ -179,7 +179,7 @@ class Reorganised(Succession):
             return made  # of another owner's members, which a test may make
 
     def unproven(self, region: int) -> tuple[SignedSwap, ...]:
-        """Returns swaps in force that a newcomer could not prove by the listed keys of the region's latest view.
+        """Returns swaps in force a newcomer could not prove by the listed keys of the region's latest view.
 
         Their endorsers left since, or have other keys.
         """
@@ -218,7 +218,7 @@ class Reorganised(Succession):
         return made if now is None else made.at(now)
 
     def _proof(self, fresh: Sequence[SignedSwap]) -> tuple[SignedSwap, ...]:
-        """Returns two swaps of one number by the organiser's key, which no honest organiser signs; empty without
+        """Returns two swaps of a number by the organiser's key, which no honest organiser signs; empty without
         them.
         """
         by_number: dict[tuple[int, bytes], SignedSwap] = {}
@@ -262,7 +262,7 @@ class Reorganised(Succession):
         return self.is_organisers(swap) and self._after(swap, last) is not None
 
     def _endorsed(self, swap: SignedSwap, before: _Step, endorsers: Collection[str]) -> bool:
-        """Returns True if k replicas of every region on the cycle, of one view each, endorsed the swap."""
+        """Returns True if k replicas of every region on the cycle, of a view each, endorsed the swap."""
         if not endorsers:
             return False
         ring = before.arrangement.way(*swap.added)
@@ -273,9 +273,7 @@ class Reorganised(Succession):
         )
 
     def _after(self, swap: SignedSwap, before: _Step) -> _Step | None:
-        """Returns the step that a swap makes of `before`; None if it is no swap of this tree, or its tree is
-        forbidden.
-        """
+        """Returns the step a swap makes of `before`; None if it is no swap of this tree, or its tree is forbidden."""
         old = before.arrangement
         ends = {*swap.added, *swap.removed}
         is_next = (swap.former, swap.number) == (before.digest, old.change.number + swap.steps)
@@ -293,7 +291,7 @@ class Reorganised(Succession):
 
 
 def read_swap_news(swaps: Iterable[bytes], endorsements: Iterable[bytes], owner: bytes) -> SwapNews:
-    """Reads swaps and endorsements of a document, and returns those signed by parties that the owner certified.
+    """Reads swaps and endorsements of a document, and returns those signed by parties the owner certified.
 
     An unreadable one is no fault of the owner's.
     """

@@ -1,4 +1,4 @@
-"""Attributes of a scope's content that the owner lets replicas see: clear or as tokens, exact or in buckets.
+"""Attributes of a scope's content the owner lets replicas see: clear or as tokens, exact or in buckets.
 
 The name is a name of predicates (`bridge.predicates`): a user property, or a field of a JSON payload. Borders turn a
 number into the count of borders that it has reached, so that it is seen no finer. Not here: showing of values and

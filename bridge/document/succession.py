@@ -1,10 +1,11 @@
 """Views over time: the view in force of each region, its open views, and the views that may follow.
 
-Of each region an `Overlay` holds the newest view that the owner signed (`latest`) and, inside it, the view before
+Of each region an `Overlay` holds the newest view the owner signed (`latest`) and, inside it, the view before
 (`RegionView.former`). Which of the two are *open*, hence may be named by keys, is a part of the value:
 
     latest[region]         the newest signed view; the owner's commands go on from it (`RegionView.successor`)
-    views[region]          the view *in force*: `latest` if it has no predecessor here or k of the predecessor's members
+    views[region]          the view *in force*: `latest` if it has no predecessor here or k of the predecessor's
+    members
                            endorsed it, else the predecessor. Publications are sealed for the view in force
     open_views(region)     the view in force and, until `closes_at`, its predecessor
     replicas(region)       members of all of these and of a `latest` that is not in force yet: whom to have links with
@@ -19,10 +20,9 @@ or detach, the owner signs the next version with `latest[region].successor(membe
 (from `latest.values()`, never from `views.values()`). A detached replica stays listed as a member until a later
 version drops it, after the grace, together with the view's `former`.
 
-Several changes of one region follow one another: while a predecessor is open the owner signs no further one (its
-commands refuse to); if it does, the last predecessor alone is open. A member that missed a change adopts a later one
-that k members of its view in force endorsed. A view that does not follow is not adopted (`unendorsed`), whoever
-signed it.
+Several changes of a region follow each other: while a predecessor is open the owner signs no further one (its commands
+refuse to); if it does, the last predecessor alone is open. A member that missed a change adopts a later one that k
+members of its view in force endorsed. A view that does not follow is not adopted (`unendorsed`), whoever signed it.
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ class Succession:
     def closes_at(self, region: int) -> float | None:
         """Returns when the view before the one in force ends, in UNIX seconds; None if none is open.
 
-        Time counts from when we learned that the new view is in force; at a start, from its signature. Endorsements
-        may take long, and publications sealed until then are still on their way.
+        Time counts from when we learned the new view is in force; at a start, from its signature. Endorsements may
+        take long, and publications sealed until then are still on their way.
         """
         if len(self._open[region]) < 2:
             return None
@@ -208,7 +208,7 @@ class Succession:
         self.views = {region: views[0] for region, views in self._open.items()}
 
     def _believed(self, endorsements: Iterable[Endorsement], known: Iterable[Endorsement]) -> Iterator[Endorsement]:
-        """Yields new endorsements that a replica of the region signed for its latest view, one of each replica.
+        """Yields new endorsements a replica of the region signed for its latest view, one of each replica.
 
         With its key a replica could make any number of different ones.
         """

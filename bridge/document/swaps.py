@@ -1,4 +1,4 @@
-"""Swaps: changes of one edge that the organiser signs in the owner's place, and their endorsements.
+"""Swaps: changes of an edge the organiser signs in the owner's place, and their endorsements.
 
 Source: paper D, D5; docs/protocol.md §9.17. A *swap* names the changed tree by digest, and the new tree by number. It
 carries its author's certificate, as the owner signed it, so that all members judge alike, also when the policy names
@@ -35,7 +35,7 @@ class SignedSwap:
     """A swap of edge `removed` for edge `added`, as tree `number`.
 
     The tree follows the tree of `steps` numbers before, whose digest is `former` (`Arrangement.digest`). `since_ms`:
-    time of signing; `grace_s`: seconds that the former tree stays open.
+    time of signing; `grace_s`: seconds the former tree stays open.
     """
 
     number: int
@@ -137,7 +137,7 @@ class SwapEndorsement:
 
 @dataclass(frozen=True, slots=True)
 class SwapNews:
-    """Swaps and endorsements from one member to another; empty news ask for all that the other has."""
+    """Swaps and endorsements from a member to another; empty news ask for all that the other has."""
 
     swaps: tuple[SignedSwap, ...] = ()
     endorsements: tuple[SwapEndorsement, ...] = ()

@@ -1,6 +1,6 @@
-"""Checks of a tree of regions: each returns the fault in one line, or an empty text.
+"""Checks of a tree of regions: each returns the fault in a line, or an empty text.
 
-They are asked of every tree that an overlay may come to have, the owner's and the organiser's alike.
+They are asked of every tree an overlay may come to have, the owner's and the organiser's alike.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DEPTH_MAX = 4  # regions on a path (A8)
 
 
 class Regions(Protocol):
-    """The part of an overlay that the checks read."""
+    """The part of an overlay the checks read."""
 
     policy: Policy
 
@@ -32,7 +32,7 @@ class Regions(Protocol):
 def unjoined(overlay: Regions, tree: Tree) -> str:
     """Returns a fault if edges of the tree do not join the regions of a scope among themselves.
 
-    Publications of the scope may not enter other regions, so one side would never see the other's publications.
+    Publications of the scope may not enter other regions, so a single side would never see the other's publications.
     """
     for scope in overlay.policy.scopes:
         regions = sorted(overlay.regions_of(scope) & tree.regions)
@@ -48,7 +48,7 @@ def unjoined(overlay: Regions, tree: Tree) -> str:
 
 
 def overlong(overlay: Regions, tree: Tree) -> str:
-    """Returns a fault if a receiver on a path of a sealed scope would hold too many shares of one key (A8).
+    """Returns a fault if a receiver on a path of a sealed scope would hold too many shares of a key (A8).
 
     Too many combinations of shares to try are a fault too. Plain publications have no key: their paths may have any
     length. A subscriber of the last region holds the product of all n of the path. Where f replicas of each region

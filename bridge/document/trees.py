@@ -1,9 +1,9 @@
-"""Trees of regions over time: the tree in force, the tree before, and the tree that a number names.
+"""Trees of regions over time: the tree in force, the tree before, and the tree a number names.
 
 Routing has versions of its own, inside the versions of the policy: a *tree* is numbered, and the owner counts on
 whenever edges, regions or the regions of a scope change (`TreeChange`, a part of the signed policy). Views have their
-own numbers: a key names one view of each region *and* one tree, and any pair of open ones may come together: places
-and thresholds follow the views, ways follow the tree.
+own numbers: a key names a single view of each region *and* a single tree, and any pair of open ones may come together:
+places and thresholds follow the views, ways follow the tree.
 
 Of the two newest trees an `Overlay` knows which are *open*, hence may be named by keys and publications. From when a
 member adopts the version with a change:
@@ -14,7 +14,7 @@ member adopts the version with a change:
     alone       the former is closed: wires that name it have expired, its keys and shares are erased, its links end
 
 A tree that is to come here is `UnknownView`, a closed one `Expired`: no member is blamed for being early or late. Of
-the former tree only present regions count; hence a region that lies between others is not removed in one step. None
+the former tree only present regions count; hence a region lying between others is not removed in a single step. None
 of this changes a value, as in `succession`, which drives it. Not here: the next hop of a member (`topology`).
 """
 
@@ -97,7 +97,7 @@ def read_edges(frame: Reader) -> tuple[Edge, ...]:
 
 
 class Tree:
-    """Regions and their edges. `joined`: they are one tree, without cycles."""
+    """Regions and their edges. `joined`: they are a single tree, without cycles."""
 
     def __init__(self, tree_number: int, edges: Iterable[Edge], regions: Collection[int]) -> None:
         self.number = tree_number
@@ -121,7 +121,7 @@ class Tree:
         return hash((self.number, self.edges))
 
     def neighbours(self, region: int) -> tuple[int, ...]:
-        """Returns the regions one edge away."""
+        """Returns the regions a single edge away."""
         return self._neighbours.get(region, ())
 
     def path(self, start: int, end: int) -> tuple[int, ...]:
@@ -211,7 +211,9 @@ class Trees:
         return max(self.phase, Phase.IN_FORCE if now >= self._settles_s else Phase.SETTLING)
 
     def follows(self, old: Trees) -> bool:
-        """Returns True if a member that has `old` may take these: numbers count on, and one number is one tree."""
+        """Returns True if a member that has `old` may take these: numbers count on, and a single number is a single
+        tree.
+        """
         same = self.newest.number == old.newest.number and self.newest.edges == old.newest.edges
         return same or self.newest.number > old.newest.number
 

@@ -40,18 +40,18 @@ def batch_topic(number: int) -> str:
 
 
 def retained_topic(number: int, id_: bytes, publisher: bytes) -> str:
-    """Returns the wire topic of a member's retained publications on one topic of the scope with this number."""
+    """Returns the wire topic of a member's retained publications on a topic of the scope with this number."""
     return f"{RETAINED_ROOT}{number}/{to_property(id_)}/{to_property(publisher)}"
 
 
 def retained_filter(number: int) -> str:
-    """Returns the filter of all retained wire topics of one scope."""
+    """Returns the filter of all retained wire topics of a scope."""
     return f"{RETAINED_ROOT}{number}/#"
 
 
 @lru_cache(maxsize=TOPICS_KEPT)
 def read_wire_topic(wire_topic: str) -> WireTopic:
-    """Parses a wire topic, each of which has one spelling. Raises BadFrame."""
+    """Parses a wire topic, each of which has a single spelling. Raises BadFrame."""
     if wire_topic.startswith(BATCH_ROOT):
         return WireTopic(_number(wire_topic[len(BATCH_ROOT) :]))
     parts = wire_topic[len(RETAINED_ROOT) :].split("/")
@@ -64,7 +64,7 @@ def read_wire_topic(wire_topic: str) -> WireTopic:
 
 
 def slot_of(wire_topic: str) -> str:
-    """Returns the common part of all members' retained topics about one topic."""
+    """Returns the common part of all members' retained topics about a topic."""
     return wire_topic.rpartition("/")[0]
 
 

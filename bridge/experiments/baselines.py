@@ -1,4 +1,4 @@
-"""Schemes that the secret-forwarding paper rejects, and the attacks for which it does (A3, A4; Figures 3 and 4).
+"""Schemes the secret-forwarding paper rejects, and the attacks for which it does (A3, A4; Figures 3 and 4).
 
 A secret goes down a path of virtual nodes. Algorithm 1 passes the publisher's shares on as they are; network coding
 passes coded blocks on alike, all of which are needed; Algorithm 2 is the re-splitting of `keys.sharetree`. A
@@ -27,7 +27,7 @@ Holdings: TypeAlias = dict[int, set[int]]
 
 
 class Spread(Enum):
-    """The way in which Algorithm 1 hands the shares of one virtual node to the replicas of the next."""
+    """The way in which Algorithm 1 hands the shares of a virtual node to the replicas of the next."""
 
     PRINTED = "as printed"
     """Every share to every replica that has fewer than k: one replica ends up with k of them, enough to read."""
@@ -37,7 +37,7 @@ class Spread(Enum):
     """Share i to replica i, the ideal case of the paper's text: no replica has more than its column."""
 
     def receivers(self, share: int, has: Mapping[int, set[int]], threshold: int) -> list[int]:
-        """Returns the places that get `share` next, when the places of the next node have `has` so far."""
+        """Returns the places getting `share` next, when the places of the next node have `has` so far."""
         if self is Spread.EVEN:
             return [(share - 1) % len(has) + 1]
         if self is Spread.PRINTED:
@@ -56,7 +56,7 @@ class Reach:
 def forwarded(counts: Sequence[int], spread: Spread, threshold: int, silent: Coalition = ()) -> list[Holdings]:
     """Returns the shares of each place in each virtual node, if the replicas in `silent` pass nothing on.
 
-    `counts`: replicas of each node. The publisher deals one share to each replica of the first.
+    `counts`: replicas of each node. The publisher deals a single share to each replica of the first.
     """
     has: Holdings = {place: {place} for place in range(1, counts[0] + 1)}
     path = [has]
@@ -87,7 +87,7 @@ def gathered(path: Sequence[Holdings], bad: Coalition) -> Reach:
 
 
 def arriving(path: Sequence[Holdings], silent: Coalition) -> frozenset[int]:
-    """Returns the shares that a subscriber behind the last virtual node gets when `silent` drops all its shares."""
+    """Returns the shares a subscriber behind the last virtual node gets when `silent` drops all its shares."""
     return frozenset().union(*(shares for place, shares in path[-1].items() if place not in silent[-1]))
 
 
@@ -154,7 +154,7 @@ class NetworkCoding:
         return self._rebuilt(gathered(self._undisturbed, bad).pooled)
 
     def one_replica_reads(self, bad: Coalition) -> bool:
-        """Returns True if one bad replica reads, as in Figure 4(a).
+        """Returns True if a single bad replica reads, as in Figure 4(a).
 
         Bad replicas hand blocks on to one that gets the rest by the rules.
         """
@@ -190,7 +190,7 @@ def solve(blocks: Sequence[tuple[bytes, bytes]]) -> list[bytes]:
 
 
 class Algorithm2:
-    """Every share split anew for the next node, by the functions that the replicas use (A5)."""
+    """Every share split anew for the next node, by the functions the replicas use (A5)."""
 
     def __init__(self, counts: Sequence[int], draws: Draws) -> None:
         self._hops = [Hop(region, 1, shamir.threshold_of(n), n) for region, n in enumerate(counts, 1)]
@@ -206,7 +206,7 @@ class Algorithm2:
             )
 
     def reads(self, bad: Coalition) -> bool:
-        """Returns True if k values of one split are known for some share, and so upwards to the secret."""
+        """Returns True if k values of a split are known for some share, and so upwards to the secret."""
         known: dict[tuple[int, ...], bytes] = {}
         for level, (hop, places) in reversed(list(enumerate(zip(self._hops, bad, strict=True)))):
             known.update((s.places, s.value) for s in self._levels[level] if s.places[-1] in places)

@@ -1,4 +1,4 @@
-"""Numbers that the papers claim, beside our figures: hits and misses alike, each miss with its reason.
+"""Numbers the papers claim, beside our figures: hits and misses alike, each miss with its reason.
 
 A claim names a figure of ours and how its number is read from the rows. `within` is the factor by which ours may be
 off to count as a hit; it was chosen before the numbers were looked at where the paper's inputs are known (1.1), and
@@ -45,7 +45,7 @@ class Compared:
 
 
 def cell(column: str, **where: float | str) -> Callable[[Figure], float]:
-    """Returns a function that reads the number in `column` of the first row whose other columns are as said.
+    """Returns a function reading the number in `column` of the first row whose other columns are as said.
 
     Signs and spaces are ignored.
     """
@@ -65,7 +65,7 @@ def _plain(name: str) -> str:
 
 
 def _reduced(column: str, one: dict[str, float | str], other: dict[str, float | str]) -> Callable[[Figure], float]:
-    """Returns a function: the percentage by which the number of one row is less than that of another; negative."""
+    """Returns a function: the percentage by which the number of a row is less than that of another; negative."""
 
     def read(figure: Figure) -> float:
         return (cell(column, **one)(figure) / cell(column, **other)(figure) - 1) * 100

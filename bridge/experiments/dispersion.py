@@ -106,7 +106,7 @@ def hops_between(distances: Sequence[Sequence[int]], weights: Sequence[float]) -
 
 
 def delivered(hops: int) -> float:
-    """Returns the shares that reach the subscriber: h hops between brokers have h + 1 virtual nodes of 3 replicas."""
+    """Returns the shares reaching the subscriber: h hops between brokers have h + 1 virtual nodes of 3 replicas."""
     return float(REPLICAS ** (hops + 1))
 
 
@@ -124,7 +124,7 @@ def on_the_way(hops: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Mean hops of one distribution of hops, and median and mean of the shares."""
+    """Mean hops of a distribution of hops, and median and mean of the shares."""
 
     hops: float
     median: float
@@ -142,7 +142,7 @@ def summary(histogram: Mapping[int, float], shares: Callable[[int], float]) -> S
 
 
 def apart(histogram: Mapping[int, float]) -> Histogram:
-    """Returns the histogram without the pairs that share a broker."""
+    """Returns the histogram without the pairs sharing a broker."""
     return {hops: p for hops, p in histogram.items() if hops}
 
 
@@ -176,7 +176,7 @@ def figure_9(
     fanouts: Sequence[int] = FANOUTS,
     alphas: Sequence[float] = ALPHAS,
 ) -> Figure:
-    """Draws the distribution of the shares of one interaction, by fan-out and alpha; all conventions in the table."""
+    """Draws the distribution of the shares of an interaction, by fan-out and alpha; all conventions in the table."""
     series, rows = [], []
     cases = [(fanout, alpha) for fanout in fanouts for alpha in alphas]
     for done, (fanout, alpha) in enumerate(cases):

@@ -1,8 +1,8 @@
-"""Random numbers for experiments: equal from one seed on every machine, without the module `random`.
+"""Random numbers for experiments: equal from a seed on every machine, without the module `random`.
 
 A stream is SHAKE-256 of the seed's name, read 8 bytes at a time: pure, better than any simulation could notice, and
-quick enough (0.2 µs a number). It offers `kernel.RandomSource` and the few distributions that the experiments need.
-Not for secrets of anything but a simulation: the seed gives all numbers.
+quick enough (0.2 µs a number). It offers `kernel.RandomSource` and the few distributions the experiments need. Not for
+secrets of anything but a simulation: the seed gives all numbers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The result of an experiment: one figure as series for a plot and rows for a table, with the paper's numbers.
+"""The result of an experiment: a figure as series for a plot and rows for a table, with the paper's numbers.
 
 An experiment is a function `(seed, progress) -> Figure`; it draws every number from `random.Random`-like sources that
 its caller seeds. Tables are printed by the command line, pictures drawn by `gateway.simulating.pictures`: nothing
@@ -18,7 +18,7 @@ R = TypeVar("R")
 
 
 def one_by_one(measure: Callable[[C], R]) -> Callable[[Sequence[C], Progress], list[R]]:
-    """Returns a sweep that runs the cells of an experiment one after the other, in this process.
+    """Returns a sweep running the cells of an experiment in turn, in this process.
 
     The sweep gives their results in order.
     """
@@ -44,7 +44,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure of a paper as we reproduce it. `rows` are the table: one cell a column, numbers or text."""
+    """A figure of a paper as we reproduce it. `rows` are the table: a cell a column, numbers or text."""
 
     experiment: str
     number: str

@@ -1,8 +1,8 @@
 """Latency of a message over regions, with a fresh key and a known one: the latency of figure 7 of paper A.
 
-Replicas of a region split at one time, so one of them counts; the timed replica acts as on the path: it splits each
-of its shares for the next region, really, by a clock from outside. The other costs of a hop (read, verify, write)
-come from `Costs`. Links take no time: theirs is the operator's. Paper items A5 and A8.
+Replicas of a region split at a time, so one of them counts; the timed replica acts as on the path: it splits each of
+its shares for the next region, really, by a clock from outside. The other costs of a hop (read, verify, write) come
+from `Costs`. Links take no time: theirs is the operator's. Paper items A5 and A8.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _known_us(costs: Costs, hops: int) -> float:
 def _steps_s(draws: Draws, count: int, regions: int, clock: Callable[[], float]) -> list[float]:
     """Measures the seconds of each step of a key's way.
 
-    Steps are the publisher's split, one replica's of each region but the last, and the reader's recombination.
+    Steps are the publisher's split, a single replica's of each region but the last, and the reader's recombination.
     """
     threshold = shamir.threshold_of(count)
     hops = [Hop(region, 1, threshold, count) for region in range(1, regions + 1)]

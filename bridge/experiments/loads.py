@@ -1,8 +1,8 @@
 """Work of each party: the cost of each operation, and Figure 6 of the EventGuard paper (E3).
 
-`Costs` are microseconds of one core. The defaults were measured once on a small shared virtual machine; the command
-line measures the real operations anew and passes them in, since nothing here reads a clock. Not here: queues under
-such loads (`saturation`).
+`Costs` are microseconds of a core. The defaults were measured once on a small shared virtual machine; the command line
+measures the real operations anew and passes them in, since nothing here reads a clock. Not here: queues under such
+loads (`saturation`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SAMPLED_STATEMENTS = 200  # subscriptions a run whose way towards their publishe
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Microseconds of one operation on a publication of some hundred bytes."""
+    """Microseconds of an operation on a publication of some hundred bytes."""
 
     parse_us: float = 2.0
     """Read one PUBLISH."""
@@ -52,7 +52,7 @@ class Costs:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The mean effect of one publication or statement: nodes that work on it, subscribers that get it."""
+    """The mean effect of a publication or statement: nodes working on it, subscribers getting it."""
 
     nodes: float
     subscribers: float
@@ -63,9 +63,9 @@ PARTIES = ("key service", "publisher", "subscriber", "node, statements to publis
 
 
 def loads(ratio: float, reach: Reach, size: Size, costs: Costs) -> tuple[float, ...]:
-    """Returns the microseconds of work for one operation of the whole system, of one of each of `PARTIES`.
+    """Returns the microseconds of work for an operation of the whole system, of one of each of `PARTIES`.
 
-    `ratio`: subscriptions for one publication, with as many unsubscriptions; together they are one operation.
+    `ratio`: subscriptions for a publication, with as many unsubscriptions; together they are a single operation.
     """
     published = 1 / (1 + 2 * ratio)
     subscribed = ratio * published
@@ -82,7 +82,7 @@ def loads(ratio: float, reach: Reach, size: Size, costs: Costs) -> tuple[float, 
 
 
 def reach_of(network: Network, draws: Draws) -> Reach:
-    """Counts the reach on one network. Statements go to all nodes between the subscriber and the publishers of its
+    """Counts the reach on a network. Statements go to all nodes between the subscriber and the publishers of its
     topic.
     """
     homes: dict[int, list[int]] = {}

@@ -1,8 +1,8 @@
 """The network of the EventGuard simulation: a binary tree, topics by popularity, clients at leaves, attackers.
 
-Source: paper 001, section 5.1.1 (E4). Nodes are numbered as a heap: the parent of v is v // 2, the root is 1, and entry
-0 of every list is unused. Publications take the tree's own paths, without a detour over the root. Sets of topics are
-integers, one bit a topic, so that what a subtree wants is one `or`. Counting only: `forgery` handles bytes.
+Source: paper 001, section 5.1.1 (E4). Nodes are numbered as a heap: the parent of v is v // 2, the root is 1, and
+entry 0 of every list is unused. Publications take the tree's own paths, without a detour over the root. Sets of topics
+are integers, a bit a topic, so that what a subtree wants is one `or`. Counting only: `forgery` handles bytes.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def one_way_ms(draws: Draws) -> float:
 
 
 class Network:
-    """The nodes, publishers, subscribers and their topics in one run."""
+    """The nodes, publishers, subscribers and their topics in a single run."""
 
     def __init__(self, size: Size, draws: Draws) -> None:
         self.size = size
@@ -102,7 +102,7 @@ class Network:
         return left + right[-2::-1]
 
     def receptions(self) -> list[float]:
-        """Returns the copies of publications that each node gets while each publisher publishes one.
+        """Returns the copies of publications each node gets while each publisher publishes one.
 
         A publisher divides itself evenly over its topics. Its own node gets all; others get the topics wanted beyond
         them.
@@ -147,7 +147,7 @@ def attackers(network: Network, placement: Placement, draws: Draws) -> list[int]
 
 
 def _growth(network: Network, seed: int, taken: list[bool]) -> Iterator[int]:
-    """Yields the nodes of one cluster, nearest first, that no other cluster took before."""
+    """Yields the nodes of a cluster, nearest first, that no other cluster took before."""
     waiting = deque([seed])
     while waiting:
         v = waiting.popleft()

@@ -1,6 +1,6 @@
-"""Retransmissions that a few bad brokers cost, and that failover and placement save (Figure 11).
+"""Retransmissions a few bad brokers cost, and that failover and placement save (Figure 11).
 
-Bad brokers drop all content. A publication that meets one is sent again past it, so an interaction costs one
+Bad brokers drop all content. A publication that meets one is sent again past it, so an interaction costs a single
 retransmission for each bad broker on its path. With failover, the broker before a bad one uses another replica of
 that virtual node and tries the silent one again only now and then, which needs three replicas there;
 `bridge.topology.placement` decides their place. Expected numbers: loads of links follow from the tree, only the bad
@@ -56,7 +56,7 @@ class Network:
         return [Path(tuple(self.tree.path(a, b))) for a, b in pairs]
 
     def retransmissions(self, bad: Sequence[int], sizes: Mapping[int, int] | None = None) -> float:
-        """Returns the retransmissions of the month, if one replica of each broker in `bad` drops all.
+        """Returns the retransmissions of the month, if a single replica of each broker in `bad` drops all.
 
         `sizes`: replicas of a broker, 1 if it is not in it; None: no failover at all.
         """
@@ -82,7 +82,7 @@ def by_need(paths: Sequence[Path], bad: Sequence[int], budget: int, *, one_pack:
 
 
 def anywhere(brokers: int, budget: int, draws: Draws) -> dict[int, int]:
-    """Returns the sizes that an equal budget gives without regard to need: pairs, at brokers drawn at random."""
+    """Returns the sizes an equal budget gives without regard to need: pairs, at brokers drawn at random."""
     return dict.fromkeys(Zipf(brokers, 0).distinct(draws, min(budget // 2, brokers)), SHARING_MIN)
 
 

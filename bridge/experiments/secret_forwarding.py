@@ -138,9 +138,9 @@ def figure_7(
     fanouts: Sequence[int] = (2, 3, 4, 5),
     refreshes: Sequence[int] = REFRESHES,
 ) -> Figure:
-    """Counts shares of one key by path length and fan-out, and the traffic that they add to each 10^9 bytes of content.
+    """Counts shares of a key by path length and fan-out, and the traffic that they add to each 10^9 bytes of content.
 
-    Nothing is drawn; `seed` is there because every figure has one. The whole tree is served: one subscriber a leaf.
+    Nothing is drawn; `seed` is there because every figure has one. The whole tree is served: a subscriber a leaf.
     """
     del seed
     rows, series = [], [Series("one subscriber", tuple(map(float, hops)), tuple(float(REPLICAS**h) for h in hops))]

@@ -31,9 +31,9 @@ PAPER_GB = {1: "144 GB", 10: "39 GB"}
 
 
 def frame_bytes(nodes: int) -> int:
-    """Returns the bytes of the `vmq-shares` properties that a subscriber gets with one key over `nodes` virtual nodes.
+    """Returns the bytes of the `vmq-shares` properties a subscriber gets with a key over `nodes` virtual nodes.
 
-    One frame comes from each replica of the last node, in base64. Our paths end at 4 nodes; beyond, the layout is
+    A frame comes from each replica of the last node, in base64. Our paths end at 4 nodes; beyond, the layout is
     continued for the sake of comparison.
     """
     opening = len(frames.opening(frames.Kind.SHARES)) + 1 + 8 * nodes + 2
@@ -66,7 +66,7 @@ class Trace:
         self._bytes[at] += frame_bytes(hops + 1)
 
     def month(self, messages: int) -> Month:
-        """Returns the sums for one rate. `messages`: one of `REFRESH_MESSAGES`, the messages that share a key."""
+        """Returns the sums for a rate. `messages`: one of `REFRESH_MESSAGES`, the messages sharing a key."""
         return Month(sum(self._keys[::messages]), sum(self._shares[::messages]), sum(self._bytes[::messages]))
 
 

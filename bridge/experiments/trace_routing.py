@@ -26,7 +26,7 @@ PAPER_MS = {
 
 
 def trace_us(costs: Costs, hops: int, transport: str, protection: str) -> float:
-    """Returns the microseconds of one trace over so many hops between brokers."""
+    """Returns the microseconds of a trace over so many hops between brokers."""
     carried = costs.tcp_us if transport == TCP else costs.udp_us
     passed_on = carried + costs.parse_us + costs.verify_us + costs.write_us
     made = 2 * costs.sign_us + costs.verify_us

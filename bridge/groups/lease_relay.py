@@ -1,4 +1,4 @@
-"""Relay of leases of shared groups: one replica passes them on along the tree, and to gateways that want the scope.
+"""Relay of leases of shared groups: a replica passes them on along the tree, and to gateways wanting the scope.
 
 Leases spread like statements, but gateways need leases too, for the choice (`leases`). A latecomer receives all known
 leases. Not here: the server of a group, unknown to a replica if the group's names are hidden.
@@ -68,7 +68,7 @@ class LeaseRelay:
         return self._leases_of(event.peer, statement.filter, now) if statement.member == event.peer else []
 
     def _leases_of(self, gateway: str, wire_filter: str, now: float) -> list[Effect]:
-        """Returns all leases of a scope for a gateway that wants it; postpones them if it asks too often."""
+        """Returns all leases of a scope for a gateway wanting it; postpones them if it asks too often."""
         if gateway not in self._wanting(wire_filter, now) or not self._told.take((gateway, wire_filter), now):
             return []
         leases = [lease for lease in self._table if lease.scope == wire_filter]
@@ -92,7 +92,7 @@ class LeaseRelay:
         self._comebacks.keep(overlay.members.__contains__)
 
     def _wanting(self, wire_filter: str, now: float) -> list[str]:
-        """Returns the connected gateways of our region that want the scope."""
+        """Returns the connected gateways of our region wanting the scope."""
         scope = self._overlay.scope_named(wire_filter)
         if scope is None:
             return []

@@ -1,4 +1,4 @@
-"""Leases of shared groups, and the choice that follows from them: which gateway serves a group with a publication.
+"""Leases of shared groups, and the choice following from them: which gateway serves a group with a publication.
 
 A shared subscription (MQTT 5.0 §4.8.2) never goes to a replica, since each would pick its own member
 (docs/protocol.md §5.5). Gateways subscribe plainly, state in signed leases since when they have members of a group,
@@ -9,9 +9,9 @@ and all choose alike:
   whose lease covers the moment of sealing and sending, `starts_ms` to `ends_ms`. A publication may have waited in an
   outbox for days.
 
-Both rules look at signed facts only, so all gateways that know equal leases choose alike, in whatever order leases
-and publications came. The author signs: one copy suffices, the highest version wins, so a lying replica can withhold
-a lease, but neither invent nor undo one. Not here: when a gateway leases a group (`shared_groups`), how leases travel
+Both rules look at signed facts only, so all gateways knowing equal leases choose alike, in whatever order leases and
+publications came. The author signs: a copy suffices, the highest version wins, so a lying replica can withhold a
+lease, but neither invent nor undo one. Not here: when a gateway leases a group (`shared_groups`), how leases travel
 (`lease_relay`).
 """
 
@@ -50,7 +50,8 @@ GroupId: TypeAlias = tuple[str, bytes]
 
 
 def group_id(secret: ScopeSecret, group: str, topic_filter: str) -> bytes:
-    """Returns the name of a group in one scope; an equal name with another filter is another group (MQTT 5.0 §4.8.2).
+    """Returns the name of a group in a single scope; an equal name with another filter is another group (MQTT 5.0
+    §4.8.2).
 
     Where the scope hides names, its token key hides the group too; elsewhere anybody can recognise guessed names.
     """
@@ -146,8 +147,8 @@ class Lease:
 class LeaseTable:
     """The newest leases of every gateway, verified against the overlay.
 
-    A lease that a former key signed gives way to leases of the present key, whatever its version: else a thief of the
-    key could end its member's part in each group.
+    A lease a former key signed gives way to leases of the present key, whatever its version: else a thief of the key
+    could end its member's part in each group.
     """
 
     def __init__(self, overlay: Overlay) -> None:
@@ -163,7 +164,7 @@ class LeaseTable:
         return (lease for of_group in self._groups.values() for lives in of_group.values() for lease in lives)
 
     def of(self, group: GroupId) -> Mapping[str, tuple[Lease, ...]]:
-        """Returns the leases of one group by member, each member's oldest first."""
+        """Returns the leases of a group by member, each member's oldest first."""
         return self._groups.get(group, MappingProxyType({}))
 
     def adopt(self, overlay: Overlay) -> None:
@@ -238,7 +239,7 @@ class LeaseTable:
         return allowed
 
     def server(self, group: GroupId, asked: LeaseQuestion, now: float) -> str | None:
-        """Returns the gateway that serves the group with a publication; None if no lease says."""
+        """Returns the gateway serving the group with a publication; None if no lease says."""
         of_group, scope = self._groups.get(group), self._overlay.scope_named(group[0])
         if of_group is None or scope is None:
             return None
@@ -302,7 +303,7 @@ def _owns(lives: Sequence[Lease], time_ms: int) -> bool:
 def _covers(lives: Sequence[Lease], time_ms: int, early: bool = False) -> bool:
     """Returns True if the author took part in the choice among all then.
 
-    `early`: leases that take part in it count from their first member on.
+    `early`: leases taking part in it count from their first member on.
     """
     limit_ms = time_ms + 1
     for lease in reversed(lives):

@@ -1,16 +1,15 @@
 """A gateway's shared groups: the times of its leases, the groups that do not get a publication, and held publications.
 
-A group's first local client makes a lease, its last client ends the lease. The lease says at once that we serve our
-own devices' publications; in the choice for others' publications we take part once a quorum of the region knows that
-we want the scope, and `JOIN_S` later, when everybody knows. A gateway that leaves ends its lease at once; the others
-hold its publications for `HOLD_S`, and serve all publications beyond the end of the lease. Publications still on
-their way to a departed gateway are given back: the end of its lease moves to before them. So a group loses nothing
-when members come and go, as long as gateways and replicas are connected; publications delivered between the two ends
-may come twice.
+A group's first local client makes a lease, its last client ends the lease. The lease says at once we serve our own
+devices' publications; in the choice for others' publications we take part once a quorum of the region knows that we
+want the scope, and `JOIN_S` later, when everybody knows. A gateway leaving ends its lease at once; the others hold its
+publications for `HOLD_S`, and serve all publications beyond the end of the lease. Publications still on their way to a
+departed gateway are given back: the end of its lease moves to before them. So a group loses nothing when members come
+and go, as long as gateways and replicas are connected; publications delivered between the two ends may come twice.
 
 A group is *narrow* here while no local client may receive all that its filter matches. A narrow group gets no lease,
-since others would leave to us publications that we may deliver to nobody. Its clients get the permitted publications
-of our own devices, and those that no other gateway has leased. Not here: the choice (`leases`).
+since others would leave to us publications we may deliver to nobody. Its clients get the permitted publications of our
+own devices, and those no other gateway has leased. Not here: the choice (`leases`).
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ NOTHING = Lease("", "", b"", 0, False, 0, 0, 0, 0)
 
 @dataclass(slots=True)
 class _Share:
-    """A group in one scope, as we lease it. Times in milliseconds, as in `Lease`."""
+    """A group in a single scope, as we lease it. Times in milliseconds, as in `Lease`."""
 
     id: GroupId
     own_from_ms: int
@@ -75,7 +74,7 @@ class _Group:
 class _Held:
     """A publication with which another gateway is to serve one of our groups.
 
-    `unknown`: maybe we serve it; leases that we have not heard yet, of others or of our former process, will tell.
+    `unknown`: maybe we serve it; leases we have not heard yet, of others or of our former process, will tell.
     """
 
     group: _Group
@@ -125,8 +124,8 @@ class SharedGroups:
     def joined(self, name: SharedName, now: float, is_whole: bool = True, owner: str = "") -> list[Effect]:
         """Takes a group with local clients.
 
-        `is_whole`: one of them may receive all of the group. `owner`: the client that loses its oldest group, if
-        there are too many and no client has more.
+        `is_whole`: one of them may receive all of the group. `owner`: the client losing its oldest group, if there are
+        too many and no client has more.
         """
         group = self._groups.get(name)
         if group is not None and group.linger_until is None:
@@ -307,7 +306,7 @@ class SharedGroups:
         return [replace(deliver, groups_lost=frozenset(lost)) if lost else deliver, *effects]
 
     def _server(self, share: _Share, deliver: Deliver, now: float) -> str | None:
-        """Returns the gateway that serves the group: this one, if no lease says.
+        """Returns the gateway serving the group: this one, if no lease says.
 
         None: nobody, since the publication is retained and came before us.
         """

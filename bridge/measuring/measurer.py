@@ -1,4 +1,4 @@
-"""The measurements of one replica: its links by probes, its work, its gateways' publications, absent neighbours.
+"""The measurements of a replica: its links by probes, its work, its gateways' publications, absent neighbours.
 
 A probe is a wire like others, so the acknowledgement shows the time of the link and its queue; potential links carry
 nothing else (`topology.potential_peers`). At the end of each interval the replica signs a summary and the filter of
@@ -46,7 +46,7 @@ EXACT = 1_000_000  # microseconds in a second
 
 
 class Measurer:
-    """A machine that measures for its replica. The replica calls it before and after all other machines."""
+    """A machine measuring for its replica. The replica calls it before and after all other machines."""
 
     def __init__(self, overlay: Overlay, name: str, identity: Identity) -> None:
         self._overlay, self._name, self._identity = overlay, name, identity
@@ -102,7 +102,7 @@ class Measurer:
     # ---------------------------------------------------------------------------------------------- events
 
     def link(self, event: LinkUp | LinkDown, now: float) -> list[Effect]:
-        """Takes note of a link that came, began anew, or went. An organiser that links up is told the summaries heard
+        """Takes note of a link that came, began anew, or went. An organiser linking up is told the summaries heard
         before.
         """
         if not self._is_replica(event.peer):
@@ -146,7 +146,7 @@ class Measurer:
     def received(self, event: Received, now: float) -> list[Effect]:
         """Takes a summary, an interest, or a probe, which asks for nothing.
 
-        An invalid frame is dropped, counted and charged to the link. The sender is suspected only for a frame that no
+        An invalid frame is dropped, counted and charged to the link. The sender is suspected only for a frame no
         honest member can take for a summary: members and their keys may have changed at the sender before they change
         here.
         """

@@ -4,7 +4,7 @@
 The owner signs the swap, or the organiser in its place. No harmful swap is proposed: the overlay with the other edges
 is checked whole, as at loading. The tree rests between two changes; only a change that made it worse is taken back
 sooner, so the removed link is still measured. The link that made it worse is barred then, twice as long each time, so
-that the tree does not go to and fro. A new edge that carries nothing is taken back at once. Not here: signing
+that the tree does not go to and fro. A new edge carrying nothing is taken back at once. Not here: signing
 (`gateway.owner.organising`, `bridge.organiser`), consent (`judging`), the arithmetic (`bridge.organising`).
 """
 
@@ -27,8 +27,8 @@ BROKEN_S = 10.0  # after a change has settled, before the new edge counts as car
 @dataclass(frozen=True, slots=True)
 class SwapProposal:
     """A proposal. `swap` None: nothing is to be changed, for the reason `why`; with a swap, `why` names the fault that
-    it mends, empty if it is to spare cost. `silent`: regions of which too few replicas spoke. `rests_until`: UNIX
-    time in seconds until which the tree rests; 0 if it does not rest.
+    it mends, empty if it is to spare cost. `silent`: regions of which too few replicas spoke. `rests_until`: UNIX time
+    in seconds until the tree rests; 0 if it does not rest.
     """
 
     names: dict[int, str]
@@ -60,8 +60,8 @@ class SwapProposal:
 def proposal(
     overlay: Overlay, told: Iterable[ReplicaSummary | InterestSummary], now: float
 ) -> SwapProposal | None:  # fmt: skip
-    """Returns the swap that the owner or the organiser would sign now; `told`: the newest of each replica, verified.
-    None if the overlay does not measure.
+    """Returns the swap the owner or the organiser would sign now; `told`: the newest of each replica, verified. None
+    if the overlay does not measure.
     """
     names = {region: view.name for region, view in overlay.latest.items()}
     arrangement = overlay.arrangement
@@ -144,8 +144,8 @@ def _loads(overlay: Overlay, swap: Swap, now: float) -> bool:
 
 def way_back(overlay: Overlay, costs: RegionCosts) -> Swap | None:
     """Returns the swap back to the former tree, if fewer than k replicas of an end reach the other over the new edge,
-    and the removed edge is still measured. f liars that deny a link leave k that do not; f liars that claim a link
-    are fewer than k.
+    and the removed edge is still measured. f liars that deny a link leave k that do not; f liars claiming a link are
+    fewer than k.
     """
     edges, change = overlay.arrangement.edges, overlay.arrangement.change
     came = {frozenset(edge) for edge in edges} - {frozenset(edge) for edge in change.former or ()}

@@ -19,7 +19,7 @@ OLD_INTERVALS = 3  # the age in intervals at which a summary no longer counts
 
 
 class RegionCosts:
-    """The costs of one moment, in microseconds a publication, weighed as the owner says; `told`: the newest summary and
+    """The costs of a moment, in microseconds a publication, weighed as the owner says; `told`: the newest summary and
     the newest interests of each replica, verified.
     """
 
@@ -52,11 +52,11 @@ class RegionCosts:
 
     @property
     def are_interests_known(self) -> bool:
-        """True if all regions told their interests of one interval."""
+        """True if all regions told their interests of an interval."""
         return bool(self._filters)
 
     def concerned(self, regions: frozenset[int]) -> float | None:
-        """Returns the number of publications of one interval that clients of these regions sent or got, each counted
+        """Returns the number of publications of an interval that clients of these regions sent or got, each counted
         once; None if unknown.
         """
         if not self._filters:
@@ -83,8 +83,8 @@ class RegionCosts:
         return None if middle is None else self._processing_weight * middle
 
     def link(self, one: int, other: int) -> float | None:
-        """Returns the cost of one way of the link between two regions, by the end with the longer time; None if one end
-        does not know.
+        """Returns the cost of a way of the link between two regions, by the end with the longer time; None if a single
+        end does not know.
         """
         ends = [self._link_of(one, other), self._link_of(other, one)]
         known = [end for end in ends if end is not None]

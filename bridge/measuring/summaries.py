@@ -3,8 +3,8 @@
 
 Two frames, each signed by its author. A *summary* has numbers: times of links, the cost of a publication, failures of
 the author's neighbours, and rates by origin. An *interest* has the filter from which others count the publications
-that concern several regions. `hops` (the paper's TTL) is signed, and the way follows the tree, so that no replica on
-it can falsify the distance or the way of a summary.
+concerning several regions. `hops` (the paper's TTL) is signed, and the way follows the tree, so that no replica on it
+can falsify the distance or the way of a summary.
 
 A region speaks by the median of its replicas (`region_costs`): no report of a single replica is believed.
 """
@@ -39,11 +39,11 @@ Said = TypeVar("Said", "ReplicaSummary", "InterestSummary")
 
 @dataclass(frozen=True, slots=True)
 class ReplicaSummary:
-    """The measurements of one replica in one interval.
+    """The measurements of a replica in a single interval.
 
     `interval`: the number of the interval, its end divided by its length. `processing_us`: processor time and wait of
-    one forwarded publication. `queued`: publications in the queues of links at the end. `forwarded`: publications
-    passed on in the interval. `links`: the median time to an acknowledgement from each region, joined or not, in
+    a forwarded publication. `queued`: publications in the queues of links at the end. `forwarded`: publications passed
+    on in the interval. `links`: the median time to an acknowledgement from each region, joined or not, in
     microseconds. `rates`: publications for local gateways, by the publisher's region. `failed`: replicas whose link
     ended and stayed down for `away_s`, with the second (UNIX) of the end.
     """
@@ -100,7 +100,7 @@ class ReplicaSummary:
 
 @dataclass(frozen=True, slots=True)
 class InterestSummary:
-    """The publications that the author's gateways sent or got in one interval, as a Bloom filter
+    """The publications the author's gateways sent or got in a single interval, as a Bloom filter
     (`organising.InterestFilter`).
     """
 

@@ -6,8 +6,8 @@
     document  the same with flag 2, then the zlib-compressed canonical JSON of `Overlay.to_document()`
 
 All three are wires on `$veil/overlay`. A member offers its version on every new link and after adopting; a neighbour
-with an older version asks. A member asks one neighbour at a time, beginning with the neighbour asked longest ago, so
-that a liar that offers and never sends costs at most `ASK_S`. An unasked document is dropped unread. A requested
+with an older version asks. A member asks a single neighbour at a time, beginning with the neighbour asked longest ago,
+so that a liar offering and never sends costs at most `ASK_S`. An unasked document is dropped unread. A requested
 document is checked from cheap to costly: stated version, size, number of values, the owner's signature over the
 policy, then all the rest.
 
@@ -15,10 +15,9 @@ The policy's body holds a digest over views and members, so its digest names the
 node runs: endorsements of the neighbours (`endorsing`) put the next view in force, and the clock ends the former. A
 version whose views or trees do not follow from ours is refused, whoever signed the version. Trees change by the clock
 alone: the next tree comes into force and the former closes (`document.trees`). Issuer and calendar stay fixed while a
-node runs: a version that changes them is kept and passed on, and counts after a restart; rights that the version
-takes away are gone at once (`document.narrowing`). A member that is given another role or region stops, and begins
-again in the new place.
-Not here: the file and its pin (the shell's, on `Adopt`), the machines' own work.
+node runs: a version that changes them is kept and passed on, and counts after a restart; rights the version takes away
+are gone at once (`document.narrowing`). A member that is given another role or region stops, and begins again in the
+new place. Not here: the file and its pin (the shell's, on `Adopt`), the machines' own work.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ OFFER_AGAIN_S = 30.0  # a neighbour that named an older version is told again af
 
 @dataclass(frozen=True, slots=True)
 class OfferedVersion:
-    """The version that an offer names. `digest`: SHA-256 of the policy's body."""
+    """The version an offer names. `digest`: SHA-256 of the policy's body."""
 
     number: int
     digest: bytes
@@ -78,7 +77,7 @@ class OfferedVersion:
 
 @dataclass(slots=True)
 class _Peer:
-    """A neighbour. `offered`: the newest version that the neighbour named; `awaited`: asked, and the answer is still
+    """A neighbour. `offered`: the newest version the neighbour named; `awaited`: asked, and the answer is still
     due.
     """
 
@@ -127,7 +126,7 @@ class OverlayKeeper:
 
     @property
     def versions(self) -> dict[str, int]:
-        """The number of the version that each connected neighbour named; neighbours that named none are absent."""
+        """The number of the version each connected neighbour named; neighbours that named none are absent."""
         return {name: peer.offered.number for name, peer in self._peers.items() if peer.offered is not None}
 
     def is_ahead(self, peer: str) -> bool:
@@ -137,7 +136,7 @@ class OverlayKeeper:
 
     def may_be_ahead(self, peer: str, now: float) -> bool:
         """Returns True if a neighbour named a newer version than we know or has named none yet. False for a neighbour
-        that we distrust since it sent an invalid document.
+        we distrust since it sent an invalid document.
         """
         known = self._peers.get(peer)
         if known is None or known.distrusted_until - now > UNENDORSED_S:
@@ -187,7 +186,7 @@ class OverlayKeeper:
             return [Count("refused", 1, type(error).__name__), Blame(event.peer, False, str(error))]
 
     def offered(self, document: bytes, now: float) -> list[Effect]:
-        """Takes another overlay file that the shell found. Raises OverlayError, in one line, if the version cannot be
+        """Takes another overlay file the shell found. Raises OverlayError, in a line, if the version cannot be
         adopted.
         """
         self._is_due_known = False
@@ -258,8 +257,8 @@ class OverlayKeeper:
         return [Count("swaps_unknown") if self.is_ahead(event.peer) else Count("refused", 1, "swap"), *asks]
 
     def _tell_swaps(self, now: float) -> list[Effect]:
-        """Tells all swaps that count to each neighbour that linked up. A link that goes up and down often is told
-        later, so that reconnecting costs us no more.
+        """Tells all swaps counting to each neighbour that linked up. A link going up and down often is told later, so
+        that reconnecting costs us no more.
         """
         effects: list[Effect] = []
         for name, peer in self._peers.items():
@@ -270,7 +269,7 @@ class OverlayKeeper:
         return effects
 
     def offer_swap(self, swap: SignedSwap, now: float) -> list[Effect]:
-        """Takes a swap that we signed as the organiser; the swap is kept before anybody hears of it."""
+        """Takes a swap we signed as the organiser; the swap is kept before anybody hears of it."""
         self._is_due_known = False
         return self._hear(SwapNews((swap,)), "", now)
 
@@ -344,7 +343,7 @@ class OverlayKeeper:
         return offered != self._latest and not self._equivocated
 
     def _ask(self, now: float) -> list[Effect]:
-        """Asks one neighbour that has a newer version, unless another was asked less than `ASK_S` ago."""
+        """Asks a single neighbour that has a newer version, unless another was asked less than `ASK_S` ago."""
         if self._pending is not None and now < self._pending[1]:
             return []
         self._pending = None
@@ -359,14 +358,14 @@ class OverlayKeeper:
         return [Send(name, Wire(OVERLAY_TOPIC, peer.offered.encode(FLAG_ASK)))]
 
     def _asked(self, name: str, peer: _Peer, now: float) -> list[Effect]:
-        """Answers a neighbour that asked, with the newest version that we have."""
+        """Answers a neighbour that asked, with the newest version we have."""
         if not peer.documents.take(now):
             return [Count("overlays_withheld", 1, name)]
         payload = self._latest.encode(FLAG_DOCUMENT) + zlib.compress(self._document)
         return [Send(name, Wire(OVERLAY_TOPIC, payload)), Count("overlays_sent")]
 
     def _answered(self, name: str, peer: _Peer, stated: OfferedVersion, packed: bytes, now: float) -> list[Effect]:
-        """Takes a document that we asked for, even if other neighbours were asked meanwhile: a slow link is no lie, and
+        """Takes a document we asked for, even if other neighbours were asked meanwhile: a slow link is no lie, and
         asking in turn would miss every answer. Raises keys errors; after an error the neighbour is not asked for
         `DISTRUST_S`.
         """
@@ -404,7 +403,7 @@ class OverlayKeeper:
     # ------------------------------------------------------------------------------------------ adopting
 
     def _take(self, overlay: Overlay, version: OfferedVersion, now: float) -> list[Effect]:
-        """Takes a newer version that the owner signed, in force at once or after a restart, and offers it to the
+        """Takes a newer version the owner signed, in force at once or after a restart, and offers it to the
         neighbours.
         """
         overlay = overlay.following(self.overlay, now)
@@ -453,7 +452,7 @@ class OverlayKeeper:
 
 
 def canonical(overlay: Overlay) -> bytes:
-    """Returns the bytes of the overlay file: one version has one spelling."""
+    """Returns the bytes of the overlay file: a version has a single spelling."""
     return json.dumps(overlay.to_document(), sort_keys=True, separators=(",", ":")).encode()
 
 

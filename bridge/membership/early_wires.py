@@ -1,4 +1,4 @@
-"""Publications and keys that came before the version of the overlay that gives their publisher its key or its right.
+"""Publications and keys that came before the version of the overlay giving their publisher its key or its right.
 
 Members adopt a version a little earlier or later. Here, a publication signed with a publisher's next key, or under a
 right to come, looks like a stranger's. A neighbour that named a newer version, or has named none yet, may have
@@ -6,11 +6,11 @@ accepted the wire honestly. The wire waits, and is judged when we have the newer
 says that it has none: nobody offers the wire again.
 
 Only wires of replicas wait: a publisher hears of a refusal, and offers the wire again. A liar that claims a newer
-version delays the judgement of its own wires, and pays for each as for a refused wire. Bounded: the neighbour with
-the most bytes loses its oldest wire, and few wires are judged at once. Nothing was verified, so room is counted by
-neighbour, not by the publisher that a wire names. A reader does not acknowledge waiting wires, so that they come
-again if the process is killed; at most `withheld_max` for each neighbour, so that the version can come through behind
-them. Not here: which neighbour is ahead (`adopting`), trees that are to come (`bridge.replica.ahead_publications`).
+version delays the judgement of its own wires, and pays for each as for a refused wire. Bounded: the neighbour with the
+most bytes loses its oldest wire, and few wires are judged at once. Nothing was verified, so room is counted by
+neighbour, not by the publisher a wire names. A reader does not acknowledge waiting wires, so that they come again if
+the process is killed; at most `withheld_max` for each neighbour, so that the version can come through behind them. Not
+here: which neighbour is ahead (`adopting`), trees that are to come (`bridge.replica.ahead_publications`).
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Early:
 
 
 class EarlyWires:
-    """The waiting wires of neighbours that may be ahead. `withheld_max`: the acknowledgements that may be withheld from
-    one neighbour; 0 where no shell withholds.
+    """The waiting wires of neighbours that may be ahead. `withheld_max`: the acknowledgements that may be withheld
+    from a neighbour; 0 where no shell withholds.
     """
 
     def __init__(self) -> None:
@@ -59,8 +59,8 @@ class EarlyWires:
         return len(self._kept)
 
     def again(self, event: Received) -> list[Effect]:
-        """Returns the effects of a wire that waits already; none for another wire. On another connection the former
-        copy is gone; on the same connection the former copy is acknowledged.
+        """Returns the effects of a wire waiting already; none for another wire. On another connection the former copy
+        is gone; on the same connection the former copy is acknowledged.
         """
         early = self._kept.get(_name(event)) if len(self._kept) and _carries(event.wire) else None
         if early is None:
@@ -98,7 +98,7 @@ class EarlyWires:
         return [Count("publications_ahead"), *withheld, *dropped]
 
     def release(self, peer: str | None, now: float) -> None:
-        """Makes the waiting wires of one neighbour, or of all if `peer` is None, due for judgement."""
+        """Makes the waiting wires of a neighbour, or of all if `peer` is None, due for judgement."""
         self._due.update((name, None) for name, early in self._kept.items() if peer in (None, early.event.peer))
         self.next_deadline = now if self._due else None
 

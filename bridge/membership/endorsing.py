@@ -6,9 +6,9 @@ the view before. Where the view adds replicas, the replica waits `ATTACH_S` firs
 as soon as *they* adopt. A newcomer whose links are up before its view counts has heard every statement before the
 first publication (Algorithm 4 connects and replicates routing state before it announces the new threshold).
 
-Endorsements flood as wires of their own (`$veil/views`): a member that hears a valid new endorsement passes it on. A
-neighbour that links up, or says that it has our version, is told all endorsements that we know. Not here: the
-consequences of endorsements (`document.succession`, `adopting`).
+Endorsements flood as wires of their own (`$veil/views`): a member hearing a valid new endorsement passes it on. A
+neighbour that links up, or says that it has our version, is told all endorsements we know. Not here: the consequences
+of endorsements (`document.succession`, `adopting`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ATTACH_S = 2.0  # time for the links of a new replica; after it the replica coun
 
 
 class Endorser:
-    """The endorser of views for one member; only a replica has an `identity` and endorses."""
+    """The endorser of views for a member; only a replica has an `identity` and endorses."""
 
     def __init__(self, name: str, identity: Identity | None) -> None:
         self._name = name
@@ -40,7 +40,7 @@ class Endorser:
             self.adopt(overlay, now)
 
     def adopt(self, overlay: Overlay, now: float) -> None:
-        """Takes another version, and plans the endorsement of each view that needs ours."""
+        """Takes another version, and plans the endorsement of each view needing ours."""
         self._told.clear()
         self._due.clear()
         member = overlay.members.get(self._name)
@@ -81,13 +81,11 @@ class Endorser:
 
 
 def _open(overlay: Overlay) -> list[Endorsement]:
-    """Returns the endorsements that a member may still lack. Once the owner drops the view before, nobody needs
-    them.
-    """
+    """Returns the endorsements a member may still lack. Once the owner drops the view before, nobody needs them."""
     return [each for each in overlay.endorsements if overlay.latest[each.region].former is not None]
 
 
 def told(endorsements: Collection[Endorsement], peers: Collection[str]) -> list[Effect]:
-    """Returns the wires that tell endorsements to the given neighbours."""
+    """Returns the wires telling endorsements to the given neighbours."""
     payloads = sorted(endorsement.encode() for endorsement in endorsements)
     return [Send(peer, Wire(VIEWS_TOPIC, payload)) for peer in sorted(peers) for payload in payloads]

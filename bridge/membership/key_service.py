@@ -1,5 +1,5 @@
 """The service by which members get the keys of scopes: the overlay as a directory of rights, requests and answers as
-wires, and the secrets that the owner hands over in the overlay itself (docs/protocol.md §6.4).
+wires, and the secrets the owner hands over in the overlay itself (docs/protocol.md §6.4).
 
     asker -> server   `$veil/grant`, payload: `keys.requests.KeyRequest`
     server -> asker   `$veil/grant`, payload: `keys.requests.KeyAnswer`, on the same link
@@ -28,7 +28,7 @@ GRANT_TOPIC = "$veil/grant"
 
 
 class OverlayDirectory:
-    """A directory (`keys.issuing.Directory`) of one version of the overlay. Scopes without epoch keys are absent."""
+    """A directory (`keys.issuing.Directory`) of a version of the overlay. Scopes without epoch keys are absent."""
 
     def __init__(self, overlay: Overlay) -> None:
         self._overlay = overlay
@@ -115,7 +115,7 @@ class KeyClient:
             return [Count("refused", 1, type(error).__name__), Blame(event.peer, False, str(error))]
 
     def want(self, name: KeyName, now: float) -> list[Effect]:
-        """Asks for a key that we lack and under which a publisher sealed."""
+        """Asks for a key we lack and under which a publisher sealed."""
         return _as_effects(self._fetcher.want(name, now))
 
     def doubted(self, name: KeyName, now: float) -> list[Effect]:

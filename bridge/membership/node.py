@@ -1,8 +1,8 @@
-"""The part of every node that makes it a member: refuse strangers, guard links, follow newer versions of the overlay.
+"""The part of every node making it a member: refuse strangers, guard links, follow newer versions of the overlay.
 
 Gateways, jobs, replicas and key servers share `Node`; their own work stands in `bridge.node`. A wire passes these
-checks in order: it comes from a neighbour, the link has budget left (E4), the wire concerns the overlay itself. A
-node that the overlay in force no longer lists only passes that overlay on.
+checks in order: it comes from a neighbour, the link has budget left (E4), the wire concerns the overlay itself. A node
+the overlay in force no longer lists only passes that overlay on.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Node:
 
     @property
     def versions(self) -> dict[str, int]:
-        """The version of the overlay that each neighbour named last."""
+        """The version of the overlay each neighbour named last."""
         return self.keeper.versions
 
     def handle(self, event: Event, now: float) -> list[Effect]:
@@ -158,7 +158,7 @@ class Node:
         return effects
 
     def offered(self, document: bytes, now: float) -> list[Effect]:
-        """Takes another overlay file. Raises OverlayError, in one line, if the version cannot be adopted."""
+        """Takes another overlay file. Raises OverlayError, in a line, if the version cannot be adopted."""
         return self._adopted(self.keeper.offered(document, now), now)
 
     @property
@@ -167,7 +167,7 @@ class Node:
         return earliest(self.keeper.next_deadline, *own)
 
     def _adopted(self, effects: list[Effect], now: float) -> list[Effect]:
-        """Makes the machines follow the version that the keeper put in force. Members that left are no longer
+        """Makes the machines follow the version the keeper put in force. Members that left are no longer
         neighbours.
         """
         outcomes = {effect.outcome for effect in effects if isinstance(effect, Adopt)}

@@ -1,4 +1,4 @@
-"""The standing of a member in a version of the overlay, and the changes that need a restart to count."""
+"""The standing of a member in a version of the overlay, and the changes needing a restart to count."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def moved(overlay: Overlay, name: str, place: tuple[object, object]) -> bool:
 
 
 def same_epochs(old: Overlay, new: Overlay) -> bool:
-    """Returns True if both versions have one issuer and one numbering of epochs."""
+    """Returns True if both versions have the same issuer and numbering of epochs."""
 
     def epochs(overlay: Overlay) -> tuple[object, ...]:
         policy = overlay.policy

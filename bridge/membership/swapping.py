@@ -1,11 +1,11 @@
 """Swaps of the organiser: the spread of swaps and endorsements, and the rule by which a replica endorses a swap
 (paper D, D5; docs/protocol.md §5.6, §9.17).
 
-Every member passes on valid news on `$veil/swaps`; a neighbour that links up is told all that counts. A member that
-hears of a swap that does not follow from the swaps it knows asks for all of them. A replica on the cycle checks every
+Every member passes on valid news on `$veil/swaps`; a neighbour linking up is told all that counts. A member hearing of
+a swap that does not follow from the swaps it knows asks for all of them. A replica on the cycle checks every
 `JUDGE_EVERY_S`, for `ENDORSE_S` after it heard of a swap, for an objection. Only the swap with the highest number
-counts, never one with a lower number than a swap the replica endorsed. Between two endorsements for one tree
-`ENDORSE_S` pass, so that the earlier swap has had its time before the later can get there. Not here: the objections
+counts, never one with a lower number than a swap the replica endorsed. Between two endorsements for a tree `ENDORSE_S`
+pass, so that the earlier swap has had its time before the later can get there. Not here: the objections
 (`bridge.measuring.judging`), the swaps in force (`document.reorganised`).
 """
 
@@ -29,7 +29,7 @@ Objection: TypeAlias = Callable[[Overlay, SignedSwap, float], str]
 
 
 class SwapEndorser:
-    """The endorser of swaps for one replica. `objection` None: it endorses nothing, ever. `why`: the objection to the
+    """The endorser of swaps for a replica. `objection` None: it endorses nothing, ever. `why`: the objection to the
     newest offered swap.
     """
 
@@ -48,7 +48,7 @@ class SwapEndorser:
             self._identity, self._proves = identity, True
 
     def adopt(self, overlay: Overlay, now: float) -> None:
-        """Takes note of the offered swaps, and of those that we endorsed, now or before a restart."""
+        """Takes note of the offered swaps, and of those we endorsed, now or before a restart."""
         for swap in (*overlay.swaps, *overlay.offered):
             if self._name in overlay.swap_endorsers(swap) and overlay.is_organisers(swap):
                 key = swap.certificate.public_key
@@ -137,18 +137,18 @@ def news_since(before: Overlay, after: Overlay) -> SwapNews:
 
 
 def is_known(news: SwapNews, overlay: Overlay) -> bool:
-    """Returns True if all news concern swaps that count here, so that there is nothing to ask for."""
+    """Returns True if all news concern swaps counting here, so that there is nothing to ask for."""
     digests = {swap.digest for swap in overlay.swap_news.swaps}
     named = {swap.digest for swap in news.swaps} | {each.digest for each in news.endorsements}
     return named <= digests
 
 
 def told(news: SwapNews, peers: Collection[str]) -> list[Effect]:
-    """Returns the wires that tell news of swaps to the given neighbours; none if there are no news."""
+    """Returns the wires telling news of swaps to the given neighbours; none if there are no news."""
     wire = Wire(SWAPS_TOPIC, news.encode())
     return [Send(peer, wire) for peer in sorted(peers)] if news else []
 
 
 def question(peer: str) -> Sequence[Effect]:
-    """Returns the wire that asks a neighbour for all its swaps."""
+    """Returns the wire asking a neighbour for all its swaps."""
     return [Send(peer, Wire(SWAPS_TOPIC, SwapNews().encode()))]

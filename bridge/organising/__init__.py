@@ -1,9 +1,9 @@
 """The cost of another tree of regions, judged by the regions that would be its neighbours (paper D, D1 to D5).
 
 Pure arithmetic on measured costs and interests: the cost of publications along a tree (`costs`), the publications
-that concern each region (`interests`), the swaps that spare cost (`swaps`), and the link of a cycle that the paper's
-brokers give up (`consensus`). Must not import anything of the overlay: the simulator and an organiser call the same
-functions. Not here: measuring, statements, changing a tree.
+concerning each region (`interests`), the swaps that spare cost (`swaps`), and the link of a cycle the paper's brokers
+give up (`consensus`). Must not import anything of the overlay: the simulator and an organiser call the same functions.
+Not here: measuring, statements, changing a tree.
 """
 
 from bridge.organising.consensus import believed, cost_vector, link_to_remove, ring_vectors

@@ -1,10 +1,10 @@
 """Costs of delivering along a tree, and the comparison with a direct link (D1, D4; Eqs 1 to 7 of paper D).
 
-A publication costs each broker of its delivery tree that broker's processing and each link the link's cost (Eq 1).
-All publications together cost the sum (Eq 2), which needs no list of them: a link carries the publications that
-concern brokers on both of its sides, and a broker handles the publications that it wants or that concern two of the
-branches around it. In the paper's heuristic a broker judges a link to another broker by the present cost of the way
-there, less the traffic that the brokers between want anyway.
+A publication costs each broker of its delivery tree that broker's processing and each link the link's cost (Eq 1). All
+publications together cost the sum (Eq 2), which needs no list of them: a link carries the publications that concern
+brokers on both of its sides, and a broker handles the publications that it wants or that concern two of the branches
+around it. In the paper's heuristic a broker judges a link to another broker by the present cost of the way there, less
+the traffic the brokers between want anyway.
 
 The paper's Eq 3 has a parenthesis too many and its neighbourhood includes the broker itself; read so, Eq 5 follows
 from Eqs 3 and 4, which a test shows.
@@ -22,7 +22,7 @@ NOISE_PART = 0.005  # of all publications: a smaller estimate may as well be zer
 
 class KnownCosts(Protocol):
     """The known figures of regions, or brokers; None for each unknown figure. `concerned`: the number of publications
-    that concern one or more of these regions.
+    concerning one or more of these regions.
     """
 
     def concerned(self, regions: frozenset[int], /) -> float | None: ...
@@ -43,7 +43,7 @@ def nearer_ends(tree: Neighbours, start: int) -> dict[int, int]:
 
 
 def delivery_tree(tree: Neighbours, interested: Collection[int]) -> list[tuple[int, int]]:
-    """Returns the links that a publication crosses if it concerns these brokers: the rest of the tree after cutting off
+    """Returns the links a publication crosses if it concerns these brokers: the rest of the tree after cutting off
     each unconcerned leaf, again and again. A link is (further, nearer) as seen from the first of the brokers.
     """
     above = nearer_ends(tree, next(iter(interested)))
@@ -63,7 +63,7 @@ def delivery_cost(
     link_cost: Callable[[int, int], float],
     processing: Sequence[float] | Mapping[int, float],
 ) -> float:
-    """Returns Eq 1: the processing of every broker of the delivery tree and the cost of its links, for one
+    """Returns Eq 1: the processing of every broker of the delivery tree and the cost of its links, for a
     publication.
     """
     links = delivery_tree(tree, interested)
@@ -100,8 +100,8 @@ def tree_cost(tree: Mapping[int, Collection[int]], known: KnownCosts) -> float |
 
 
 def mean_common(common: Mapping[int, float], own: float) -> float:
-    """Returns Eq 6, φ: the publications that a broker and two others have in common on average. `common`: with each
-    broker of the neighbourhood, the broker itself included, with which it has `own` in common.
+    """Returns Eq 6, φ: the publications a broker and two others have in common on average. `common`: with each broker
+    of the neighbourhood, the broker itself included, with which it has `own` in common.
     """
     if len(common) < 2:
         return 0.0

@@ -1,7 +1,7 @@
-"""Interests of brokers, told in Bloom filters (D2): the number of publications that concern any of some brokers.
+"""Interests of brokers, told in Bloom filters (D2): the number of publications concerning any of some brokers.
 
 A broker remembers the ids of verified publications that its own clients sent or got, and tells others a filter of
-these ids, of fixed size. The union of the filters of several brokers gives the number of publications that concern at
+these ids, of fixed size. The union of the filters of several brokers gives the number of publications concerning at
 least one of them (`estimated`). All of Eq 2 follows from such counts (`costs.tree_cost`).
 """
 
@@ -75,7 +75,7 @@ def estimated(union: int) -> float | None:
 
 
 class RecentIds:
-    """The ids that a broker remembers, each with the interval in which it came; the oldest are forgotten."""
+    """The ids a broker remembers, each with the interval in which it came; the oldest are forgotten."""
 
     def __init__(self, most: int = CACHE_IDS) -> None:
         self._most = most

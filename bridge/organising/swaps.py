@@ -1,4 +1,4 @@
-"""Swaps of one link of a tree for another, judged by the cost of all publications: Eq 2 of paper D.
+"""Swaps of a link of a tree for another, judged by the cost of all publications: Eq 2 of paper D.
 
 The paper's brokers know their neighbourhood only, and judge a swap by the cost on its cycle of the publications that
 pairs of brokers have in common (`consensus`). Such a judgement raises Eq 2 now and then, since a publication that
@@ -18,7 +18,7 @@ from bridge.organising.costs import KnownCosts, Neighbours, nearer_ends, tree_co
 
 @dataclass(frozen=True, slots=True)
 class Swap:
-    """A swap. `ring`: its cycle, from one end of the new link to the other. `before`, `after`: Eq 2 of either tree."""
+    """A swap. `ring`: its cycle, from an end of the new link to the other. `before`, `after`: Eq 2 of either tree."""
 
     added: tuple[int, int]
     removed: tuple[int, int]
@@ -54,8 +54,8 @@ def good_swaps(
 def swap_of(
     tree: Mapping[int, Collection[int]], added: tuple[int, int], removed: tuple[int, int], known: KnownCosts
 ) -> Swap | None:
-    """Returns a swap that another party chose, with its price here; None if too little is known, or `removed` is not on
-    the cycle.
+    """Returns a swap another party chose, with its price here; None if too little is known, or `removed` is not on the
+    cycle.
     """
     ring = way(tree, *sorted(added))
     if set(removed) not in map(set, pairwise(ring)) or set(removed) == set(added):
@@ -69,7 +69,7 @@ def swap_of(
 def swapped_tree(
     tree: Mapping[int, Collection[int]], added: tuple[int, int], removed: tuple[int, int]
 ) -> dict[int, set[int]]:
-    """Returns the tree with one link in place of another."""
+    """Returns the tree with a link in place of another."""
     made = {region: set(beside) for region, beside in tree.items()}
     for one, other in (removed, removed[::-1]):
         made[one].discard(other)

@@ -1,7 +1,7 @@
 """Figures of paper C: the structured overlay counted, its three cases of dynamic routing, and its evaluation.
 
-Counts are exact. Results that depend on time are played (`octopis_cells`) with service times that the paper lacks;
-the notes say which of them were fitted to which of its numbers, and everything else follows.
+Counts are exact. Results depending on time are played (`octopis_cells`) with service times the paper lacks; the notes
+say which of them were fitted to which of its numbers, and everything else follows.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def example_messages(congested: frozenset[tuple[PlanePlace, PlanePlace]] | None)
 
 
 def figure_7(seed: int, progress: Progress) -> Figure:
-    """Counts messages of one notification in the three cases of dynamic routing."""
+    """Counts messages of a notification in the three cases of dynamic routing."""
     del seed
     snr = example_messages(None)
     rows = [(name, snr, example_messages(congested), f"6:{paper}") for name, (paper, congested) in CASES.items()]

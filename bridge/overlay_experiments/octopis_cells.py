@@ -1,4 +1,4 @@
-"""Runs of the experiments with planes, one cell each: input is a `Cell`, output are plain numbers.
+"""Runs of the experiments with planes, a single cell each: input is a `Cell`, output are plain numbers.
 
 A cell follows from its fields alone, so cells may run anywhere and in any order, and a result may be kept and read
 again (`gateway.simulating.sweeping`). `share` is the part of the paper's notifications that is played: rates,
@@ -110,7 +110,7 @@ def _burst(cell: Cell) -> Numbers:
 
 
 def _subscribing(cell: Cell) -> Numbers:
-    """Plays subscriptions one after the other through queues of brokers.
+    """Plays subscriptions in turn through queues of brokers.
 
     Returns the delay to the last broker, and the messages.
     """

@@ -1,8 +1,8 @@
-"""Brokers that change their tree by themselves, played (paper D, its section 5): savings and cost of heuristics.
+"""Brokers changing their tree by themselves, played (paper D, its section 5): savings and cost of heuristics.
 
 Time goes in steps of 25 ticks. In a step each publisher's notifications are counted, delivered along the present tree
 and paid for; some subscribers move; and a tenth of the brokers tell brokers within η hops their notifications of the
-last 250 ticks. A broker that hears them judges a direct link (`bridge.organising`) and asks the cycle which link goes
+last 250 ticks. A broker hearing them judges a direct link (`bridge.organising`) and asks the cycle which link goes
 instead.
 
 Common interest is exact here: a filter of 100,000 bits with an interval's 250 ids in it is wrong once in a billion.
@@ -59,7 +59,7 @@ class Told:
 
 
 class Organised:
-    """An overlay of brokers under one heuristic."""
+    """An overlay of brokers under a single heuristic."""
 
     def __init__(self, costs: Costs, heuristic: Heuristic, hops: int, seed: int, name: str, kinds: int = KINDS) -> None:
         """Draws the overlay. `name` and `seed` name the world: equal for all heuristics. `kinds`: of notifications."""
@@ -146,7 +146,7 @@ class Organised:
         return delivery_cost(tree, concerned, self.link, self.costs.processing)
 
     def concerned(self, brokers: Collection[int]) -> float:
-        """Returns the number of kinds that concern one or more of these brokers: for functions that judge by Eq 2."""
+        """Returns the number of kinds concerning one or more of these brokers: for functions that judge by Eq 2."""
         clients = zip(self._publishers, self._subscribers, strict=True)
         return float(sum(not {publisher, *subscribers}.isdisjoint(brokers) for publisher, subscribers in clients))
 
@@ -157,11 +157,11 @@ class Organised:
         return self.costs.processing[broker]
 
     def tree_cost(self, tree: Sequence[set[int]]) -> float:
-        """Returns the cost of one notification of each kind along this tree now, all together."""
+        """Returns the cost of a notification of each kind along this tree now, all together."""
         return sum(self._delivery_cost(tree, kind) for kind in range(self._kinds))
 
     def _count(self, said: list[tuple[frozenset[int], int]], sign: int) -> None:
-        """Adds the notifications of one step to the brokers' common counts, or takes them away. Whole numbers: nothing
+        """Adds the notifications of a step to the brokers' common counts, or takes them away. Whole numbers: nothing
         is lost.
         """
         for concerned, count in said:
@@ -234,7 +234,7 @@ class Organised:
         return removed < len(ring) - 1 and self._swap(ring, removed)
 
     def _swap(self, path: Sequence[int], removed: int) -> bool:
-        """Removes the link number `removed` of the path, and adds one between its ends."""
+        """Removes the link number `removed` of the path, and adds another between its ends."""
         one, other = path[removed], path[removed + 1]
         self.tree[one].discard(other)
         self.tree[other].discard(one)

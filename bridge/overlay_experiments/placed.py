@@ -2,7 +2,7 @@
 
 Six regions of three in a tree. Each replica fails and is repaired at drawn times; in the bad region one of them, or
 all, fail much more often. Every day the owner asks members for their testimony on each other in the week before (one
-replica of every region lies), and signs one step at most. Without placement the failures hit the replicas alike.
+replica of every region lies), and signs a single step at most. Without placement the failures hit the replicas alike.
 
 Failures are drawn; the product's own functions decide which of them count, and the steps (`topology.witnesses`,
 `topology.proposing`).
@@ -38,7 +38,7 @@ EXPERIMENT = "placement"
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """The trouble of a month: the bad replicas of one region, and the owner's spares."""
+    """The trouble of a month: the bad replicas of a region, and the owner's spares."""
 
     name: str
     bad: int
@@ -57,7 +57,7 @@ TROUBLES = (
 
 @dataclass
 class PlacedMonth:
-    """A month of one world. `away`: times at which each replica was down, in order; `views`: regions day by day."""
+    """A month of a world. `away`: times at which each replica was down, in order; `views`: regions day by day."""
 
     trouble: Trouble
     seed: int
@@ -103,7 +103,7 @@ class PlacedMonth:
         return days, fmean(days[WINDOW_DAYS:])
 
     def _place(self, regions: dict[int, list[str]], spares: list[str], day: int) -> None:
-        """Asks for a proposal, and signs one step."""
+        """Asks for a proposal, and signs a single step."""
         paths = [Path(nodes, weight) for nodes, weight in zip(PATHS, self.weights, strict=True)]
         reports = {}
         near = {a: {y for x, y in (*EDGES, *((d, c) for c, d in EDGES)) if x == a} for a in regions}
@@ -139,7 +139,7 @@ class PlacedMonth:
         return LinkSeen(1e6, 1.0, 1.0) if draws.random() < 0.5 else LinkSeen(watched_s=1.0)
 
     def _carried(self, regions: Mapping[int, Sequence[str]], begin: float, end: float) -> float:
-        """Returns the time that each path had a quorum everywhere, in one sweep over failures and repairs."""
+        """Returns the time each path had a quorum everywhere, in a single sweep over failures and repairs."""
         changes = [
             (min(max(at, begin), end), region, change)
             for region, members in regions.items()
@@ -163,7 +163,7 @@ class PlacedMonth:
 
 
 def figure_month(seed: int, progress: Progress, runs: int = RUNS) -> Figure:
-    """Plays the carried part, with and without placement, and checks that the first step is at the bad region."""
+    """Plays the carried part, with and without placement, and checks the first step is at the bad region."""
     rows: list[tuple[float | str, ...]] = []
     lines = []
     for done, trouble in enumerate(TROUBLES, 1):

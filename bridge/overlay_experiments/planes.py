@@ -69,8 +69,7 @@ class Market:
         return place[0] * self.scot.planes + place[1]
 
     def regions(self, symbol: int, at: int, before: int) -> tuple[int, ...]:
-        """Returns the next regions in our plane beyond which a subscriber wants the symbol, without region `before`
-        (-1:
+        """Returns the next regions in our plane beyond a subscriber wants the symbol, without region `before` (-1:
         none).
         """
         key = symbol, at, before

@@ -1,9 +1,9 @@
 """Notifications through brokers with queues: matching, sending and links take time, and waiting copies are counted.
 
 Every broker matches one notification after the other, its processor sends one copy after the other, and each link
-carries one after the other. All three are first in, first out, so one event of the heap is one copy that arrives
-somewhere: its time of leaving is known as soon as it comes. The routing that brokers use (`bridge.topology`) decides
-which copies are made. Deliveries to subscribers are counted, not queued.
+carries in turn. All three are first in, first out, so a single event of the heap is a single copy arriving somewhere:
+its time of leaving is known as soon as it comes. The routing that brokers use (`bridge.topology`) decides which copies
+are made. Deliveries to subscribers are counted, not queued.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Service:
     """Handling one broker's identification on a notification, at every broker, and carrying it (BID only)."""
 
     def matching_ms(self, subscriptions: int) -> float:
-        """Returns the milliseconds of matching one notification at one broker."""
+        """Returns the milliseconds of matching a single notification at one broker."""
         return self.match_ms + self.match_each_us * subscriptions / 1000
 
 
@@ -78,14 +78,12 @@ class Outcome:
 
     @property
     def mean_queue(self) -> float:
-        """The fast publisher's notifications that wait for a link, as a mean over time and the links that they
-        take.
-        """
+        """The fast publisher's notifications waiting for a link, as a mean over time and the links that they take."""
         return self.waited_s / max(self.lasted_s, 1e-9) / max(1, self.fast_links)
 
     @property
     def matching_each_ms(self) -> float:
-        """The matching of one notification, over all brokers that match it."""
+        """The matching of a notification, over all brokers matching it."""
         return self.matching_ms / max(1, self.matched)
 
 
@@ -101,7 +99,7 @@ class _Link:
 
 
 class Run:
-    """A run of one algorithm on one market."""
+    """A run of an algorithm on a market."""
 
     def __init__(self, market: Market, algorithm: Algorithm, service: Service, flooded: Flooded | None = None) -> None:
         self._market, self._algorithm, self._service, self._flooded = market, algorithm, service, flooded

@@ -1,4 +1,4 @@
-"""Scaling of the structured overlay to 1,000 brokers: copies of one notification, and messages of one subscription.
+"""Scaling of the structured overlay to 1,000 brokers: copies of a notification, and messages of a subscription.
 
 The functions that replicas run (`topology.static`, `topology.subscribe_all`) are played on random trees of regions
 with five planes. Baselines: every replica of a region passes each notification on to every replica of the next one,
@@ -28,7 +28,7 @@ def random_tree(regions: int, draws: Draws) -> Scot:
 
 
 def static_copies(scot: Scot, publisher: PlanePlace, readers: Sequence[PlanePlace]) -> int:
-    """Returns the copies between brokers of one notification, routed by SNR."""
+    """Returns the copies between brokers of a notification, routed by SNR."""
     tables = {place: RowTable(scot, place) for place in scot.brokers}
     for name, host in enumerate(readers):
         subscribe_all(scot, tables, name, host)

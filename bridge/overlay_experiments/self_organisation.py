@@ -1,8 +1,8 @@
 """Figures of paper D: the two examples, the savings of heuristics over time, over the neighbourhood and over
 processing.
 
-Counts of the examples are exact. The rest is played (`organised`) on networks of our own making; a cell is one
-network under one heuristic, and follows from its fields alone.
+Counts of the examples are exact. The rest is played (`organised`) on networks of our own making; a cell is a single
+network under a single heuristic, and follows from its fields alone.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def measure(cell: TreeCell) -> Results:
 
 @lru_cache(maxsize=NETWORKS)
 def _drawn(seed: int, number: int, brokers: int) -> tuple[Matrix, list[float], Matrix, list[float]]:
-    """Draws the costs of links and brokers of one network, 0 to 1, before and after they change.
+    """Draws the costs of links and brokers of a network, 0 to 1, before and after they change.
 
     They are equal for all heuristics, and by far the most expensive to draw.
     """

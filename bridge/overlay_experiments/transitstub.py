@@ -54,7 +54,7 @@ def network(draws: Draws) -> Network:
 
 
 def distances(links: Network, start: int) -> list[float]:
-    """Returns the distances from one node to all (Dijkstra)."""
+    """Returns the distances from a node to all (Dijkstra)."""
     found = [float("inf")] * len(links)
     found[start] = 0.0
     waiting = [(0.0, start)]

@@ -1,4 +1,4 @@
-"""The attributes of one message, read on demand: user properties, and fields of a JSON payload.
+"""The attributes of a message, read on demand: user properties, and fields of a JSON payload.
 
 The last of repeated user properties counts, and so does the last of repeated JSON fields. A payload that is longer
 than `JSON_BYTES`, or no JSON, has no fields; objects, arrays and null are no values.

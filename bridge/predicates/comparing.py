@@ -1,4 +1,5 @@
-"""Predicates over the attributes of a message: their parts and their evaluation. Broker and index share one meaning.
+"""Predicates over the attributes of a message: their parts and their evaluation. Broker and index share a single
+meaning.
 
 An attribute is text or a finite number; text that spells a number *is* that number, so that `=` means equal text or
 equal numbers and nothing else. Every comparison with an absent attribute is false, `!=` too. Paper item C10.
@@ -48,7 +49,7 @@ class Op(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A comparison of one attribute with one constant, a number if `op.is_range`."""
+    """A comparison of an attribute with a constant, a number if `op.is_range`."""
 
     name: Name
     op: Op
@@ -96,9 +97,7 @@ class Predicate:
 
 
 def value_of(text: str) -> Value:
-    """Returns the number that the text spells in decimal, else the text. No infinity, no underscores, no
-    hexadecimal.
-    """
+    """Returns the number the text spells in decimal, else the text. No infinity, no underscores, no hexadecimal."""
     if text and len(text) <= NUMBER_CHARS and _NUMBER.fullmatch(text):
         number = float(text)
         if math.isfinite(number):

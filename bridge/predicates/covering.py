@@ -18,7 +18,7 @@ COVER_MAX = 64
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """The values of an attribute that a conjunction allows. `equal`: only this value; else a number within bounds, if
+    """The values of an attribute a conjunction allows. `equal`: only this value; else a number within bounds, if
     `is_number`.
     """
 
@@ -77,7 +77,7 @@ class _Span:
         return self.high < one.value or (self.high == one.value and (one.op is Op.LE or self.is_high_open))
 
     def joined(self, other: _Span) -> _Span | None:
-        """Returns the smallest expressible span that contains both spans; None if only the attribute's presence
+        """Returns the smallest expressible span containing both spans; None if only the attribute's presence
         remains.
         """
         if self.equal is not None and self.equal == other.equal:
@@ -126,7 +126,7 @@ def implies(narrow: Predicate, wide: Predicate) -> bool:
 
 
 def widen(predicates: Iterable[Predicate], most: int = COVER_MAX) -> Predicate:
-    """Returns a predicate of at most `most` alternatives that holds wherever one of `predicates` holds. Without
+    """Returns a predicate of at most `most` alternatives holding wherever one of `predicates` holds. Without
     predicates it never holds.
     """
     alternatives = {each for predicate in predicates for each in predicate.conjunctions}

@@ -1,6 +1,6 @@
-"""An index of many predicates, which finds the predicates that hold for a message: each alternative is one bit.
+"""An index of many predicates, which finds the predicates holding for a message: each alternative is a bit.
 
-For each attribute and kind of comparison the index keeps the set of alternatives that a value fails, as one long
+For each attribute and kind of comparison the index keeps the set of alternatives a value fails, as a single long
 integer, or builds the set from few parts: for `=` and `!=` a set for each constant, for `<` and `>` the constants in
 order with the union of all later ones after every few. An OR for each attribute and kind gives the alternatives that
 do not hold. Exact: nothing has to be evaluated afterwards. A change touches the unions of its attributes. Paper item
@@ -32,7 +32,7 @@ memory and the work of a change. A set of at most `CHUNK` slots is kept as a set
 
 
 class _Test(Protocol):
-    """An index of one attribute and one kind of comparison. `needed`: the alternatives with such a comparison."""
+    """An index of an attribute and one kind of comparison. `needed`: the alternatives with such a comparison."""
 
     needed: int
 
@@ -133,9 +133,7 @@ class _Above:
         return self._beyond(value, few) if isinstance(value, float) else self.needed
 
     def _beyond(self, value: float, few: list[int]) -> int:
-        """Returns the union after the chunk that contains the value; puts the failing slots of that chunk into
-        `few`.
-        """
+        """Returns the union after the chunk containing the value; puts the failing slots of that chunk into `few`."""
         at = bisect_right(self._first_values, value)
         constants, slots = self._chunks[at]
         few += slots[bisect_right(constants, value) :]

@@ -1,8 +1,8 @@
 """The table of words of presence at a member, and the machine of a replica that tells and passes them on.
 
 A word travels along the edges between regions to every replica, and from the replicas of a region to its gateways. A
-member that hears nothing of a replica for `LOST_S` takes it for silent: the replica is down, or no way from it to here
-is open. Not here: how links are made, and what is reported to an operator.
+member hearing nothing of a replica for `LOST_S` takes it for silent: the replica is down, or no way from it to here is
+open. Not here: how links are made, and what is reported to an operator.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ EARLY_S = 300.0
 
 @dataclass(frozen=True, slots=True)
 class RegionPresence:
-    """What a member heard of one region.
+    """What a member heard of a region.
 
     `heard`: seconds since the last word by replica. `silent`: replicas without a word for `LOST_S` or longer.
-    `reaches`: by name of a neighbouring region, how many of its replicas this region is linked to, as the median of its
+    `reaches`: by name of a neighbouring region, how many of its replicas this region is linked to, as the median of
+    its
     replicas says; empty if too few of them spoke.
     """
 
@@ -57,7 +58,7 @@ class PresenceTable:
                 del table[name]
 
     def received(self, event: Received, now: float) -> list[Effect]:
-        """Takes a word. An invalid one is dropped, counted and charged to the link; only a frame that no honest member
+        """Takes a word. An invalid one is dropped, counted and charged to the link; only a frame no honest member
         sends makes its sender suspected.
         """
         try:
@@ -114,7 +115,7 @@ class PresenceTable:
 
 
 class Presence:
-    """The machine of one replica: its own words at each beat of the shell, and words of others that pass."""
+    """The machine of a replica: its own words at each beat of the shell, and words of others that pass."""
 
     def __init__(self, overlay: Overlay, name: str, identity: Identity) -> None:
         self._overlay, self._name, self._identity = overlay, name, identity

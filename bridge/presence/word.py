@@ -24,7 +24,7 @@ SIGNATURE_BYTES = 64
 
 @dataclass(frozen=True, slots=True)
 class PresenceWord:
-    """The word of one replica. `beat`: UNIX time of the word in units of `BEAT_S`. `linked`: replicas of neighbouring
+    """The word of a replica. `beat`: UNIX time of the word in units of `BEAT_S`. `linked`: replicas of neighbouring
     regions with a link to the author, ascending.
     """
 

@@ -2,19 +2,19 @@
 
 A batch is halved until its parts fit if brokers refuse it as too large without an announced bound. Replicas announce
 their largest packet, and batches are made for that (`gateway.overlay`). A hosted broker may have an unannounced bound,
-or lower a bound below stored batches. A batch is also divided if its records no longer belong to one scope, or may not
-all go (`placing`). On disk the batch stays one row until its last part is gone. The parts are on disk, too (`Keep`):
-after a restart the batch is cut in the same way, since readers know a batch by its number. Also on disk are the new
-scope of a whole QoS 2 batch, which stays there once sealed, since readers know the batch there; a mark for each plain
-chain; and a mark for records that a plain scope took and a sealed scope has now: they stay protected. `publisher`
-handles refusals. A single record that no replica takes waits, and is offered again.
+or lower a bound below stored batches. A batch is also divided if its records no longer belong to a scope, or may not
+all go (`placing`). On disk the batch stays a single row until its last part is gone. The parts are on disk, too
+(`Keep`): after a restart the batch is cut in the same way, since readers know a batch by its number. Also on disk are
+the new scope of a whole QoS 2 batch, which stays there once sealed, since readers know the batch there; a mark for
+each plain chain; and a mark for records a plain scope took and a sealed scope has now: they stay protected.
+`publisher` handles refusals. A single record no replica takes waits, and is offered again.
 
 `Predecessors` corrects the predecessor of an entry where the one on disk no longer holds. The disk names the entry
 stored before each entry, in the chain of that time. That one may since have been dropped unsent, or be in another
 scope's chain: subscribers would wait in vain. Entries of another scope may also have come between. Dropped and moved
-entries are on disk (`Keep`): the next process would otherwise name entries that no replica ever gets. One row stands
-for a run of dropped entries, since only the next entry of the chain names one. An unstored entry may name one as well,
-but does not outlive the process.
+entries are on disk (`Keep`): the next process would otherwise name entries no replica ever gets. A row stands for a
+run of dropped entries, since only the next entry of the chain names one. An unstored entry may name one as well, but
+does not outlive the process.
 
 `OwnRows` gathers all rows of the publisher side that outlive its process beside the outbox,
 like the reader's (`kept`); each module defines its rows, the shell has the disk.
@@ -50,7 +50,7 @@ DROPPED_ROW = b"d"  # in the names of rows: before the number, and the chain's n
 
 
 def may_be_cut(entry: Entry, view: RegionView, up: Collection[str]) -> bool:
-    """Returns True if no reader can have the batch: a reader that combined it from one broker and others' shares would
+    """Returns True if no reader can have the batch: a reader that combined it from a broker and others' shares would
     get its records again. A replica that is away and did not refuse counts as without the batch, except for QoS 2.
     Refusals by at most f replicas may be a lie, told while the links of all others are cut.
     """
@@ -62,7 +62,7 @@ def may_be_cut(entry: Entry, view: RegionView, up: Collection[str]) -> bool:
 
 
 class Cuts:
-    """The divided batches of one gateway. `entries` holds all entries in memory by number, `young` the ones before the
+    """The divided batches of a gateway. `entries` holds all entries in memory by number, `young` the ones before the
     stragglers' bound.
     """
 
@@ -253,7 +253,7 @@ def _read(row: bytes) -> list[_Told]:
 
 
 class OwnRows:
-    """The rows of all parts of one publisher. `entries` are the numbers of entries in memory."""
+    """The rows of all parts of a publisher. `entries` are the numbers of entries in memory."""
 
     def __init__(
         self,
@@ -283,7 +283,7 @@ class OwnRows:
             each.restore(found)
 
     def after(self, page: OutboxPage) -> list[Effect]:
-        """Drops rows without entries after the last page: everything that a former process left on disk has come."""
+        """Drops rows without entries after the last page: everything a former process left on disk has come."""
         if page.following is None and not page.unreadable:
             self._cuts.all_read()
             self._sealed.all_read(self._entries)
@@ -291,7 +291,7 @@ class OwnRows:
 
 
 class Predecessors:
-    """The corrected predecessors of one gateway's entries."""
+    """The corrected predecessors of a gateway's entries."""
 
     def __init__(self) -> None:
         self._before: OrderedDict[bytes, int] = OrderedDict()  # number, chain -> the one before it that is there
@@ -299,11 +299,11 @@ class Predecessors:
         self._last: dict[str, int] = {}  # of chains into which something came from others: what came last
 
     def of(self, entry: Entry) -> int:
-        """Returns the predecessor that an entry names; an earlier one may have been dropped later."""
+        """Returns the predecessor an entry names; an earlier one may have been dropped later."""
         return self._before_in(entry.chain, entry.previous)
 
     def __getitem__(self, previous: int) -> int:
-        """Returns the number that a follower of `previous` names instead, in any chain."""
+        """Returns the number a follower of `previous` names instead, in any chain."""
         return self._before_in("", previous)
 
     def _before_in(self, chain: str, previous: int) -> int:

@@ -1,13 +1,13 @@
 """Data keys of a publisher: one at a time for each scope, the time of the next one, and their announcement to replicas
 (A9, docs/protocol.md §2.4).
 
-A data key serves as many messages, bytes and seconds as its scope's `Refresh` says, under one epoch key; the first
-limit reached ends it. `name` gives the epoch key under which a scope seals at a moment, if there is one. `sealing`
-decides on time and receivers, `keys.fetching` obtains epoch keys.
+A data key serves as many messages, bytes and seconds as its scope's `Refresh` says, under a single epoch key; the
+first limit reached ends it. `name` gives the epoch key under which a scope seals at a moment, if there is one.
+`sealing` decides on time and receivers, `keys.fetching` obtains epoch keys.
 
 A key rides on publications, or is sent once, alone, on its own topic (`Scope.keys_on_topic`). A late subscriber at a
 replica gets the live keys from the replica; a stock broker gives only later messages, so there every publication
-carries its key. `sends` returns the messages of one publication for one replica.
+carries its key. `sends` returns the messages of a publication for a replica.
 """
 
 from __future__ import annotations
@@ -129,8 +129,8 @@ class DataKeys:
         return () if scope.mode is Mode.PLAIN else self._topology.key_hops(scope, self._home)
 
     def key(self, scope: Scope, name: KeyName, sequence: int, now: float) -> LiveKey:
-        """Returns the scope's data key under `name`, renewed by count, bytes, age and epoch key, and for a number that
-        the present key sealed before: the number is the nonce, and one nonce has one content.
+        """Returns the scope's data key under `name`, renewed by count, bytes, age and epoch key, and for a number the
+        present key sealed before: the number is the nonce, and a single nonce has a single content.
         """
         key = self._live.get(scope.filter)
         if key is not None and key.header.order.generation != self._life.generation:
@@ -147,7 +147,7 @@ class DataKeys:
         return key
 
     def alone(self, now: float) -> Iterator[LiveKey]:
-        """Yields the keys in use that stand alone."""
+        """Yields the keys in use standing alone."""
         return (key for key in self._live.values() if key.alone and not key.spent(now))
 
     def forget_peer(self, peer: str) -> None:
@@ -179,7 +179,7 @@ def sends(
     *,
     hosted: bool,
 ) -> list[Send]:
-    """Returns the messages of one publication for the member `peer` of the home region's `view`."""
+    """Returns the messages of a publication for the member `peer` of the home region's `view`."""
     if hosted and publication.expiry_s is not None:
         ends_s = publication.time_ms / 1000 + publication.expiry_s
         wire = replace(wire, expiry_s=max(1, ceil(ends_s - now)))

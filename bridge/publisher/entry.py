@@ -39,8 +39,9 @@ class Standing(IntEnum):
 @dataclass(slots=True)
 class Entry:
     """An outbox entry; `wire` is None until it is sealed, under `name`, for a `tree` and, if a key is used, for the
-    views `hops`. The wire has all of the content that travels as copies; of `pieces`, into which other content is cut,
-    it has none."""
+    views `hops`. The wire has all of the content traveling as copies; of `pieces`, into which other content is cut, it
+    has none.
+    """
 
     sequence: int
     publication: Publication
@@ -83,7 +84,7 @@ class Entry:
 
     @property
     def chain(self) -> str:
-        """The chain: entries of one chain are ordered by number."""
+        """The chain: entries of a chain are ordered by number."""
         return self.secret.clear_filter
 
     @property

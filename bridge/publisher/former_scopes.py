@@ -1,10 +1,10 @@
 """The owner's scopes and rights as they change under stored publications: former scopes, and this member's own rights.
 
-`FormerScopes` remembers scopes that the owner removed, added or divided. Publications left on disk were stored by the
+`FormerScopes` remembers scopes the owner removed, added or divided. Publications left on disk were stored by the
 scopes of their time; the chain of each record is known only once it is read. So after a change new publications wait
 behind everything left on disk before the change, in any scope, and nothing is overtaken. A protected publication never
-goes in clear: this module remembers which former scopes were plain. Both facts are on disk (`Keep`), for a change while
-this gateway was down. `placing` gives each record its scope.
+goes in clear: this module remembers which former scopes were plain. Both facts are on disk (`Keep`), for a change
+while this gateway was down. `placing` gives each record its scope.
 
 `OwnRights` says on which topics of a scope this member may publish. Rights are checked before sealing: replicas and
 readers would refuse other publications, and suspect this member. Answers on a scope are remembered until the next
@@ -28,7 +28,7 @@ ROW = b"c"  # the name of the row
 
 
 class FormerScopes:
-    """The former scopes of one gateway. `secrets` are the scopes in which it publishes now."""
+    """The former scopes of a gateway. `secrets` are the scopes in which it publishes now."""
 
     def __init__(self, secrets: Iterable[ScopeSecret]) -> None:
         self._present = _plain(secrets)

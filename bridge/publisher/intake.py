@@ -37,7 +37,7 @@ LOOK_EVERY_S = 1.0  # how often a disk that could not be read is tried again, an
 
 
 class Shelf(Protocol):
-    """The outbox on disk, as queries that change nothing."""
+    """The outbox on disk, as queries changing nothing."""
 
     def first(self, start: int) -> tuple[int, int] | None:
         """Returns sequence and time of storage (ms since the UNIX epoch) of the first entry on disk from `start`
@@ -52,7 +52,7 @@ class Shelf(Protocol):
 
 
 class NothingLeft:
-    """The shelf of a party that stores nothing."""
+    """The shelf of a party storing nothing."""
 
     def first(self, start: int) -> tuple[int, int] | None:
         return None
@@ -65,7 +65,7 @@ class NothingLeft:
 
 
 class OutboxIntake:
-    """The intake of one gateway. Entries older than `max_age_s` are read without room, so that the publisher drops
+    """The intake of a gateway. Entries older than `max_age_s` are read without room, so that the publisher drops
     them.
     """
 

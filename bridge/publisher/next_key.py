@@ -4,7 +4,7 @@ The version of the overlay with the new key may come first to its owner. A signa
 stranger's to every member without that version. The former certificate counts for a while, so the member signs with
 the former key until the version has spread (`NEXT_KEY_SETTLE_S`); shorter, if that certificate ends before, or a newer
 version no longer lists it. A process started within that time signs with the next key: members without the version
-keep wires that come through members with it (`bridge.membership.early_wires`). Boxes for the next key open at once.
+keep wires coming through members with it (`bridge.membership.early_wires`). Boxes for the next key open at once.
 """
 
 from __future__ import annotations

@@ -3,12 +3,13 @@
 
 Replicas drop a retained publication with its epoch, bump, view or tree, since a later subscriber could not open it. So
 a publication that its scope now seals otherwise is sealed once more, as a *snapshot*: under its number, in no chain,
-so that it overtakes nothing. A publication that a replica may still get goes as a publication first (`snapshots`). A
+so that it overtakes nothing. A publication a replica may still get goes as a publication first (`snapshots`). A
 tombstone is kept like a value until the epoch of its first sealing is dead, and with it all sealings of the cleared
 value: restarted replicas would otherwise believe an old value. A restarted replica gets all of them as last sealed;
 after a restart of this gateway, sealed anew.
 
-Bounded in memory and in rows (`Keep`), from which a restart goes on. Fair by owner, the local user (or address), and by
+Bounded in memory and in rows (`Keep`), from which a restart goes on. Fair by owner, the local user (or address), and
+by
 client: of the owner with most, the client with most loses its oldest. `publisher` seals and sends. Others'
 publications on these topics are unknown here unless the node reports them (`heard`).
 """
@@ -45,7 +46,7 @@ FORMER = "former"  # the seal of what a former process sealed, or replicas may t
 
 @dataclass(slots=True)
 class KeptRetained:
-    """One topic's publication and its last sealing. `seal` names certificate, key, views and tree (`Sealer.seal_for`),
+    """A topic's publication and its last sealing. `seal` names certificate, key, views and tree (`Sealer.seal_for`),
     empty if never sealed. `protected`: never to go in clear. `epoch` is the epoch of its first sealing, -1 before.
     """
 
@@ -70,7 +71,7 @@ class KeptRetained:
         return of.expiry_s is not None and of.time_ms + of.expiry_s * 1000 < now * 1000
 
     def row(self) -> bytes:
-        """Encodes a row; a publication that fits no record was never sealed."""
+        """Encodes a row; a publication fitting no record was never sealed."""
         content = packed(self.publication.topic, [Numbered(self.sequence, self.publication)]).payload
         parts = [number(self.sequence, 8), number(self.protected | OWNED, 1), number(self.epoch + 1, 8)]
         return b"".join([*parts, sized(self.owner.encode()), content])
@@ -135,8 +136,8 @@ class OwnRetained:
     def to_retell(
         self, peer: str, seal_for: Callable[[KeptRetained], str], entries: Mapping[int, Entry], now: float
     ) -> list[KeptRetained]:
-        """Returns publications that a replica may have lost, in order of sequence, if their sealing is current and the
-        outbox (`entries`) does not hold them for the replica anyway. `retold` delays a replica that asks too often.
+        """Returns publications a replica may have lost, in order of sequence, if their sealing is current and the
+        outbox (`entries`) does not hold them for the replica anyway. `retold` delays a replica asking too often.
         """
         if not self._kept or not self.retold.take(peer, now):
             return []
@@ -220,8 +221,7 @@ def snapshots(
 ) -> tuple[list[Entry], list[int], list[Effect]]:
     """Returns snapshots to seal as entries of their own, sequences of existing entries to seal anew, and counts.
 
-    A publication that a replica may still get as such becomes no snapshot yet: readers would get it late, or never
-    live.
+    A publication a replica may still get as such becomes no snapshot yet: readers would get it late, or never live.
     """
     made, again = [], []
     for kept in due:

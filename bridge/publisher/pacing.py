@@ -25,7 +25,7 @@ BURST_S = 1.0
 
 
 class Pacing:
-    """The budgets of one gateway. `life` counts its data keys."""
+    """The budgets of a gateway. `life` counts its data keys."""
 
     def __init__(self, budgets: MemberBudgets, life: OwnLife) -> None:
         self._life, self._keys_paid = life, life.keys_made
@@ -93,7 +93,7 @@ class Pacing:
 
 
 class Hindered:
-    """The waiting entries of one gateway. `entries` holds all entries in memory; `most_s` is the longest wait for the
+    """The waiting entries of a gateway. `entries` holds all entries in memory; `most_s` is the longest wait for the
     right.
     """
 

@@ -1,11 +1,11 @@
 """Placing of an entry's records into present scopes, and choice of the records that may go.
 
-A stored batch belongs to one scope of its time. The owner may since have removed or divided the scope or put a
-narrower one inside, and rights may have ended for some topics. Then the batch goes in parts: each holds records of one
-scope that all may go, or all may not; the latter wait alone. A sealed batch stays in its scope while the policy has
-the scope. Once the scope is gone, or some records may not go any more, the batch is placed again even if replicas may
-have it. A QoS 2 batch waits instead: readers may have it, and know no record by its number in another scope. `cutting`
-has the parts in memory and on disk, `publisher` waits and gives up.
+A stored batch belongs to a scope of its time. The owner may since have removed or divided the scope or put a narrower
+one inside, and rights may have ended for some topics. Then the batch goes in parts: each holds records of a scope
+that all may go, or all may not; the latter wait alone. A sealed batch stays in its scope while the policy has the
+scope. Once the scope is gone, or some records may not go any more, the batch is placed again even if replicas may have
+it. A QoS 2 batch waits instead: readers may have it, and know no record by its number in another scope. `cutting` has
+the parts in memory and on disk, `publisher` waits and gives up.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def home_of(sealer: Sealer, was_plain: Callable[[str], bool], is_late: bool, pub
 
 
 def parts_of(entry: Entry, sealer: Sealer, now: float) -> list[Part]:
-    """Returns the parts that replace an unsealed entry; only the entry's own if its place has not changed."""
+    """Returns the parts replacing an unsealed entry; only the entry's own if its place has not changed."""
     of, before = entry.publication, entry.secret
     alone: list[Part] = [(before, ())]
     if entry.is_void or entry.is_snapshot or (entry.was_sealed and of.qos == 2):

@@ -225,8 +225,9 @@ class Publisher:
         return self._sweep()
 
     def refused(self, event: NotTaken, now: float) -> list[Effect]:
-        """A replica did not take it: that is no acknowledgement, and it is offered again. What is too large for one
-        passes it by once n - f others have it, and goes in parts if so many cannot."""
+        """A replica did not take it: that is no acknowledgement, and it is offered again. What is too large for a
+        passes it by once n - f others have it, and goes in parts if so many cannot.
+        """
         effects: list[Effect] = [Count("refused_by_replica", 1, event.reason)]
         entry = self._entries.get(event.ticket)
         if not self._lanes.refused(event.peer, event.ticket) or entry is None:
@@ -326,9 +327,7 @@ class Publisher:
         return effects
 
     def _done(self, entry: Entry, now: float) -> list[Effect]:
-        """Ends an entry that all have, or that is overdue; keeps its pieces for a while for replicas that lack
-        some.
-        """
+        """Ends an entry that all have, or that is overdue; keeps its pieces for a while for replicas lacking some."""
         gone = self._repairable.keep(entry, now)
         if gone is None:
             return self._forget([entry.sequence])
@@ -338,7 +337,7 @@ class Publisher:
         return self._forget(gone)
 
     def _done_without(self, sequences: Collection[int], now: float) -> list[Effect]:
-        """Counts these entries as acknowledged by all: replicas that lack them get them no more."""
+        """Counts these entries as acknowledged by all: replicas lacking them get them no more."""
         self._lanes.withdraw(set(sequences))
         for sequence in sequences:
             self._residents.need_not(self._entries[sequence], self.view.members)
@@ -438,12 +437,12 @@ class Publisher:
         return effects
 
     def _is_sealed(self, sequence: int) -> bool:
-        """Returns True if an entry is sealed or gone: a replica that leads gets no other."""
+        """Returns True if an entry is sealed or gone: a replica leading gets no other."""
         entry = self._entries.get(sequence)
         return entry is None or entry.wire is not None
 
     def _sealed(self, taken: Sequence[int], now: float) -> tuple[set[int], list[Effect]]:
-        """Seals entries that a lane took, and returns the sealed ones."""
+        """Seals entries a lane took, and returns the sealed ones."""
         there = [self._entries[s] for s in taken if s in self._entries]
         unsealed = [entry.sequence for entry in there if entry.wire is None]
         effects = self._seal(unsealed, now) if unsealed else []

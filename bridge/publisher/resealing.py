@@ -4,12 +4,12 @@
 lanes, `residents` finds the entries that are too old.
 
 When the home region's view changes, entries are handed over (A13, A14): if a replica that left has not acknowledged an
-entry, the entry is sealed again for every replica, since the replicas that remain may hold too few honest shares. An
+entry, the entry is sealed again for every replica, since the replicas remaining may hold too few honest shares. An
 entry lacked only by absent replicas is on its way, and newcomers need not get it.
 
-A *void* goes to all replicas under the number of a sealed entry that is too old to be sent, with one record that only
-counts (docs/protocol.md §2.6): a replica may have the entry, and its follower names it. So no reader waits for an entry
-that nobody sends, nor holds a copy that nothing opens. A void that grew as old itself is dropped without a void.
+A *void* goes to all replicas under the number of a sealed entry that is too old to be sent, with a record that only
+counts (docs/protocol.md §2.6): a replica may have the entry, and its follower names it. So no reader waits for an
+entry nobody sends, nor holds a copy that nothing opens. A void that grew as old itself is dropped without a void.
 """
 
 from __future__ import annotations
@@ -49,15 +49,13 @@ honest replicas get the entry. Honest replicas take a new sealing of an older en
 def outdated(
     entries: Mapping[int, Entry], sealer: Sealer, view: RegionView, lanes: Lanes, now: float
 ) -> tuple[list[int], list[int]]:
-    """Returns entries that a replica lacks and that would be sealed otherwise now, or are so old that replicas will
-    refuse them.
-
-    If a link came back since the last call, entries count, too, that are too old for readers that hear of the
-    publisher
-    first. An entry that n - f replicas have stays while the grace of its epoch lasts, if nothing else has changed. Of
-    the
-    other entries the newest are among the first; second come those that are done with, though one replica may lack
+    """Returns entries a replica lacks and that would be sealed otherwise now, or are so old that replicas will refuse
     them.
+
+    If a link came back since the last call, entries count, too, that are too old for readers hearing of the publisher
+    first. An entry that n - f replicas have stays while the grace of its epoch lasts, if nothing else has changed. Of
+    the other entries the newest are among the first; second come those that are done with, though a single replica may
+    lack them.
     """
     oldest_s = BACK_AFTER_S if lanes.is_any_back() else RESEAL_AFTER_S
     calendar = sealer.calendar
@@ -149,8 +147,8 @@ def forget_acknowledgements(entry: Entry, residents: Residents) -> None:
 
 
 def newest_of(stragglers: Iterable[Entry], members: Collection[str], now: float) -> tuple[list[int], list[int]]:
-    """Splits entries that n - f replicas have into entries to seal anew and the others. The first are the newest that
-    each of the `members` lacks: a member that never acknowledges takes no other member's place.
+    """Splits entries that n - f replicas have into entries to seal anew and the others. The first are the newest each
+    of the `members` lacks: a member that never acknowledges takes no other member's place.
     """
     newest, older = list[int](), list[int]()
     lacked = Counter[str]()

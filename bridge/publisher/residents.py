@@ -8,7 +8,7 @@ entries. `publisher` and `windows` decide on sending; the shell reads entries fr
 Three tables beside it bound what stays. `Ages` finds entries that are too old, by the message's expiry or the outbox's
 own bound. `Fleeting` bounds QoS 0 entries, which are in memory only: without an uplink the oldest goes first.
 `Repairable` keeps entries that every replica acknowledged: in modes `one` and `blocks` no replica has all of the
-content, and for `REPAIR_S` others may lack pieces that a bad replica was to carry.
+content, and for `REPAIR_S` others may lack pieces a bad replica was to carry.
 """
 
 from __future__ import annotations
@@ -141,8 +141,8 @@ def first_lacking(entries: Iterable[Entry]) -> int:
 
 
 class Ages:
-    """The age limits of one outbox. An entry published longer than `max_age_s` ago is dropped instead of sent; None:
-    no bound.
+    """The age limits of an outbox. An entry published longer than `max_age_s` ago is dropped instead of sent; None: no
+    bound.
     """
 
     def __init__(self, max_age_s: float | None) -> None:
@@ -216,7 +216,7 @@ class Repairable:
         return len(self._kept)
 
     def keep(self, entry: Entry, now: float) -> list[int] | None:
-        """Keeps an entry for a while. Returns the sequences that go early for it; None if it need not be kept."""
+        """Keeps an entry for a while. Returns the sequences going early for it; None if it need not be kept."""
         if entry.header is None or entry.header.mode not in (Mode.ONE, Mode.BLOCKS):
             return None
         if entry.sequence in self._kept:
@@ -245,7 +245,7 @@ class Repairable:
         return None if first is None else first[0]
 
     def asked(self, event: Received, request: PullRequest, entry: Entry | None, now: float) -> list[Effect]:
-        """Answers a replica of the home region that lacks pieces of an entry."""
+        """Answers a replica of the home region lacking pieces of an entry."""
         if entry is None or entry.wire is None or entry.header is None:
             return []
         if not content.has_parts(entry.header, request.parts, request.time_ms):

@@ -1,4 +1,4 @@
-"""QoS 2 numbers that a former process may have sealed, so that readers may have them.
+"""QoS 2 numbers a former process may have sealed, so that readers may have them.
 
 At QoS 2 a sealed batch keeps its scope and its parts (`placing`), and the outbox does not record sealing. So runs of
 numbers with sealed entries are kept as rows (`Keep`): one for some thousand publications. QoS 1 may come twice, and

@@ -101,7 +101,7 @@ class Sealer:
         return certificate is not None and certificate.name == self._name
 
     def secret_for(self, topic: str) -> ScopeSecret | None:
-        """Returns the most specific scope that takes a clear topic; None if the topic stays local."""
+        """Returns the most specific scope taking a clear topic; None if the topic stays local."""
         if topic not in self._secret_for:
             if len(self._secret_for) >= TOPICS_MAX:
                 self._secret_for.clear()
@@ -134,7 +134,7 @@ class Sealer:
         return retained_topic(scope.number, retained_id(secret.token_key, publication.topic), self._identity.party_id)
 
     def packet_bytes(self, publication: Publication) -> int:
-        """Bound of the MQTT packet that carries a publication to a replica, in bytes; 0 for what is never sealed."""
+        """Bound of the MQTT packet carrying a publication to a replica, in bytes; 0 for what is never sealed."""
         secret = self.secret_for(publication.topic)
         if secret is None:
             return 0
@@ -210,7 +210,7 @@ class Sealer:
         return (named, bump, entry.hops, entry.tree, entry.protection) == (scope.filter, scope.bump, *present)
 
     def keys_alone(self, now: float) -> Iterator[LiveKey]:
-        """Yields data keys in use that stand alone."""
+        """Yields data keys in use standing alone."""
         return self._data_keys.alone(now)
 
     def hindrance(self, entry: Entry, now: float) -> str | None:
@@ -287,7 +287,7 @@ class Sealer:
     # -------------------------------------------------------------------------------------------- sealing
 
     def seal(self, entries: Sequence[Entry], now: float) -> tuple[list[int], list[Effect]]:
-        """Seals and signs entries that nothing hinders. Returns entries that fit no frame and never will."""
+        """Seals and signs entries that nothing hinders. Returns entries fitting no frame and never will."""
         stepped = abs(now - self._last_now) > CLOCK_STEP_S and self._last_now > 0
         if entries:
             self._last_now = now
@@ -378,7 +378,7 @@ def shown_of(publication: Publication, clear: bytes, sequence: int, secret: Scop
 
 
 def clear_of(publication: Publication, number: int) -> bytes:
-    """Returns the content to seal, a batch of one or more. Raises `OurFault` for a publication that fits no record."""
+    """Returns the content to seal, a batch of one or more. Raises `OurFault` for a publication fitting no record."""
     if publication.records:
         return publication.payload
     if not size_of(publication):

@@ -1,19 +1,21 @@
 """Windows towards the replicas of the home region: lacking entries, entries in flight, and valid acknowledgements.
 
-Each replica has a lane of its own, so that an absent or slow one delays no other. A lane has two queues that take
+Each replica has a lane of its own, so that an absent or slow one delays no other. A lane has two queues taking
 turns: *late* entries (read from disk, or lacked by a returning replica) and *new* ones, so that a backlog delays each
 new publication by one place and stops none. Late entries in flight still stand before new ones, so they have a window
-of their own, which shrinks when acknowledgements become slow; a replica that keeps up has the whole window. Within a
-scope there is one order: a new entry waits behind the scope's late ones. `publisher` and `sealing` decide on the time
-of sealing.
+of their own, which shrinks when acknowledgements become slow; a replica keeping up has the whole window. Within a
+scope there is a single order: a new entry waits behind the scope's late ones. `publisher` and `sealing` decide on the
+time of sealing.
 
 `Refusals` offers refused entries again: after a second, then twice as long with each round in which the replica took
 less than it refused, a minute at most. A refusal is no acknowledgement (docs/protocol.md §5.8): the entry stays, and
 counts as lacking there. Before the next offer the gateway seals old entries anew. `contract.refusing` gives reasons.
 
-`StandIns` serves the plane of a silent replica, in a scope with planes (paper item C8). Each replica of the region gets
+`StandIns` serves the plane of a silent replica, in a scope with planes (paper item C8). Each replica of the region
+gets
 each publication and serves its own plane. A replica that has acknowledged nothing for `SLOW_S`, or whose link is down,
-may not serve its plane: then another one gets a further copy, whose vector names that plane. The copy does not count in
+may not serve its plane: then another one gets a further copy, whose vector names that plane. The copy does not count
+in
 the outbox, and a served subscriber hears of it at most twice. `replica.plane_routing` uses the vector.
 """
 
@@ -68,7 +70,7 @@ class RunAhead:
 
 @dataclass(slots=True)
 class Lane:
-    """The queues and the window of one replica. `outdated` counts awaited acknowledgements of former sealings."""
+    """The queues and the window of a replica. `outdated` counts awaited acknowledgements of former sealings."""
 
     late: deque[tuple[int, str]]
     new: deque[tuple[int, str]] = field(default_factory=deque)
@@ -100,7 +102,7 @@ class Lane:
     def take(self, now: float, may: Callable[[int], bool] | None = None, lacked: int = 0) -> list[int]:
         """Moves entries into flight as far as the windows have room, one of each queue in turn. A queue stands still
         while its first entry may not go; without `may` all may. If both stand still, sendable entries come first:
-        `lacked` counts the sendable entries that the replica lacks. Otherwise two leading lanes, each behind an entry
+        `lacked` counts the sendable entries the replica lacks. Otherwise two leading lanes, each behind an entry
         unsealed in the other, would wait for ever.
         """
         taken = self._take(now, may)
@@ -225,7 +227,7 @@ class Lanes:
         return [(peer, lane) for peer, lane in self._lanes.items() if lane.new or lane.late]
 
     def up(self, peer: str, lacking: Iterable[tuple[int, str]]) -> None:
-        """Opens a lane. `lacking` holds sequence and chain of each entry that the peer has not acknowledged, in any
+        """Opens a lane. `lacking` holds sequence and chain of each entry the peer has not acknowledged, in any
         order.
         """
         self._lanes[peer] = Lane(deque(sorted(lacking)))
@@ -319,9 +321,8 @@ class Refusals:
         self._rounds[peer].waits[sequence] = None
 
     def acknowledged(self, peer: str) -> None:
-        """Counts an entry that a replica took. Once the replica took as many as it refused since a round began, the
-        next round counts as the first: a replica that takes one in a thousand would otherwise get all the others every
-        second.
+        """Counts an entry a replica took. Once the replica took as many as it refused since a round began, the next
+        round counts as the first: a replica taking one in a thousand would otherwise get all the others every second.
         """
         self.reasons.pop(peer, None)
         if peer in self._refused:
@@ -339,7 +340,7 @@ class Refusals:
 
 
 class StandIns:
-    """The stand-ins of one gateway in region `home`."""
+    """The stand-ins of a gateway in region `home`."""
 
     def __init__(self, overlay: Overlay, home: int) -> None:
         self._home = home

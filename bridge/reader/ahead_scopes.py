@@ -1,5 +1,4 @@
-"""Store of publications of future scopes: kept until this reader adopts the version of the overlay that lists the
-scope.
+"""Store of publications of future scopes: kept until this reader adopts the version of the overlay listing the scope.
 
 A replica may know a scope's new tokens before this reader does. A replica may also have kept publications for a
 gateway that was away while the owner signed. Such a replica sends them because the reader wants the scope, and is not
@@ -7,9 +6,9 @@ to blame. Scope numbers are never used again, so a number above all known ones b
 
 The header is verified. The wire is kept as it came, on disk too, and judged at adoption as if it had just arrived,
 also by the next process: until then age, rights and vouchers are unchecked. Memory is bounded and fair: each replica
-may keep one wire for one header, and only if its content fits; anything more is charged to the replica. When the store
-is full, the pair of publisher and replica with the most bytes loses its oldest wire. Replicas do not use this module:
-they refuse such a wire, and its publisher offers the wire again.
+may keep a single wire for a header, and only if its content fits; anything more is charged to the replica. When the
+store is full, the pair of publisher and replica with the most bytes loses its oldest wire. Replicas do not use this
+module: they refuse such a wire, and its publisher offers the wire again.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class AheadScopes:
 
     def instead(self, event: Received, error: KeysError, now: float) -> list[Effect]:
         """Returns the effects for a wire that was refused with `error`: keeps the wire if its right may still come.
-        Refuses a repetition, and a wire that no version of the overlay would accept.
+        Refuses a repetition, and a wire no version of the overlay would accept.
         """
         wire = as_read(event.wire)
         told = dict(wire.properties)

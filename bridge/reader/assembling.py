@@ -2,8 +2,8 @@
 
 Replicas of the reader's region send headers and pieces; the first sufficient pieces give the content. If too few
 pieces come in time, the reader asks the replicas of the region in turn, beginning with the announcers of the
-publication. A hole in a stream, a predecessor that nobody announced, is requested in the same way. The broker's
-collector and the ingest receiver use this module. Other modules verify headers and recognise delivered publications.
+publication. A hole in a stream, a predecessor nobody announced, is requested in the same way. The broker's collector
+and the ingest receiver use this module. Other modules verify headers and recognise delivered publications.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ HOLE_S = 0.1  # before a predecessor is asked for: publications overtake each ot
 
 @dataclass(slots=True)
 class _Parts:
-    """The pieces of one publication that have arrived, and its announcers."""
+    """The pieces of a publication that have arrived, and its announcers."""
 
     header: MessageHeader
     since: float
@@ -47,7 +47,7 @@ class Assembling:
     def take(
         self, peer: str, header: MessageHeader, pieces: Mapping[int, bytes], hops: int, now: float
     ) -> bytes | None:
-        """Takes pieces of a wanted publication from one replica. Returns the content once enough pieces are there, and
+        """Takes pieces of a wanted publication from a replica. Returns the content once enough pieces are there, and
         forgets the publication.
 
         `pieces` fit their digests. `hops` counts regions on the way from the publisher. Raises BadContent if all
@@ -131,6 +131,6 @@ class Assembling:
 
 
 def _lacking(known: _Parts) -> tuple[int, ...]:
-    """Returns the numbers of just enough missing pieces, beginning with pieces that need no arithmetic."""
+    """Returns the numbers of just enough missing pieces, beginning with pieces needing no arithmetic."""
     missing = [index for index in range(len(known.header.digests)) if index not in known.pieces]
     return tuple(missing[: content.needed(len(known.header.digests)) - len(known.pieces)])

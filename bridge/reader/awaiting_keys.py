@@ -2,7 +2,7 @@
 
 While fewer than n − f replicas of a region on the path are connected, content arrives without its key: all copies of a
 publication may be here long before enough shares are. A dropped publication would be lost, since nobody sends it
-again. So the publication is kept until its key comes, and delays no other. `streams` holds publications that wait for
+again. So the publication is kept until its key comes, and delays no other. `streams` holds publications waiting for
 their turn, `opening` opens keys.
 """
 
@@ -20,7 +20,7 @@ Name: TypeAlias = tuple[bytes, str, int]  # publisher, wire topic, sequence
 
 
 class Keyless:
-    """Publications that wait for their data key only, found by name or by key."""
+    """Publications waiting for their data key only, found by name or by key."""
 
     def __init__(self) -> None:
         self._held: FairBytes[Name, Held] = FairBytes(KEYLESS_BYTES, KEPT_OVERHEAD_BYTES)

@@ -1,7 +1,7 @@
 """Evidence against lying replicas, from the shares of opened keys: every *named* replica is guilty (docs/protocol.md
 §3).
 
-One mismatch proves only that one end of a link lied, so the link is suspected. A replica is named only if the evidence
+A mismatch proves only that one end of a link lied, so the link is suspected. A replica is named only if the evidence
 allows no innocent explanation:
 
 * on a path of one region: its share contradicts the commitment that the publisher signed. An honest replica
@@ -36,9 +36,9 @@ class Evidence:
         self._named: set[str] = set()
 
     def adopt(self, overlay: Overlay) -> None:
-        """Adopts another version of the overlay or other views; keeps the explanations of views that remain open.
+        """Adopts another version of the overlay or other views; keeps the explanations of views remaining open.
 
-        An explanation concerns places in one set of views, so evidence of one view is never held against a member of
+        An explanation concerns places in one set of views, so evidence of a view is never held against a member of
         another.
         """
         self._overlay = overlay
@@ -51,8 +51,8 @@ class Evidence:
         shares: Mapping[Label, Share],
         winning: Combination,
     ) -> list[Effect]:
-        """Audits all shares of one key that `winning` (k places of every region below the first) opened. Returns
-        nothing for closed views: the members at their places are no longer known.
+        """Audits all shares of a key that `winning` (k places of every region below the first) opened. Returns nothing
+        for closed views: the members at their places are no longer known.
         """
         if not self._open(hops):
             return []
@@ -102,7 +102,7 @@ class Evidence:
     def _suspect_inner(
         self, hops: Sequence[Hop], refuted: set[Combination], winning: Combination, columns: set[int]
     ) -> list[Effect]:
-        """Suspects places below the first region that break columns which hold without them."""
+        """Suspects places below the first region breaking columns which hold without them."""
         suspects: dict[str, None] = {}
         for explanation in refuted:
             if columns.isdisjoint(explanation[0]):
@@ -112,7 +112,7 @@ class Evidence:
         return [Blame(member, False, "shares contradict the signed commitment") for member in sorted(suspects)]
 
     def _in_none(self, hops: Sequence[Hop], standing: set[Combination]) -> set[str]:
-        """Returns the members that no surviving explanation holds honest; an empty set if no explanation survives."""
+        """Returns the members no surviving explanation holds honest; an empty set if no explanation survives."""
         if not standing:
             return set()
         guilty = set()

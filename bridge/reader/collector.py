@@ -50,7 +50,7 @@ WORDS_AFTER = 16
 
 
 class Collector:
-    """The subscriptions of one gateway to the overlay."""
+    """The subscriptions of a gateway to the overlay."""
 
     def __init__(self, overlay: Overlay, name: str, secrets: Sequence[ScopeSecret], keys: ScopeKeys) -> None:
         self._name = name
@@ -427,7 +427,7 @@ class Collector:
 
     def _stream_before(self, stream: Stream, held: Held) -> Stream | None:
         """Returns the stream in which a predecessor is missing unless it was delivered. Returns None for the first
-        publication that a subscription brings.
+        publication a subscription brings.
         """
         generation = self.subscriptions.generation(held.admitted.scope.stream)
         return None if held.replayed else self._lineages.stream_before(held, stream, self._streams.get, generation)

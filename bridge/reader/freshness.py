@@ -18,7 +18,7 @@ FRESH_S = 300.0
 @dataclass(slots=True)
 class Away:
     """The time in which this reader was away: from the last life sign of its former process to the start of this one;
-    UNIX seconds. `let_in` is True for publications that the former process had already accepted.
+    UNIX seconds. `let_in` is True for publications the former process had already accepted.
     """
 
     since: float = 0.0

@@ -1,11 +1,11 @@
-"""Record of one member's batches that a reader has seen in one scope: a head, and the unseen numbers behind it.
+"""Record of a member's batches a reader has seen in a single scope: a head, and the unseen numbers behind it.
 
 A seen batch was delivered, void, or refused after it was opened. Behind the head there are at most `GAPS_MAX`
-intervals of unseen numbers. *Missed* numbers belong to batches that the chain names and that did not come in time:
-such a batch is delivered late when it comes. If a full table would lose a missed number (`is_full_for`), the oldest
-one is forgotten first (`make_room`). *Open* numbers are numbers that no reliable batch was known to have: they are
-few, and are forgotten first. A batch delivered from a flagged copy before its turn is *marked* until the head passes
-it. Time, and batches that wait for their turn, belong to `streams`.
+intervals of unseen numbers. *Missed* numbers belong to batches the chain names and that did not come in time: such a
+batch is delivered late when it comes. If a full table would lose a missed number (`is_full_for`), the oldest one is
+forgotten first (`make_room`). *Open* numbers are numbers no reliable batch was known to have: they are few, and are
+forgotten first. A batch delivered from a flagged copy before its turn is *marked* until the head passes it. Time, and
+batches waiting for their turn, belong to `streams`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _VERSION = 1
 
 
 class Head:
-    """The seen and unseen batch numbers of one member in one scope."""
+    """The seen and unseen batch numbers of a member in a single scope."""
 
     __slots__ = ("_marks", "_missed", "_open", "number")
 
@@ -92,7 +92,7 @@ class Head:
             self._missed.drop_lowest()
 
     def mark(self, number: int) -> bool:
-        """Marks one number as seen before its turn. Returns False if too many numbers are marked."""
+        """Marks a single number as seen before its turn. Returns False if too many numbers are marked."""
         if number <= self.number:
             self._missed.remove(number, number)
             self._open.remove(number, number)

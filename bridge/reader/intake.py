@@ -8,7 +8,7 @@
     opened     the opened data key, as `Opening` defines it
     lineages   finds the publisher's key under which a number was given
 
-Each reader has one object, driven like every machine here: events with the time in, effects out, `next_deadline`.
+Each reader has a single object, driven like every machine here: events with the time in, effects out, `next_deadline`.
 Known publications, order and acknowledgements belong to `collector` in a gateway, and to the receiver in a job.
 """
 
@@ -33,7 +33,7 @@ from keys.errors import BadFrame
 
 
 class Intake(Generic[Opened]):
-    """The shared checks of one reader in region `home`. `opening` opens a key whose shares fit."""
+    """The shared checks of a reader in region `home`. `opening` opens a key whose shares fit."""
 
     def __init__(self, overlay: Overlay, home: int, opening: Opening[Opened], kept: KeptReader | None = None) -> None:
         """Takes in `kept` the store of rows for a next process; None if no rows are stored."""
@@ -67,8 +67,8 @@ class Intake(Generic[Opened]):
         return self.keys.take(peer, properties, now)
 
     def told(self, properties: Mapping[str, str], wire_topic: str) -> str | None:
-        """Returns property `vmq` of a publication; None for a key that stands alone. Raises BadFrame if a publication
-        has no such property.
+        """Returns property `vmq` of a publication; None for a key standing alone. Raises BadFrame if a publication has
+        no such property.
         """
         if carries_key_alone(wire_topic):
             return None

@@ -1,11 +1,11 @@
 """A gateway's own subscriptions to the overlay: turns local filters into signed statements, one for each scope.
 
 Local clients subscribe to clear filters; upstream the gateway asks for whole scopes (docs/protocol.md §5.4), so
-replicas learn nothing finer. For a scope that shows attributes the gateway asks for the cover of its clients'
-predicates, if all clients have one: a wider cover is stated at once, a narrower one after the present cover has stood
-for a while. A subscription is *accepted* when a quorum of the home region's replicas acknowledged the statement.
-`statements` is the replica's end. A hosted broker understands no statement: the gateway sends an ordinary SUBSCRIBE
-there, and the SUBACK counts.
+replicas learn nothing finer. For a scope showing attributes the gateway asks for the cover of its clients' predicates,
+if all clients have one: a wider cover is stated at once, a narrower one after the present cover has stood for a while.
+A subscription is *accepted* when a quorum of the home region's replicas acknowledged the statement. `statements` is
+the replica's end. A hosted broker understands no statement: the gateway sends an ordinary SUBSCRIBE there, and the
+SUBACK counts.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ class ScopeInterest:
         """The store of the last stated version, for a next process."""
 
     def restore(self, rows: Rows) -> None:
-        """Restores the last version that a former process stated. Replicas ignore lower versions until that statement
-        has ended, whatever the clock says now.
+        """Restores the last version a former process stated. Replicas ignore lower versions until that statement has
+        ended, whatever the clock says now.
         """
         self._version = max((int.from_bytes(row) for _, row in of_kind(rows, VERSION)), default=0)
 
@@ -114,7 +114,7 @@ class ScopeInterest:
         return effects
 
     def unsubscribed(self, topic_filter: str, now: float) -> list[Effect]:
-        """Removes a filter that no local client wants any more. A scope that was withdrawn too often stays subscribed
+        """Removes a filter no local client wants any more. A scope that was withdrawn too often stays subscribed
         meanwhile, so that retained publications here stay up to date for the next client.
         """
         alone = [wire_filter for wire_filter, want in self._wants.items() if want.filters == {topic_filter}]

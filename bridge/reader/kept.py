@@ -1,4 +1,4 @@
-"""State of a reader that outlives its process, as rows that the shell stores in one transaction with deliveries.
+"""State of a reader that outlives its process, as rows the shell stores in a single transaction with deliveries.
 
     s publisher scope            first delivered number and head (`heads`): tells repetitions from late publications
     k key id                     a key header with its shares or, once recombined, its secret
@@ -79,7 +79,7 @@ class KeptReader:
         self.put(key, wire_row(peer, as_read(wire), arrived))
 
     def done(self, name: Name) -> None:
-        """Drops the rows of a publication that waits no more."""
+        """Drops the rows of a publication waiting no more."""
         for key in self._waiting.pop(name, ()):
             self.drop(key)
 
@@ -134,7 +134,7 @@ def stream_of(key: bytes, row: bytes) -> tuple[StreamId, Stream]:
 
 
 def as_read(wire: Wire) -> Wire:
-    """Returns a wire without properties that no reader uses: they must not fill the disk."""
+    """Returns a wire without properties no reader uses: they must not fill the disk."""
     told = {property: value for property, value in wire.properties if property in _READ}
     return replace(wire, properties=tuple(told.items()))
 

@@ -272,7 +272,7 @@ class KeyRing(Generic[Opened]):
         return self._recombine(key, now)
 
     def resume(self, header: KeyHeader, opened: Opened | None, shares: Iterable[Share]) -> None:
-        """Takes a key that an earlier process held and verified; ignores a key unknown to the present overlay."""
+        """Takes a key an earlier process held and verified; ignores a key unknown to the present overlay."""
         try:
             key = self._keys.get(header.key_id) or self._add(header, "")
         except KeysError:
@@ -349,7 +349,7 @@ class KeyRing(Generic[Opened]):
         return effects
 
     def _reopen(self, key: _Key[Opened]) -> list[Effect]:
-        """Opens a key that a former process recombined, without a second audit of its shares."""
+        """Opens a key a former process recombined, without a second audit of its shares."""
         try:
             self._opening.check(key.header)
             key.opened = self._opening.open(key.header, {}, key.secret)
@@ -361,7 +361,7 @@ class KeyRing(Generic[Opened]):
         return []
 
     def _lack(self, header: KeyHeader) -> list[Effect]:
-        """Requests a missing epoch key, once for all keys that need it."""
+        """Requests a missing epoch key, once for all keys needing it."""
         waiting = self._lacking.get(header.epoch_key)
         if waiting is not None:
             waiting.add(header.key_id)
@@ -393,8 +393,8 @@ class KeyRing(Generic[Opened]):
     # ----------------------------------------------------------------------------------------------- time
 
     def tick(self, now: float) -> tuple[list[Effect], list[bytes]]:
-        """Continues one postponed search, and audits keys whose shares have come. Returns effects and the ids of keys
-        that were opened.
+        """Continues a single postponed search, and audits keys whose shares have come. Returns effects and the ids of
+        keys that were opened.
         """
         effects: list[Effect] = []
         opened = []

@@ -1,10 +1,10 @@
-"""Lineages of a member's keys: a publication that the next key signs anew stays one publication.
+"""Lineages of a member's keys: a publication the next key signs anew stays a single publication.
 
 Numbers belong to a publisher, and publishers are named by their signing keys (docs/protocol.md §2.1). After a rotation
 a gateway seals earlier numbered publications anew under its next key: after a restart the whole outbox. A number below
 1,024 times the former key's end (in ms) belongs to the former key's *lineage*, whichever of the two keys signs. So a
 delivered publication is not delivered again, and the chain of a scope goes on. Higher numbers are the next key's own,
-which a holder of the former key cannot use up: a gateway that starts after that end gives only such numbers
+which a holder of the former key cannot use up: a gateway starting after that end gives only such numbers
 (docs/protocol.md §2.6). All readers decide alike, from the owner's signed documents. The owner lists a former key only
 while the key counts, so this module remembers former keys, on disk too. Without the former key's word (a lost key,
 replaced) there is no lineage. Delivered publications are recorded elsewhere.
@@ -63,13 +63,13 @@ class Lineages:
         return [scope, (scope[0], topic)] if is_retained_topic(topic) else [scope]
 
     def scope_stream(self, publisher: bytes, number: int, topic: str) -> StreamId:
-        """Returns the stream of the number's author in the scope that a wire topic names. Raises BadFrame for an
-        invalid wire topic.
+        """Returns the stream of the number's author in the scope a wire topic names. Raises BadFrame for an invalid
+        wire topic.
         """
         return scope_stream(self.author(publisher, number), self.stream_of(topic))
 
     def stream_of(self, topic: str) -> int:
-        """Returns the first number of the scope that a wire topic names. Raises BadFrame for an invalid wire topic."""
+        """Returns the first number of the scope a wire topic names. Raises BadFrame for an invalid wire topic."""
         return self._overlay.stream_of(read_wire_topic(topic).scope)
 
     def is_to_come(self, topic: str) -> bool:

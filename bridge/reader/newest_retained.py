@@ -5,8 +5,8 @@ replicas shows nothing. Hence a possibly old publication waits `RETAINED_WAIT_S`
 publications of a member on a topic, the greatest (number, generation, key counter, sealing time) goes on. Opened
 publications of several members compete: the last published one is the topic's. Live publications do not wait. The
 order of arrival has no influence. A publication that is sealed anew keeps its number, so that subscribers do not get
-it twice. A member is one author under all its keys, but a publication under the present key outranks one under a
-former key: a thief of the former key could otherwise name a number that no later one exceeds. Replicas have their own
+it twice. A member is a single author under all its keys, but a publication under the present key outranks one under a
+former key: a thief of the former key could otherwise name a number no later one exceeds. Replicas have their own
 store.
 """
 
@@ -52,7 +52,7 @@ class _Known(NamedTuple):
 
 
 def _place(held: Held) -> str:
-    """Returns the place of one member's retained publication on one topic."""
+    """Returns the place of a member's retained publication on a topic."""
     return f"{slot_of(held.topic)}/{held.admitted.publisher.name}"
 
 
@@ -87,7 +87,7 @@ class Joining:
         return held.admitted.header.time_ms / 1000 > held.arrived + AHEAD_S
 
     def _rank(self, known: _Known) -> tuple[bool, Order]:
-        """Returns the sort key that orders the sealings of a member by age."""
+        """Returns the sort key ordering the sealings of a member by age."""
         member = self._overlay.members.get(known.member)
         return member is not None and member.certificate.party_id == known.party, known.order
 

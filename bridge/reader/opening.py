@@ -1,7 +1,7 @@
 """Opening of a data key whose shares fit their commitments.
 
 A gateway obtains the decryption key (`OpeningKeys`). An ingest job, whose receiver decrypts nothing, obtains k shares
-that fit the publisher's commitments. `KeyRing` collects shares and searches.
+fitting the publisher's commitments. `KeyRing` collects shares and searches.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Publications without room to wait for their turn at a gateway: they stay in hand, unacknowledged (docs/protocol.md
 §5.2).
 
-MQTT 5 then holds back the sender, which sends the publication again if this process is killed. One publisher may leave
+MQTT 5 then holds back the sender, which sends the publication again if this process is killed. A publisher may leave
 at most a quarter of a link's window unacknowledged, all publishers together a half: so awaited predecessors still come
 through, and no publisher mutes another. When there is room, publications enter their streams, the lowest number first.
 A copy from another replica is withheld too, but held once. `waiting` decides on room; `collector` handles publications
-that find no room here either.
+finding no room here either.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class Overflow:
                     del self._links[peer]
 
     def taken(self) -> list[Effect]:
-        """Returns the effect that acknowledges withheld copies, if there are any."""
+        """Returns the effect acknowledging withheld copies, if there are any."""
         if not self.to_take:
             return []
         taken, self.to_take = tuple(self.to_take), []

@@ -1,9 +1,9 @@
 """Detection of possible replays at a reader: publications of a dead epoch, and old first publications of a stream.
 
 Replicas let through only live epochs, so an older publication is honest only if a replica kept it while this reader
-was away. A publisher that was shut out could date back a new publication and hand it to one bad replica. So a
+was away. A publisher that was shut out could date back a new publication and hand it to a bad replica. So a
 publication that is not live counts when f + 1 different replicas of the region brought it: one of them is honest and
-took it when it was fresh. This rule also covers a clock of the reader that differs by more than the calendar allows.
+took it when it was fresh. This rule also covers a clock of the reader differing by more than the calendar allows.
 
 A publisher with a known stream may have been offline and bring old news. The first publication of an unknown stream
 must be young, or sealed within the time of which this reader remembers the whole scope (`subscriptions`), or retained

@@ -1,7 +1,7 @@
 """Room for waiting publications at a reader: number of publications per publisher, and bytes in total.
 
-One publisher gets at most a quarter of the bytes, and only its fair part once the total is reached: a publisher that
-fills others' room cannot take all of it. `collector` decides which publications wait, and for what.
+A publisher gets at most a quarter of the bytes, and only its fair part once the total is reached: a publisher filling
+others' room cannot take all of it. `collector` decides which publications wait, and for what.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class HeldRoom:
         self._bytes = 0
 
     def has_for(self, publisher: bytes, size: int) -> bool:
-        """Returns True if one more publication of that many bytes may wait. Each publisher may always have one
+        """Returns True if another publication of that many bytes may wait. Each publisher may always have a single
         waiting.
         """
         count, before = self._held.get(publisher, (0, 0))

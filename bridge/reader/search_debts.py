@@ -1,9 +1,9 @@
 """Debts of publishers for searches in vain: only a publisher that commits to garbage waits.
 
-A choice of places that fits nothing is work caused by the key's publisher, or by replicas that lie about its shares.
-The publisher owes `STEP_S` for each choice, and its next search waits while the debt exceeds `BURST_S`. A key that
-nothing can fit any more costs twice as much each time, until one of the publisher's keys opens. A debt delays, and
-drops nothing.
+A choice of places that fits nothing is work caused by the key's publisher, or by replicas lying about its shares. The
+publisher owes `STEP_S` for each choice, and its next search waits while the debt exceeds `BURST_S`. A key that nothing
+can fit any more costs twice as much each time, until one of the publisher's keys opens. A debt delays, and drops
+nothing.
 """
 
 from __future__ import annotations

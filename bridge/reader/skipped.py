@@ -92,5 +92,5 @@ class Skipped:
         return low is not None and low <= highest
 
     def done(self, name: SkipName) -> None:
-        """Forgets a publication that waits no more."""
+        """Forgets a publication waiting no more."""
         self._lows.pop(name)

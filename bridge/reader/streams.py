@@ -1,8 +1,8 @@
-"""State of one author's publications in one scope at a subscriber: delivered and waiting ones.
+"""State of an author's publications in a single scope at a subscriber: delivered and waiting ones.
 
-Numbers rise over all scopes of a publisher, so one scope sees jumps (`heads`). An overtaken publication of any jump
-can still come, late and once. A retained publication that may be old waits in a stream of its own, so that it delays
-nothing: in the scope's stream only its number is marked. Keys, time and the way of delivery are elsewhere.
+Numbers rise over all scopes of a publisher, so a single scope sees jumps (`heads`). An overtaken publication of any
+jump can still come, late and once. A retained publication that may be old waits in a stream of its own, so that it
+delays nothing: in the scope's stream only its number is marked. Keys, time and the way of delivery are elsewhere.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ the scope's batches under its first number (`Scope.stream`), whatever its presen
 
 @dataclass(slots=True)
 class Held:
-    """A publication that waits for its content (None until it is whole), its key or its predecessor."""
+    """A publication waiting for its content (None until it is whole), its key or its predecessor."""
 
     admitted: Admitted
     content: bytes | None = field(repr=False)

@@ -1,14 +1,14 @@
-"""Subscribed scopes of a reader, with the number of the subscription and the time since which the reader remembers all
+"""Subscribed scopes of a reader, with the number of the subscription and the time since the reader remembers all
 arrivals of each scope.
 
 A publication sealed after that time and not remembered did not come: such a publication is late and no replay, after
 however long a way. Cut links of this reader, of the publisher or between regions may have delayed the publication. A
-*generation* is one subscription of a scope, from the first interest of a local client to the end of all interest;
+*generation* is a single subscription of a scope, from the first interest of a local client to the end of all interest;
 earlier publications are not waited for. A scope keeps its generation while its tokens change, under its first number
-(`Scope.stream`). So does a scope that a former process had subscribed at its end: replicas kept its publications, and
-a row holds the time since which all is known. That state ends an hour after the last interest: by then replicas send
-nothing of the scope any more. `streams` records arrivals, `freshness` judges publications sealed before or during an
-absence, `interest` makes statements.
+(`Scope.stream`). So does a scope a former process had subscribed at its end: replicas kept its publications, and a row
+holds the time since which all is known. That state ends an hour after the last interest: by then replicas send nothing
+of the scope any more. `streams` records arrivals, `freshness` judges publications sealed before or during an absence,
+`interest` makes statements.
 """
 
 from __future__ import annotations
@@ -25,9 +25,7 @@ FORGOTTEN_MAX = 1_024
 
 
 class Subscriptions:
-    """The subscriptions of one gateway. `kept` takes the rows for a next process. Scopes are named by their
-    streams.
-    """
+    """The subscriptions of a gateway. `kept` takes the rows for a next process. Scopes are named by their streams."""
 
     def __init__(self, kept: KeptReader) -> None:
         self._kept = kept

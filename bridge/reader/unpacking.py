@@ -2,7 +2,7 @@
 
 The publisher of the batch may publish on some topic of the scope, so each record's topic must be in the scope and
 within the publisher's rights. Names and texts that would break connections of local clients, and expired records, are
-left out one by one. `collector` opens batches, `bridge.contract` defines their form.
+left out singly. `collector` opens batches, `bridge.contract` defines their form.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from keys.topictokens import retained_id
 
 
 class Unpacked:
-    """The deliverable records of one batch. The constructor raises `BadFrame` for invalid content."""
+    """The deliverable records of a batch. The constructor raises `BadFrame` for invalid content."""
 
     __slots__ = ("_scope", "_token_key", "expired", "records", "refused")
 
@@ -52,7 +52,7 @@ class Unpacked:
                 self.records.append(record)
 
     def check_retained(self, admitted: Admitted, wire_topic: str) -> None:
-        """Raises BadContent unless the batch is one record, of the topic for which the wire topic stands."""
+        """Raises BadContent unless the batch is a single record, of the topic for which the wire topic stands."""
         if len(self.records) + self.expired + self.refused != 1:
             raise BadContent("several records where one is retained")
         wanted = read_wire_topic(wire_topic).id, admitted.header.sequence

@@ -1,4 +1,4 @@
-"""Publications with room in a stream of a reader that wait for content, key or predecessor.
+"""Publications with room in a stream of a reader waiting for content, key or predecessor.
 
 They are found by key and by publisher, who may have to make room; each stream has a time for its next check.
 `collector` decides on them, `room` limits them, `overflow` keeps publications without room.
@@ -17,7 +17,7 @@ REPAIR_S = 10.0
 
 
 class Waiting:
-    """The waiting publications in all streams of one reader."""
+    """The waiting publications in all streams of a reader."""
 
     def __init__(self) -> None:
         self._room = HeldRoom()
@@ -28,7 +28,7 @@ class Waiting:
         self._wakeups: list[tuple[float, StreamId]] = []  # a heap; those that `_deadlines` does not confirm are stale
 
     def has_room(self, held: Held) -> bool:
-        """Returns True if one more publication may wait."""
+        """Returns True if another publication may wait."""
         return self._room.has_for(held.admitted.header.publisher, held.size)
 
     def put(self, stream: Stream, held: Held) -> None:
@@ -42,7 +42,7 @@ class Waiting:
             self._by_key.setdefault(header.key_id, set()).add((*stream_id, header.sequence))
 
     def take(self, stream: Stream, sequence: int) -> Held:
-        """Removes a publication that waits no more."""
+        """Removes a publication waiting no more."""
         held = stream.held.pop(sequence)
         header = held.admitted.header
         self._room.remove(header.publisher, held.size)
@@ -83,8 +83,8 @@ class Waiting:
             heapq.heappush(self._wakeups, (at, stream_id))
 
     def due(self, now: float) -> StreamId | None:
-        """Returns one stream to check, each time another, until None. A stream is due when its time has come, or is
-        further away than the longest wait, since the clock was set back.
+        """Returns a single stream to check, each time another, until None. A stream is due when its time has come, or
+        is further away than the longest wait, since the clock was set back.
         """
         while self._wakeups and not 0 < self._wakeups[0][0] - now <= REPAIR_S:
             at, stream_id = heapq.heappop(self._wakeups)

@@ -2,9 +2,9 @@
 
 A header is passed on at once, to everybody. Content goes plane by plane: a neighbour that has its pieces from us gets
 them with the header if they are here; if not, an announcement after `pulling.PULL_S`, and the pieces when they come.
-Meanwhile we ask the neighbours that sent us the header. Recent publications stay here (`RECENT_S`, `RECENT_BYTES`):
-to answer requests, and for a replica whose link was down. Hence bad replicas in different planes stop nothing: an
-honest one always heard of the header from an honest one, which asks in turn, as far as the publisher.
+Meanwhile we ask the neighbours that sent us the header. Recent publications stay here (`RECENT_S`, `RECENT_BYTES`): to
+answer requests, and for a replica whose link was down. Hence bad replicas in different planes stop nothing: an honest
+one always heard of the header from an honest one, which asks in turn, as far as the publisher.
 
 Not here: the check of headers (`forwarder`, `admission`), shares, the choice of pieces for a neighbour (`passing`),
 the arithmetic (`wire.pieces`).
@@ -36,8 +36,8 @@ COMEBACKS_BURST, COMEBACKS_EVERY_S = 8, 10.0  # of one link, after which missed 
 class Carrying:
     """The content that one replica carries.
 
-    `planes`: which links are free. `give(peer, wire, admitted)`: sends with the key that the peer may lack;
-    `keep(wire, admitted, now)`: retains; `wanting(publisher, scope, tree, now)`: peers that a publication goes on to.
+    `planes`: which links are free. `give(peer, wire, admitted)`: sends with the key the peer may lack; `keep(wire,
+    admitted, now)`: retains; `wanting(publisher, scope, tree, now)`: peers a publication goes on to.
     """
 
     def __init__(
@@ -197,7 +197,7 @@ class Carrying:
         return [] if passing is None else self.also(passing, peers)
 
     def tell(self, peer: str, name: Name) -> list[Effect]:
-        """Sends a header to the peer once more, for the properties that go beside it now."""
+        """Sends a header to the peer once more, for the properties going beside it now."""
         passing = self._recent.get(name)
         return [] if passing is None or peer not in self._routes.up else self._passing.on(peer, passing, {})
 
@@ -254,7 +254,7 @@ class Carrying:
         return effects
 
     def _missing(self, passing: Passing) -> tuple[int, ...]:
-        """Returns the pieces that we lack: to pass on, for askers, and to retain."""
+        """Returns the pieces we lack: to pass on, for askers, and to retain."""
         wanted = {index for parts in passing.owed.values() for index in parts}
         pull = self._pulls.get(passing.name)
         if pull is not None:
@@ -264,7 +264,7 @@ class Carrying:
         return tuple(sorted(wanted - passing.pieces.keys()))
 
     def tick(self, now: float) -> list[Effect]:
-        """Asks the next source for missing content; gives up content that nobody has."""
+        """Asks the next source for missing content; gives up content nobody has."""
         asking, gone = self._pulls.due(now)
         effects: list[Effect] = [Count("content_given_up", len(gone))] if gone else []
         for peer in self._comebacks.due(now):
@@ -376,7 +376,7 @@ class Carrying:
     def _leads_to(self, peer: str, passing: Passing) -> bool:
         """Returns True if the way of this publication, in its tree, goes from our region to the replica's.
 
-        An asker knows its number and not its tree, and would have to refuse a copy that comes another way.
+        An asker knows its number and not its tree, and would have to refuse a copy coming another way.
         """
         theirs = self._routes.region_of(peer) if self._routes.is_replica(peer) else self._routes.region
         if theirs == self._routes.region:
@@ -427,7 +427,7 @@ class Carrying:
         return effects
 
     def _for_neighbour(self, peer: str, since: float) -> list[Effect]:
-        """Sends a replica of our region again publications that passed by planes: it may have crashed with copies that
+        """Sends a replica of our region again publications that passed by planes: it may have crashed with copies
         nobody else was to pass on. The next replica after it does so.
         """
         members = self._routes.overlay.views[self._routes.region].members
@@ -456,7 +456,7 @@ class Carrying:
     def adopt(self, added: Iterable[str], now: float) -> None:
         """Takes another version of the overlay, which the other parts know already.
 
-        Links of `added` replicas are still to come: publications that pass until then are sent when they do.
+        Links of `added` replicas are still to come: publications passing until then are sent when they do.
         """
         members = self._routes.overlay.members
         for peer in added:

@@ -1,9 +1,9 @@
-"""Destinations of a publication from one replica, and the properties beside it: every way to a member that wants it.
+"""Destinations of a publication from a replica, and the properties beside it: every way to a member wanting it.
 
-By regions it goes to every replica of a next region behind which a member wants its scope, and to such gateways here;
-by planes as `plane_routing` says. In a scope that shows attributes, members whose covers do not match are left out,
-and the next publication on that way says so (`filtering`). Not here: statements (`wire.statements`), sending
-(`forwarder`, `content_relay`).
+By regions it goes to every replica of a next region behind a member wants its scope, and to such gateways here; by
+planes as `plane_routing` says. In a scope showing attributes, members whose covers do not match are left out, and the
+next publication on that way says so (`filtering`). Not here: statements (`wire.statements`), sending (`forwarder`,
+`content_relay`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class _KnownWays(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Word:
-    """The word of a replica that speaks for another one: all after `low` was left out before this publication."""
+    """The word of a replica speaking for another one: all after `low` was left out before this publication."""
 
     admitted: Admitted
     low: int
@@ -88,7 +88,7 @@ class Destinations:
         return known
 
     def _ways(self, publisher: Certificate, scope: Scope, tree: int, now: float) -> _Ways:
-        """Returns the members that want a scope, each with the peers on its way."""
+        """Returns the members wanting a scope, each with the peers on its way."""
         arrival = self._routes.towards(publisher.region, tree)
         ways: _Ways = []
         for member in self._routing.wanting(scope, now):
@@ -105,7 +105,7 @@ class Destinations:
     def by_regions(self, admitted: Admitted, shown: ShownList | None, now: float) -> list[str]:
         """Returns the receivers of a publication; notes members that want its scope, but none of its shown attributes.
 
-        A retained publication goes to all members that want its scope, so that none keeps a former value.
+        A retained publication goes to all members wanting its scope, so that none keeps a former value.
         """
         header, scope = admitted.header, admitted.scope
         known = self._known_ways(admitted.publisher, scope, admitted.tree, now)
@@ -137,7 +137,7 @@ class Destinations:
         return others
 
     def more(self, admitted: Admitted, now: float) -> list[str]:
-        """Returns the receivers of our own plane for a publication that we passed on, by all that is wanted now."""
+        """Returns the receivers of our own plane for a publication we passed on, by all that is wanted now."""
         peers = self.planes.more(name_of(admitted.header), admitted, now)
         self._note(admitted)
         return peers
@@ -150,7 +150,7 @@ class Destinations:
     # ----------------------------------------------------------------------------------- properties beside a copy
 
     def beside(self, peer: str, admitted: Admitted) -> UserProperties:
-        """Returns the properties of the copy for one peer: the gap left out before it, and its planes."""
+        """Returns the properties of the copy for a peer: the gap left out before it, and its planes."""
         found: UserProperties = ()
         if (low := self._filtering.claim(peer, admitted.scope.filter, admitted.header)) is not None:
             found += ((PROPERTY_SKIP, str(low)),)

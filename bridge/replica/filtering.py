@@ -5,8 +5,8 @@ each neighbour, and the runs left out for us by f + 1 replicas of the region bef
 number beside the next publication for a neighbour: all after that number, up to its predecessor, was left out
 (`wire.skips`). If the others' word comes after the publication was passed on, its header goes once more.
 
-In scopes that go by planes these are runs of *ways*, each named by its end: a gateway here, or the replica of one
-plane in a next region, whichever replica takes its copy. A word on one plane counts for its ways only.
+In scopes going by planes these are runs of *ways*, each named by its end: a gateway here, or the replica of a plane in
+a next region, whichever replica takes its copy. A word on a plane counts for its ways only.
 
 Bounded: a forgotten run is not vouched for, and is asked for like any gap. Not here: covers (`wire.covers`), sending
 (`forwarder`).
@@ -38,7 +38,7 @@ StreamKey: TypeAlias = tuple[bytes, str]
 
 @dataclass(slots=True)
 class _Given:
-    """A publication that a neighbour got, and the number after which all before it was left out."""
+    """A publication a neighbour got, and the number after which all before it was left out."""
 
     sequence: int
     previous: int
@@ -96,7 +96,7 @@ class Filtering:
     ) -> None:
         """Notes that a publication is passed on to some peers, each on its ways, and left out on other ways.
 
-        Its scope shows attributes, and the other ways lead to members that want the scope.
+        Its scope shows attributes, and the other ways lead to members wanting the scope.
         """
         stream = self._stream((header.publisher, scope))
         for way in left_out if header.qos else ():  # a publication of QoS 0 is no predecessor

@@ -1,8 +1,8 @@
 """Forwarder: algorithm 2 at one replica (A5): verify, forward once. Shares are in `resplitting`.
 
 A replica of region r at place i gets each publication over several links: from the publisher's gateway if r is the
-publisher's home, else from every replica of the region before r. The first copy that verifies goes on, to every
-replica of each next region where a member wants the scope and to the gateways that wait here.
+publisher's home, else from every replica of the region before r. The first copy verifying goes on, to every replica of
+each next region where a member wants the scope and to the gateways waiting here.
 
 Headers ride on every cross link, so that one honest replica before us suffices whatever the others do; content goes
 as `content_relay` says. Keys and retained publications go with their epoch, and readers get nothing in an epoch in
@@ -65,7 +65,7 @@ RETELLS_BURST, RETELLS_EVERY_S = 8, 10.0  # of one link that comes up; beyond th
 
 
 class Forwarder:
-    """The forwarding machine of one replica. `seeds`: as in `Resplitter`."""
+    """The forwarding machine of a replica. `seeds`: as in `Resplitter`."""
 
     def __init__(self, overlay: Overlay, name: str, seeds: Callable[[int], bytes | None]) -> None:
         self._overlay = overlay
@@ -140,7 +140,7 @@ class Forwarder:
         return effects
 
     def _keys_for(self, peer: str, now: float) -> list[Effect]:
-        """Returns the entries of the repository that a peer should have."""
+        """Returns the entries of the repository a peer should have."""
         wanting: dict[tuple[bytes, str, int], list[str]] = {}
         effects: list[Effect] = []
         for held in self._keys:
@@ -287,7 +287,7 @@ class Forwarder:
         return effects
 
     def _late_for(self, statement: Statement, now: float) -> list[Effect]:
-        """Sends publications that passed by planes before we heard that a member wanted them.
+        """Sends publications that passed by planes before we heard a member wanted them.
 
         So it is after a start: statements come after publications, and nobody else serves our plane.
         """
@@ -346,9 +346,7 @@ class Forwarder:
         return effects
 
     def _towards(self, member: str, scope: Scope, tree: int) -> list[str]:
-        """Returns the connected peers on the way to a member that wants the scope; the member itself, if it is
-        here.
-        """
+        """Returns the connected peers on the way to a member wanting the scope; the member itself, if it is here."""
         direction = self.routes.towards(self.routes.region_of(member), tree)
         if direction is None:
             return [member] if member in self.routes.up else []
@@ -439,7 +437,7 @@ class Forwarder:
     def _publication_wires(
         self, peer: str, wire: Wire, admitted: Admitted, held: HeldKey | None = None
     ) -> list[Effect]:
-        """Returns the wires of a publication for one peer.
+        """Returns the wires of a publication for a peer.
 
         The first under a key, and every retained one, carries key and shares, unless the key stands alone: then the
         key goes before the first.
@@ -471,7 +469,7 @@ class Forwarder:
         """Settles debts for a key that publications named before it came: shares for their receivers, the key for
         retained ones.
 
-        A key that stands alone goes to all that want its scope, at once.
+        A key standing alone goes to all that want its scope, at once.
         """
         if held.kept_until and self._sweep_at is not None:
             self._sweep_at = min(self._sweep_at, held.kept_until)

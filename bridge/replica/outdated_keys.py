@@ -1,11 +1,11 @@
-"""Data keys that a bump outdated, from replicas before us: they count once enough replicas bring them.
+"""Data keys a bump outdated, from replicas before us: they count once enough replicas bring them.
 
 Wires taken by a publisher's own region before the bump may lie in queues for as long as regions are apart. A replica
-of another region cannot tell the time of taking. One honest replica before us took the key in time, and so did an
-honest replica before that, back to the publisher's region, where the publisher itself is refused after a grace. So f
-+ 1 replicas of the region before have to bring the very same key header; until then their wires wait here. Bounded
-and fair: the publisher with the most bytes at one neighbour loses its oldest. Publications go on meanwhile. Not here:
-the caller (`resplitting`).
+of another region cannot tell the time of taking. A honest replica before us took the key in time, and so did an honest
+replica before that, back to the publisher's region, where the publisher itself is refused after a grace. So f + 1
+replicas of the region before have to bring the very same key header; until then their wires wait here. Bounded and
+fair: the publisher with the most bytes at one neighbour loses its oldest. Publications go on meanwhile. Not here: the
+caller (`resplitting`).
 """
 
 from __future__ import annotations

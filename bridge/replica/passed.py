@@ -1,4 +1,4 @@
-"""Memory of the publications that passed one replica: nothing goes on twice (docs/protocol.md §4, §5.3).
+"""Memory of the publications that passed a single replica: nothing goes on twice (docs/protocol.md §4, §5.3).
 
 The memory holds the numbers of each publisher that passed, with their times of sealing. A snapshot has the number of
 an old publication: a snapshot is news if newer than the retained publication. Not here: content in pieces
@@ -17,7 +17,9 @@ from bridge.wire import Admitted
 
 
 class Passed:
-    """The publications that passed one replica; `retained`, `content`: the retained ones and the recent content."""
+    """The publications that passed a single replica; `retained`, `content`: the retained ones and the recent
+    content.
+    """
 
     def __init__(self, retained: Retained[HeldKey], content: Carrying) -> None:
         self._retained, self._content = retained, content

@@ -1,4 +1,4 @@
-"""A publication on its way through one replica: its pieces for each peer, and their ways.
+"""A publication on its way through a single replica: its pieces for each peer, and their ways.
 
 The places of a peer and of this replica decide which pieces go from here to the peer (`wire.pieces`). In a sealed
 scope with planes, pieces for a replica of a next region with a busy link go to another replica there, with a vector
@@ -61,7 +61,7 @@ class PassingOn:
         self._routes, self._planes, self.give = routes, planes, give
 
     def parts(self, header: MessageHeader, peer: str, carrier: str = "") -> tuple[int, ...]:
-        """Returns the pieces that a peer has from us, or from another replica of our region.
+        """Returns the pieces a peer has from us, or from another replica of our region.
 
         The carrier itself has all pieces that it carries.
         """
@@ -100,10 +100,9 @@ class PassingOn:
         return [*self.on(over, passing, pieces, vector), Count("detours")] if over != peer else []
 
     def for_others(self, passing: Passing, vector: int) -> list[Effect]:
-        """Passes pieces that we got for other replicas of our region on to them, or to their receivers.
+        """Passes pieces we got for other replicas of our region on to them, or to their receivers.
 
-        A plane counts as served once something went: a sender that names planes without their pieces uses none of
-        them up.
+        A plane counts as served once something went: a sender naming planes without their pieces uses none of them up.
         """
         effects: list[Effect] = []
         scope = passing.admitted.scope

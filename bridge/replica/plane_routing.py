@@ -1,14 +1,13 @@
-"""Plane routing at one replica: the destinations in a scope with planes, by the rules that the simulator runs (C6 to
-C9).
+"""Plane routing at one replica: the destinations in a scope with planes, by the rules the simulator runs (C6 to C9).
 
-The publisher's gateway gives each replica of its region a copy, as in any scope, so that its outbox keeps its
-promise; from there on a publication stays in its plane. A replica has a *duty* for its own plane or, with a vector,
-for the vector's planes and not its own: so no two replicas have a duty for one plane. A copy along a congested link
-takes a detour: another replica of the next region gets the copy, with a vector, and passes the copy on to the replica
-of that plane. For planes of a vector `topology.dynamic` says which neighbours get a copy and which of them take over
-for congested links. If a link is still not free, we act in the place of its replica: gateways of that plane have
-links with us too, and so has every replica of the next region (cross links). So a stopped, slow or absent replica
-delays only wires on their way to that replica, and these go again when its link has stood still for `STILL_S`.
+The publisher's gateway gives each replica of its region a copy, as in any scope, so that its outbox keeps its promise;
+from there on a publication stays in its plane. A replica has a *duty* for its own plane or, with a vector, for the
+vector's planes and not its own: so no two replicas have a duty for a plane. A copy along a congested link takes a
+detour: another replica of the next region gets the copy, with a vector, and passes the copy on to the replica of that
+plane. For planes of a vector `topology.dynamic` says which neighbours get a copy and which of them take over for
+congested links. If a link is still not free, we act in the place of its replica: gateways of that plane have links
+with us too, and so has every replica of the next region (cross links). So a stopped, slow or absent replica delays
+only wires on their way to that replica, and these go again when its link has stood still for `STILL_S`.
 
 Nothing goes back: the region before ours on the way from the publisher, whose name is signed, gets no copy from us,
 whichever replica passed it to us in whichever plane. So a detour ends in the next region, and a publication enters
@@ -46,7 +45,7 @@ class _Link:
 
 @dataclass(slots=True)
 class _Served:
-    """The planes of one publication that we served; by peer, the planes for which it answers."""
+    """The planes of a publication we served; by peer, the planes for which it answers."""
 
     planes: int = 0
     sent: dict[str, int] = field(default_factory=dict)
@@ -55,7 +54,7 @@ class _Served:
 
 @dataclass(slots=True)
 class _Round:
-    """The last result for one publication: by peer its planes, and its ways.
+    """The last result for a publication: by peer its planes, and its ways.
 
     `left_out`: ways on which no member wants the shown attributes.
     """
@@ -71,7 +70,7 @@ _Wanted: TypeAlias = dict[int, dict[int | None, list[str]]]
 
 
 class PlaneRouting:
-    """A replica's plane routing. `wanting(scope, now)`: members that want a scope."""
+    """A replica's plane routing. `wanting(scope, now)`: members wanting a scope."""
 
     def __init__(self, routes: Routes, wanting: Callable[[Scope, float], Iterable[str]]) -> None:
         self._routes, self._wanting = routes, wanting
@@ -142,7 +141,7 @@ class PlaneRouting:
         return self._sends(name, served, scope, copies)
 
     def more(self, name: PublicationName, admitted: Admitted, now: float) -> list[str]:
-        """Returns the receivers of our own plane for a publication that we served, by all that is wanted now."""
+        """Returns the receivers of our own plane for a publication we served, by all that is wanted now."""
         planes, scope, served = self._routes.planes, admitted.scope, self._served.get(name)
         here = planes.place_of(scope, self._routes.name) if planes.open(scope) else None
         if here is None or served is None or not served.planes >> here[1] & 1:
@@ -202,7 +201,7 @@ class PlaneRouting:
         return (self._round.ways, self._round.left_out) if self._round.name == name else ({}, frozenset())
 
     def named(self, admitted: Admitted, vector: int) -> list[tuple[int, str]]:
-        """Returns the planes that a copy from the region before is for, each with its replica there."""
+        """Returns the planes a copy from the region before is for, each with its replica there."""
         planes, scope, home = self._routes.planes, admitted.scope, admitted.publisher.region
         here = planes.place_of(scope, self._routes.name) if planes.open(scope) else None
         before = self._routes.topology.last_before(home, self._routes.region, admitted.tree)
@@ -212,12 +211,12 @@ class PlaneRouting:
         return [(plane, self.replica((before, plane))) for plane in named if plane < planes.count(scope)]
 
     def own_ways(self, admitted: Admitted, named: Iterable[int], now: float) -> list[str]:
-        """Returns the ways that go on from here in these planes."""
+        """Returns the ways going on from here in these planes."""
         wanted = self._wanted(admitted, now)
         return list(self._ways({plane: wanted.get(plane, {}) for plane in named}))
 
     def _wanted(self, admitted: Admitted, now: float, but: frozenset[str] = frozenset()) -> _Wanted:
-        """Returns the members that want the scope, except `but`, and not in the direction from which the copy came."""
+        """Returns the members wanting the scope, except `but`, and not in the direction from which the copy came."""
         routes, scope, wanted = self._routes, admitted.scope, _Wanted()
         before = routes.topology.last_before(admitted.publisher.region, routes.region, admitted.tree)
         for member in self._wanting(scope, now):
@@ -238,10 +237,11 @@ class PlaneRouting:
         return [self.replica((region, plane)) for plane in range(self._routes.planes.count(scope))]
 
     def taker(self, scope: Scope, region: int, plane: int) -> str:
-        """Returns the replica of the next region that takes copies of a plane.
+        """Returns the replica of the next region taking copies of a plane.
 
         It is the plane's replica, or, if its link is not free, another one, which passes copies on; if none is free,
-        the plane's replica after all, unless it is not connected. Another one goes on as long as its link is free: each
+        the plane's replica after all, unless it is not connected. Another one goes on as long as its link is free:
+        each
         change would leave a gap between the publications of which the former and the new one can speak.
         """
         peer = self.replica((region, plane))
@@ -257,7 +257,7 @@ class PlaneRouting:
     # ------------------------------------------------------------------------------------- sealed content
 
     def carrier(self, scope: Scope, peer: str) -> tuple[str, int]:
-        """Returns the replica that takes sealed content to `peer`, a replica of a next region, and the vector for it.
+        """Returns the replica taking sealed content to `peer`, a replica of a next region, and the vector for it.
 
         It is `peer` without vector, unless our link to it is not free.
         """
@@ -289,7 +289,7 @@ class PlaneRouting:
 
 
 class _Copies:
-    """Copies of one publication to send now: by peer, the planes that a replica is to serve."""
+    """Copies of a publication to send now: by peer, the planes a replica is to serve."""
 
     def __init__(
         self,

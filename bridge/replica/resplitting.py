@@ -1,10 +1,10 @@
 """Shares at one replica (A5): taken from the region before ours, split anew for every replica of each next one.
 
-Key headers and shares ride on publications or come alone. A share that we hold is split once for each next region,
-and sub-share x goes to its replica x alone; readers of our region get the shares as they are. A peer that was sent a
-key gets later shares too. Keys go with their epoch, and with the views that they were split for: places and
-thresholds are from the views that a key's header names, whichever are in force now. Not here: publications
-(`forwarder`), rights to read (`statements`), the arithmetic (`keys.sharetree`).
+Key headers and shares ride on publications or come alone. A share we hold is split once for each next region, and
+sub-share x goes to its replica x alone; readers of our region get the shares as they are. A peer that was sent a key
+gets later shares too. Keys go with their epoch, and with the views that they were split for: places and thresholds are
+from the views a key's header names, whichever are in force now. Not here: publications (`forwarder`), rights to read
+(`statements`), the arithmetic (`keys.sharetree`).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class HeldKey:
 
 
 class Resplitter:
-    """The keys of one replica.
+    """The keys of a replica.
 
     `seeds` gives its 32 random bytes for the splits of an epoch: durable before use, equal at every call, erased once
     the epoch is dead (docs/protocol.md §3.1). While the disk keeps none (None), nothing is split: after a restart
@@ -187,12 +187,12 @@ class Resplitter:
         return moved or closed or (not kept and self._admission.stale(header.epoch_key, now))
 
     def next_ended(self, now: float) -> float:
-        """Returns when the first key that a bump outdated stops to count; infinite without any."""
+        """Returns when the first key a bump outdated stops to count; infinite without any."""
         return min((held.kept_until for held in self._held.values() if held.kept_until > now), default=inf)
 
     @property
     def holds_secrets(self) -> bool:
-        """True if there is anything to erase one day."""
+        """True if there is anything to erase a day."""
         return bool(self._known_seeds or len(self._held))
 
     # --------------------------------------------------------------------------------------------- taking
@@ -278,8 +278,8 @@ class Resplitter:
     def _gathered(self, held: HeldKey, home: int, now: float) -> bool:
         """Returns True if shares not passed on yet go now. With a publication they do.
 
-        An entry that stands alone waits for as many shares as its receivers need of us at least, then for all or,
-        since some may never come, a moment.
+        An entry standing alone waits for as many shares as its receivers need of us at least, then for all or, since
+        some may never come, a moment.
         """
         if not self.alone(held):
             return True
@@ -330,8 +330,8 @@ class Resplitter:
     ) -> tuple[HeldKey, bool]:
         """Returns our entry for a verified key, made if it is new, and True if it is new.
 
-        Raises TooOften for a publisher that makes too many keys, or for a sender that replays old ones: they count to
-        both until others bring them too. A key that the publisher brings `of_itself` is only acknowledged later.
+        Raises TooOften for a publisher that makes too many keys, or for a sender replaying old ones: they count to
+        both until others bring them too. A key the publisher brings `of_itself` is only acknowledged later.
         """
         name = (header.publisher, header.scope, header.key_id)
         held = self._held.get(name)

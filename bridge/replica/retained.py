@@ -104,8 +104,8 @@ class Retained(Generic[Key]):
 
 @dataclass(slots=True)
 class Owed:
-    """A debt for a key named before it came: peers that got a publication without it, and retained topics that
-    lack it.
+    """A debt for a key named before it came: peers that got a publication without it, and retained topics lacking
+    it.
     """
 
     peers: set[str] = field(default_factory=set)

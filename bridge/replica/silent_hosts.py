@@ -1,11 +1,10 @@
 """Replicas before ours that hang with their links up: nobody but a receiver of others' copies can notice that (C10).
 
-In a scope that goes by planes and shows attributes, the replica of a plane in the region before ours is believed
-about gaps. Another replica there may serve that plane in its place. Words of such another replica wait here. If the
-replica of the plane brings nothing for `SILENT_S` after the first waiting word, the replica is *silent*: then words
-of others count, until it brings something again. A replica that brings publications is never silent, so a liar
-gains nothing against a plane whose replica works. Not here: the plane of a word (`plane_routing`), its effect
-(`filtering`).
+In a scope that goes by planes and shows attributes, the replica of a plane in the region before ours is believed about
+gaps. Another replica there may serve that plane in its place. Words of such another replica wait here. If the replica
+of the plane brings nothing for `SILENT_S` after the first waiting word, the replica is *silent*: then words of others
+count, until it brings something again. A replica bringing publications is never silent, so a liar gains nothing
+against a plane whose replica works. Not here: the plane of a word (`plane_routing`), its effect (`filtering`).
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class SilentHosts(Generic[W]):
         return waiting is not None and now >= waiting.since + SILENT_S
 
     def said(self, host: str, publisher: bytes, word: W, now: float) -> None:
-        """Keeps the word of another replica that serves the host's plane, about a gap of a publisher."""
+        """Keeps the word of another replica serving the host's plane, about a gap of a publisher."""
         waiting = self.waiting.get(host)
         if waiting is None:
             waiting = self.waiting[host] = _Waiting(now)

@@ -5,9 +5,9 @@ next region (PRIMARY); the receiver there tells the next regions, and the others
 on (SECONDARY). So each replica hears a statement once, without an identification, and the step follows from the
 sender. A replica without a link to the next replica of the plane tells all replicas of the next region instead.
 
-One bad replica on the way could withhold a statement. So adjacent replicas, of one region or of one plane, compare
-*digests* of their tables every `COMPARE_S`, and tell each other the differences: withholding only delays. Not here:
-the check of a statement (`wire.statements`), its effects (`forwarder`).
+A bad replica on the way could withhold a statement. So adjacent replicas, of a region or of a plane, compare *digests*
+of their tables every `COMPARE_S`, and tell each other the differences: withholding only delays. Not here: the check of
+a statement (`wire.statements`), its effects (`forwarder`).
 """
 
 from __future__ import annotations

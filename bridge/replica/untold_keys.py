@@ -1,7 +1,7 @@
 """Keys that found no room at a reader: sent again, without end if need be, and at little cost while the reader is
 stuck.
 
-A stuck reader is tried with one key after a while. A key that does not come back was taken: then twice as many go a
+A stuck reader is tried with a key after a while. A key that does not come back was taken: then twice as many go a
 moment later, and so on. Not here: keys, and who may have them (`resplitting`).
 """
 
@@ -57,7 +57,7 @@ class UntoldKeys:
         return [peer for peer, untold in self.peers.items() if untold.at <= now]
 
     def of(self, peer: str) -> Collection[DataKeyName]:
-        """Returns the lost keys that a peer was not sent since."""
+        """Returns the lost keys a peer was not sent since."""
         return self.peers[peer].keys.keys()
 
     def next_of(self, peer: str, lacking: Collection[DataKeyName], now: float) -> list[DataKeyName]:

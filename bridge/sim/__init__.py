@@ -1,1 +1,1 @@
-"""A seeded simulator of the overlay: it drives the machines that the broker drives."""
+"""A seeded simulator of the overlay: it drives the machines the broker drives."""

@@ -1,8 +1,8 @@
 """A Byzantine replica: an honest node whose effects are falsified on the way out.
 
-The adversary knows all that its node knows and acts as no honest node does: each `Behaviour` is one such lie, drawn
-from its own random source. Liars that work together share a `Coalition`: they never deceive each other, alter shares
-alike so that their shares fit together, and send the wires that an accomplice received. The wrapper also makes the
+The adversary knows all that its node knows and acts as no honest node does: each `Behaviour` is a single such lie,
+drawn from its own random source. Liars working together share a `Coalition`: they never deceive each other, alter
+shares alike so that their shares fit together, and send the wires an accomplice received. The wrapper also makes the
 liar of the demonstration; `veilmq broker` cannot reach it. Not here: the knowledge of a coalition
 (`tests/sim/linearview`), publishers and subscribers that lie.
 """
@@ -32,7 +32,7 @@ INVENTED_BYTES_MAX = 400
 
 
 class Behaviour(Enum):
-    """One way to lie; several may be combined."""
+    """A way to lie; several may be combined."""
 
     DROP = "drop"
     SILENT = "silent"  # from the first event on: no effect at all, though its links stay up
@@ -67,7 +67,7 @@ _LOYAL = frozenset({Behaviour.COLLUDE, Behaviour.FRAME})
 
 
 class Coalition:
-    """The common state of liars that work together: their names, their received wires, and their shift of every share.
+    """The common state of liars working together: their names, their received wires, and their shift of every share.
 
     `members`: by name, the (region, place) of each.
     """
@@ -80,7 +80,7 @@ class Coalition:
 
 
 class Adversary:
-    """A wrapper of a machine that lies in the given ways while `lying(now)` is true, each time with `probability`.
+    """A wrapper of a machine lying in the given ways while `lying(now)` is true, each time with `probability`.
 
     `coalition`: the accomplices of `Behaviour.COLLUDE`; without one the liar has none.
     """

@@ -1,9 +1,9 @@
-"""The simulator's kernel: virtual time, links with latency, crashes and restarts, all drawn from one seed.
+"""The simulator's kernel: virtual time, links with latency, crashes and restarts, all drawn from a seed.
 
 It runs `bridge.node` objects, or their wrappers (`adversary`), and acts as the broker's shell does: turns `Send` into
-`Received` at the peer and `Acked` back, keeps links first-in-first-out, calls `Tick` at deadlines, and makes and
-drops links as nodes adopt overlays: a link exists while both ends want it. It judges nothing: `checkers` does.
-Randomness is a `random.Random(seed)` that the caller makes.
+`Received` at the peer and `Acked` back, keeps links first-in-first-out, calls `Tick` at deadlines, and makes and drops
+links as nodes adopt overlays: a link exists while both ends want it. It judges nothing: `checkers` does. Randomness is
+a `random.Random(seed)` the caller makes.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ STEPS_MAX = 2_000_000  # a run that does not end is a bug of ours: stop it with 
 
 
 class RandomSource(Protocol):
-    """The part of `random.Random` that the simulator uses."""
+    """The part of `random.Random` the simulator uses."""
 
     def random(self) -> float: ...
     def uniform(self, a: float, b: float, /) -> float: ...

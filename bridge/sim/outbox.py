@@ -1,4 +1,4 @@
-"""A gateway's outbox in the simulator: a part that the disk keeps over a crash, and a part in memory."""
+"""A gateway's outbox in the simulator: a part the disk keeps over a crash, and a part in memory."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class SimulatedOutbox:
         self._in_hand.difference_update(sequences)
 
     def page(self, start: int) -> OutboxPage:
-        """Returns rows that no machine held, and the sequence to read on from."""
+        """Returns rows no machine held, and the sequence to read on from."""
         seen = sorted(sequence for sequence in self.rows if sequence >= start)
         now = [sequence for sequence in seen[:PAGE_ROWS] if sequence not in self._in_hand]
         self._in_hand.update(now)

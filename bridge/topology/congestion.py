@@ -17,7 +17,7 @@ THRESHOLD = 10
 
 @dataclass(frozen=True, slots=True)
 class LinkLoad:
-    """The load of one link at one moment."""
+    """The load of a link at one moment."""
 
     queued: int
     element: float
@@ -36,7 +36,7 @@ IDLE = LinkLoad(0, 1.0)
 
 
 class LinkStatus:
-    """The status of one link, a row of the link status table. Times may not run backwards."""
+    """The status of a link, a row of the link status table. Times may not run backwards."""
 
     __slots__ = ("_before", "_in", "_out", "_window", "queued", "window_s")
 
@@ -47,7 +47,7 @@ class LinkStatus:
         self.queued = 0
 
     def entered(self, now: float) -> None:
-        """Counts a message that waits for the link."""
+        """Counts a message waiting for the link."""
         self._roll(now)
         self._in += 1
         self.queued += 1

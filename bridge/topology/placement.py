@@ -3,9 +3,9 @@ Framework").
 
 Phase 1 deals a budget of replicas to end-to-end paths, in proportion to hops x failure ratio x weight. Phase 2 deals
 the part of each path to its nodes, in proportion to their failures. Phase 3 takes replicas off paths that have too
-many for their latency, the least failing node first. Then every virtual node is made odd, since an even size
-tolerates no more faults than the odd size below, and a node of two cannot share a secret at all (A1). The paper's
-nodes begin with one broker; a caller whose overlay is to be signed begins with `SHARING_MIN`.
+many for their latency, the least failing node first. Then every virtual node is made odd, since an even size tolerates
+no more faults than the odd size below, and a node of two cannot share a secret at all (A1). The paper's nodes begin
+with a broker; a caller whose overlay is to be signed begins with `SHARING_MIN`.
 
 Pure: `witnesses` counts failures, and the caller knows the tree and its paths. Not here: the limit of a path's shares
 at a receiver (`document.tree_checks.SHARES_PER_KEY_MAX`), starting or attaching the brokers of a placement.
@@ -73,8 +73,8 @@ def deal(total: int, claims: Sequence[float]) -> list[int]:
 def priorities(paths: Sequence[Path], failures: Mapping[int, int]) -> list[float]:
     """Returns rho = hops x gamma x omega of each path; gamma is the path's part of the failures on all paths.
 
-    A path fails when one of its nodes fails. One failure is added to each path, so that a system without failures
-    still has a placement, and no path is without a claim.
+    A path fails when one of its nodes fails. A failure is added to each path, so that a system without failures still
+    has a placement, and no path is without a claim.
     """
     on_path = [1 + sum(failures.get(node, 0) for node in path.nodes) for path in paths]
     everything = sum(on_path)
@@ -92,9 +92,9 @@ def place(
 ) -> Placement:
     """Spends up to `replicas` more brokers on the nodes of `paths`; each node has `least` already, an odd number.
 
-    `failures`: of each node in one period. `path_max`: phase 3, the most replicas added along one path. `one_pack`: a
-    node on several paths keeps its largest pack only; the rest goes to nodes that cannot share yet. Raises `OurFault`
-    for a negative budget or maximum.
+    `failures`: of each node in a single period. `path_max`: phase 3, the most replicas added along a path. `one_pack`:
+    a node on several paths keeps its largest pack only; the rest goes to nodes that cannot share yet. Raises
+    `OurFault` for a negative budget or maximum.
     """
     if replicas < 0 or (path_max is not None and path_max < 0):
         raise OurFault("the budget of replicas and the maximum of a path cannot be negative")
@@ -121,7 +121,7 @@ def _on_nodes(
     one_pack: bool,
     least: int,
 ) -> dict[int, int]:
-    """Returns the replicas that each node gets in phase 2: from all its paths together, or the largest pack."""
+    """Returns the replicas each node gets in phase 2: from all its paths together, or the largest pack."""
     added = dict.fromkeys(rank, 0)
     freed = 0
     for path, count in zip(paths, by_path, strict=True):
@@ -156,7 +156,7 @@ def _strip(
 def _make_odd(
     paths: Sequence[Path], added: dict[int, int], rank: Mapping[int, tuple[int, int]], rooms: Sequence[float]
 ) -> None:
-    """Moves the last replica of a node of even size to an even node that fails more, where its paths have room."""
+    """Moves the last replica of a node of even size to an even node failing more, where its paths have room."""
     uneven = sorted((node for node in added if added[node] % 2), key=rank.__getitem__, reverse=True)
     for node in uneven:
         added[node] -= 1

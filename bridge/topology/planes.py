@@ -1,10 +1,10 @@
 """Planes: the replicas that serve as brokers of the structured overlay, and the gateways that hang on them (C2, C3).
 
 Plane j of a region is the replica at place j + 1 of its view in force; a scope has as many planes as its smallest
-region has replicas, further replicas stand by. A gateway hangs on one plane for each scope, derived from the
-gateway's name, so that nobody has to be told. Content of sealed scopes goes from place to place anyway, and may take
-detours. While a region changes its view, members may disagree about places: then `open` returns False, and
-publications go as in any other scope. While two trees of regions are open, the same holds.
+region has replicas, further replicas stand by. A gateway hangs on a plane for each scope, derived from the gateway's
+name, so that nobody has to be told. Content of sealed scopes goes from place to place anyway, and may take detours.
+While a region changes its view, members may disagree about places: then `open` returns False, and publications go as
+in any other scope. While two trees of regions are open, the same holds.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bridge.topology.scot import PlanePlace
 
 
 class Planes:
-    """The planes of one version of the overlay and its views."""
+    """The planes of a version of the overlay and its views."""
 
     def __init__(self, overlay: Overlay) -> None:
         self._overlay = overlay
@@ -56,7 +56,7 @@ class Planes:
         return (region, members.index(replica)) if replica in members else None
 
     def host(self, scope: Scope, member: str) -> int:
-        """Returns the plane that a gateway hangs on. Called while the scope is `open`."""
+        """Returns the plane a gateway hangs on. Called while the scope is `open`."""
         asked = member, scope.filter
         found = self._hosts.get(asked)
         if found is None:
@@ -65,7 +65,5 @@ class Planes:
         return found
 
     def host_replica(self, scope: Scope, member: str) -> str:
-        """Returns the replica of a gateway's own region that the gateway hangs on. Called while the scope is
-        `open`.
-        """
+        """Returns the replica of a gateway's own region the gateway hangs on. Called while the scope is `open`."""
         return self.replica((self._overlay.certificate(member).region, self.host(scope, member)))

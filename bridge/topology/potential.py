@@ -2,8 +2,8 @@
 
 The owner's `links` name the regions. The replicas of two regions at equal places are pairs. The further replicas of a
 larger region are paired from the other region's first on again, so that every replica has a pair to measure. Such a
-link carries probes, summaries and versions of the overlay, and no publication. Before a link that the organiser
-offers is joined, all replicas of its two ends are linked. Not here: the measurements.
+link carries probes, summaries and versions of the overlay, and no publication. Before a link the organiser offers is
+joined, all replicas of its two ends are linked. Not here: the measurements.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Proposals for the next replica to attach or detach, by the reports of members about each other (A11, A12).
 
 `placement` deals the region where replicas do the most good: failures are gamma, rates omega. The step there follows
-from the part of the time that a quorum of the region would be up: two more replicas, or one more while the one that
-fails most goes. One step is proposed at a time. A region of even size is in the middle of such a change, and is made
-odd again first.
+from the part of the time a quorum of the region would be up: two more replicas, or another while the one that fails
+most goes. A step is proposed at a time. A region of even size is in the middle of such a change, and is made odd again
+first.
 
 The model: each replica fails independently, as often as it did, and a spare like the median of the running ones. A
 region is up while k = floor(n/2) + 1 of its n replicas are: four with k = 3 bear no more faults than three with k =
@@ -41,9 +41,9 @@ class ReplicaFigures:
 
 @dataclass(frozen=True, slots=True)
 class PlaceStep:
-    """A step: attach a spare to a region, or detach `member` from it. The expected part of the time that a quorum of
-    the region is up: `before`, `after` this step, and `at_end`, after `steps` steps. `overall_*`: the part of all
-    traffic that finds a quorum on its whole path.
+    """A step: attach a spare to a region, or detach `member` from it. The expected part of the time a quorum of the
+    region is up: `before`, `after` this step, and `at_end`, after `steps` steps. `overall_*`: the part of all traffic
+    finding a quorum on its whole path.
     """
 
     region: int
@@ -137,7 +137,7 @@ def _ranked(
 
 
 def _ends(members: Sequence[str], figures: ReplicaFigures, spares: int) -> Iterator[_End]:
-    """Yields the possible outcomes of a region; `first` is the replica that leaves at once, "" if a spare comes."""
+    """Yields the possible outcomes of a region; `first` is the replica leaving at once, "" if a spare comes."""
     by_failing = sorted(members, key=lambda one: (figures.down_of(one), figures.failures.get(one, 0), one))
     worst = by_failing[-1]
     if len(members) % 2 == 0:

@@ -1,4 +1,4 @@
-"""Routes of one replica: the neighbours that can hear it, and the next neighbour on each way.
+"""Routes of a replica: the neighbours that can hear it, and the next neighbour on each way.
 
 Publications and shares take the same links, so forwarding and re-splitting ask the same questions. Not here: the
 interests of members (`wire.statements`), the sent wires (`replica.forwarder`, `replica.resplitting`).

@@ -1,6 +1,6 @@
 """Routing of notifications in a structured overlay: static, dynamic, or by lists of brokers (C6, C8, C9).
 
-Pure functions over the knowledge of one broker: the targets that its rows give, and the load of its own links. A
+Pure functions over the knowledge of a broker: the targets that its rows give, and the load of its own links. A
 dynamically routed notification carries a vector with a bit for every plane that still has to get it. The vector
 travels only on links that are targets anyway. A broker that has the vector sends to these planes where its own links
 to them are free, and hands the rest on. With every hop fewer planes or less of the tree remain: routing ends, and no
@@ -23,7 +23,7 @@ H = TypeVar("H", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class RoutedCopy:
-    """A copy to a neighbour. `vector`: the planes that the receiver must serve now; 0: none."""
+    """A copy to a neighbour. `vector`: the planes the receiver must serve now; 0: none."""
 
     to: PlanePlace
     vector: int = 0
@@ -35,7 +35,7 @@ def planes_of(vector: int) -> list[int]:
 
 
 def static(here: PlanePlace, regions: Iterable[int], planes: int) -> list[RoutedCopy]:
-    """Routes by SNR: one copy to each next region and, at the publisher's host broker, to each other plane with
+    """Routes by SNR: a copy to each next region and, at the publisher's host broker, to each other plane with
     interest.
     """
     region, plane = here
@@ -73,7 +73,7 @@ def dynamic(here: PlanePlace, regions: Iterable[int], planes: int, loads: Loads)
 def detour(scot: Scot, here: PlanePlace, to: int, loads: Loads, dead: Iterable[int] = ()) -> tuple[PlanePlace, ...]:
     """Returns the way round our congested or dead link to region `to`, over another plane; empty if no way is free.
 
-    The way is a source route of three links that no table is asked about, so it cannot loop. `dead`: useless planes.
+    The way is a source route of three links no table is asked about, so it cannot loop. `dead`: useless planes.
     """
     region, plane = here
     avoided = {plane, *dead}
@@ -85,7 +85,7 @@ def detour(scot: Scot, here: PlanePlace, to: int, loads: Loads, dead: Iterable[i
 
 
 def split_identifiers(identifiers: Sequence[H], last_hop: Mapping[H, PlanePlace]) -> dict[PlanePlace, list[H]]:
-    """Groups the brokers that a notification names by the next neighbour on the way to each: the baseline (BID)."""
+    """Groups the brokers a notification names by the next neighbour on the way to each: the baseline (BID)."""
     found: dict[PlanePlace, list[H]] = {}
     for identifier in identifiers:
         found.setdefault(last_hop[identifier], []).append(identifier)

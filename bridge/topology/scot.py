@@ -2,10 +2,10 @@
 it.
 
 Broker (r, j) stands in region r and plane j. Links within a plane follow the tree (aCOLs), links within a region join
-all its planes (iCOLs). A subscription takes two steps: PRIMARY along the tree in the plane of its host, SECONDARY
-from each broker there to the others of its region, and no further. So a subscription needs no identification to end,
-every broker gets it once, and its tree is the shortest there is. A row holds the plane of the host as a vector with
-one bit; bits count from the right. Paper items C1 to C5. Not here: the routing of notifications (`routing.py`).
+all its planes (iCOLs). A subscription takes two steps: PRIMARY along the tree in the plane of its host, SECONDARY from
+each broker there to the others of its region, and no further. So a subscription needs no identification to end, every
+broker gets it once, and its tree is the shortest there is. A row holds the plane of the host as a vector with a bit;
+bits count from the right. Paper items C1 to C5. Not here: the routing of notifications (`routing.py`).
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class PlaneTargets:
 
 
 class RowTable:
-    """The routing table of one broker, a row for each subscription."""
+    """The routing table of a broker, a row for each subscription."""
 
     def __init__(self, scot: Scot, here: PlanePlace) -> None:
         self._scot, self.here = scot, here
@@ -148,7 +148,7 @@ class RowTable:
         return spread(self.here, step, before, self._scot.neighbours(self.here[0]), self._scot.planes)
 
     def targets(self, matching: Iterable[Hashable]) -> PlaneTargets:
-        """Returns the directions of the subscriptions that match a notification."""
+        """Returns the directions of the subscriptions matching a notification."""
         own = 1 << self.here[1]
         is_local, planes, regions = False, 0, dict[int, None]()
         for row in (self.rows[subscription] for subscription in matching):
@@ -162,7 +162,7 @@ class RowTable:
 
 
 def subscribe_all(scot: Scot, tables: dict[PlanePlace, RowTable], subscription: Hashable, host: PlanePlace) -> int:
-    """Carries one subscription through the tables until nobody passes it on. Returns the number of messages."""
+    """Carries a single subscription through the tables until nobody passes it on. Returns the number of messages."""
     steps = [(host, to, step) for to, step in tables[host].subscribed(subscription)]
     for sender, to, step in steps:  # grows in the loop
         following = tables[to].subscribed(subscription, sender, step, 1 << host[1])
@@ -171,7 +171,7 @@ def subscribe_all(scot: Scot, tables: dict[PlanePlace, RowTable], subscription: 
 
 
 def unsubscribe_all(tables: dict[PlanePlace, RowTable], subscription: Hashable, host: PlanePlace) -> int:
-    """Removes one subscription from the tables as `subscribe_all` carried it. Returns the number of messages."""
+    """Removes a single subscription from the tables as `subscribe_all` carried it. Returns the number of messages."""
     steps = [(host, to, step) for to, step in tables[host].unsubscribed(subscription)]
     for sender, to, step in steps:
         steps += [(to, then, state) for then, state in tables[to].unsubscribed(subscription, sender, step)]

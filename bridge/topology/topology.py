@@ -1,10 +1,10 @@
 """The ways between regions: every question about the joins of regions is asked here.
 
 Publisher, replica, reader, groups and membership ask this object and never the document's edges, so that trees that
-change, or another routing, touch this room only. One object belongs to one version of the overlay and its views; a
-member that adopts another version makes another object. Each of two open trees (`document.trees`) has ways of its
-own: a travelling wire names the number of its tree, and so does a question for a way; a closed tree has no ways. Not
-here: the neighbours that can hear us now (`routes`), interests.
+change, or another routing, touch this room only. An object belongs to a version of the overlay and its views; a member
+that adopts another version makes another object. Each of two open trees (`document.trees`) has ways of its own: a
+travelling wire names the number of its tree, and so does a question for a way; a closed tree has no ways. Not here:
+the neighbours that can hear us now (`routes`), interests.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from keys.sharetree import Hop, Place
 
 
 class Topology:
-    """The ways between regions in one version of the overlay. Regions are named by their numbers."""
+    """The ways between regions in a single version of the overlay. Regions are named by their numbers."""
 
     def __init__(self, overlay: Overlay) -> None:
         self._overlay = overlay
@@ -30,7 +30,7 @@ class Topology:
     # ------------------------------------------------------------------------------------------ regions
 
     def neighbours(self, region: int) -> tuple[int, ...]:
-        """Returns the regions one edge away, in any open tree."""
+        """Returns the regions a single edge away, in any open tree."""
         return self._overlay.neighbours(region)
 
     def is_open(self, tree: int) -> bool:

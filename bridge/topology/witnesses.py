@@ -1,10 +1,10 @@
-"""Reports of members about each other, and the agreed figure: as much as k replicas of one region report (A11, B9).
+"""Reports of members about each other, and the agreed figure: as much as k replicas of a region report (A11, B9).
 
-Each member notes how often its link to another broke, the time that the link was down, and the traffic over it. An
-agreed figure about a member is the largest that k = floor(n/2) + 1 of the n replicas of one region reach with their
-reports; a silent replica reports 0. So with at most n - k liars among them the figure is never outside the honest
-reports. If several regions report on one member, the largest agreed figure counts, since each region follows the same
-rule. Replicas of a member's own region are not asked: they have no link with it.
+Each member notes how often its link to another broke, the time the link was down, and the traffic over it. An agreed
+figure about a member is the largest that k = floor(n/2) + 1 of the n replicas of a region reach with their reports; a
+silent replica reports 0. So with at most n - k liars among them the figure is never outside the honest reports. If
+several regions report on a member, the largest agreed figure counts, since each region follows the same rule. Replicas
+of a member's own region are not asked: they have no link with it.
 
 Pure: links and time come from outside. Not here: the way of reports, the consequences (`proposing`).
 """
@@ -38,14 +38,14 @@ class LinkSeen:
 
     @property
     def down(self) -> float:
-        """The part of the time that the link was down."""
+        """The part of the time the link was down."""
         return min(1.0, self.down_s / self.watched_s) if self.watched_s > 0 else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class LinkNow:
-    """A link at one moment: `up` if it stands, the total of messages that came and went, and the number of times that
-    the link was made, if known, so that a break between two looks is noticed too.
+    """A link at one moment: `up` if it stands, the total of messages that came and went, and the number of times the
+    link was made, if known, so that a break between two looks is noticed too.
     """
 
     up: bool
@@ -63,7 +63,7 @@ class _Bin:
 
 
 class LinkWitness:
-    """The notes of one member about its links; the caller shows the links every few seconds (`look`)."""
+    """The notes of a member about its links; the caller shows the links every few seconds (`look`)."""
 
     def __init__(self) -> None:
         self._bins: dict[str, list[_Bin]] = {}

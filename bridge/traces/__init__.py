@@ -1,4 +1,4 @@
-"""Entities that know VeilMQ, on the broker's side: registrations, pings, signed traces, reports (B1-B9).
+"""Entities knowing VeilMQ, on the broker's side: registrations, pings, signed traces, reports (B1-B9).
 
 Imports `contract`, `document`, `base`; knows nothing of secret forwarding, nor of the followers of entities
 (`tracking`).

@@ -1,13 +1,13 @@
-"""Availability of a gateway's local clients: signs of life in, one retained publication per entity out.
+"""Availability of a gateway's local clients: signs of life in, a single retained publication per entity out.
 
 Connection, traffic, keep-alive and the end of a connection become `PREFIX/GATEWAY/ENTITY/availability`, a retained
 JSON object that Home Assistant reads with `availability_template: "{{ value_json.state }}"`. The machine publishes
-changes, and for a live entity one refresh of `last_seen` per `refresh_s`; a client that flaps costs at most one
-publication per `settle_s`.
+changes, and for a live entity a single refresh of `last_seen` per `refresh_s`; a client that flaps costs at most a
+single publication per `settle_s`.
 
 This first form of liveness does not ping, does not vote with other witnesses and does not trace (B4, B5, B9). The
-gateway's own death shows as entities that a restarted gateway remembers (`EntityRemembered`) and declares offline
-unless they come back. Judgements use a steady clock; the wall's time is only told.
+gateway's own death shows as entities a restarted gateway remembers (`EntityRemembered`) and declares offline unless
+they come back. Judgements use a steady clock; the wall's time is only told.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class EntityConnected:
 
 @dataclass(frozen=True, slots=True)
 class EntitySeen:
-    """A packet of a client arrived; at most one event a second and client."""
+    """A packet of a client arrived; at most a single event a second and client."""
 
     client_id: str
 
@@ -100,7 +100,7 @@ AvailabilityEffect: TypeAlias = Announce | Count
 
 
 def entity_level(client_id: str) -> str:
-    """Returns `client_id` as one topic level: percent-encoded UTF-8, so `/ + # $` and controls cannot act.
+    """Returns `client_id` as a single topic level: percent-encoded UTF-8, so `/ + # $` and controls cannot act.
 
     Different ids give different levels. An encoding over MAX_LEVEL_BYTES is cut and gets a hash after `%-`, which no
     encoding contains.
@@ -165,9 +165,9 @@ class _Entity:
 class Availability:
     """A machine over the events above; `handle(event, now)` and `next_deadline` as in `bridge/contract/machine.py`.
 
-    `refresh_s`: the period in which `last_seen` of a live, unchanged entity is published again.
-    `settle_s`: shortest time between two publications about one entity.
-    `rejoin_s`: the time that a remembered entity may take to come back before the machine declares it offline.
+    `refresh_s`: the period in which `last_seen` of a live, unchanged entity is published again. `settle_s`: shortest
+    time between two publications about an entity. `rejoin_s`: the time a remembered entity may take to come back
+    before the machine declares it offline.
     """
 
     def __init__(

@@ -23,7 +23,7 @@ ASKED_THERE_PER_S = 1_000.0  # pings through other witnesses; if more are silent
 
 
 class Elsewhere:
-    """The indirect pings of one tracing broker. `ours.others`: the number of other witnesses through which it can ask
+    """The indirect pings of a tracing broker. `ours.others`: the number of other witnesses through which it can ask
     now.
     """
 
@@ -44,7 +44,7 @@ class Elsewhere:
         return [asks, Count("entities_asked_there")]
 
     def heard(self, traced: Traced, data: bytes, now: float) -> Health | None:
-        """Takes an answer that another witness passed on. Returns the entity's health if that is news. Raises keys
+        """Takes an answer another witness passed on. Returns the entity's health if that is news. Raises keys
         errors.
         """
         if traced.aside is None or traced.pulse is None:

@@ -70,7 +70,7 @@ class Registered:
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """An entity's session that goes on, on this connection."""
+    """An entity's session going on, on this connection."""
 
     client: str
 

@@ -1,4 +1,4 @@
-"""A gateway's fleet for its own dashboards: a summary of each group, and alerts for entities that stay away (B4).
+"""A gateway's fleet for its own dashboards: a summary of each group, and alerts for entities staying away (B4).
 
 A group is the part of an entity's name before the first colon, or `all` for names without a colon; an operator's
 devices are `OWNER:DEVICE`, so that each owner is a group. Each group has a retained JSON object, published at most
@@ -6,10 +6,10 @@ once a second:
 
     {"group": "shop", "alive": 40, "suspected": 1, "failed": 2, "offline": [{"entity": …, "since_ms": …, "flaps": 3}]}
 
-`offline` lists the entities that are away, the longest first, `OFFLINE_SHOWN` at most; `flaps` counts how often one
-went away in the last day. An entity that was FAILED or gone for `alert_after_s` causes one alert, and another when
-the entity is back. Any reader of the topics sees the summary, so it counts only entities that let this gateway
-discover them. Not here: tellings by traces, the way of an alert.
+`offline` lists the entities that are away, the longest first, `OFFLINE_SHOWN` at most; `flaps` counts how often a
+single went away in the last day. An entity that was FAILED or gone for `alert_after_s` causes a single alert, and
+another when the entity is back. Any reader of the topics sees the summary, so it counts only entities letting this
+gateway discover them. Not here: tellings by traces, the way of an alert.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ class Fleet:
         return effects
 
     def _changed(self, name: str, now: float) -> list[FleetEffect]:
-        """Publishes a group's summary at once, or plans it for the earliest time that the pace allows."""
+        """Publishes a group's summary at once, or plans it for the earliest time the pace allows."""
         if name in self._say_at:
             return []
         at = self._said_at.get(name, float("-inf")) + SAY_EVERY_S

@@ -62,7 +62,7 @@ OWN = STATES | {TraceKind.LOAD_INFORMATION, TraceKind.REVERTING_TO_SILENT_MODE} 
 
 
 class Interest(IntFlag):
-    """The kinds of traces that a tracker wants to hear, in any combination."""
+    """The kinds of traces a tracker wants to hear, in any combination."""
 
     CHANGES = 1
     ALL_UPDATES = 2
@@ -89,7 +89,7 @@ _OF_KIND = {
 
 
 def interest_of(kind: TraceKind) -> Interest:
-    """Returns the interest that a kind of trace serves. Kinds that change an entity's presence serve the interest in
+    """Returns the interest a kind of trace serves. Kinds changing an entity's presence serve the interest in
     changes.
     """
     return _OF_KIND.get(kind, Interest.CHANGES)
@@ -119,9 +119,7 @@ ANSWERS_FILTER = _topic(BROKER, Actions.SUBSCRIBE, "+", "Interest")  # a broker'
 
 
 def advertisement_topic(topic: bytes) -> str:
-    """Returns the topic on which discovery nodes tell each other a trace topic; retained, for nodes that come
-    later.
-    """
+    """Returns the topic on which discovery nodes tell each other a trace topic; retained, for nodes coming later."""
     return ADVERTISEMENTS_FILTER.replace("+", uuid_of(topic))
 
 
@@ -302,7 +300,7 @@ class WantedTraces:
 
 
 class Audience:
-    """The trackers that want to hear of one entity, and the end of each interest."""
+    """The trackers that want to hear of an entity, and the end of each interest."""
 
     __slots__ = ("_pause_s", "_trackers", "gauge_at")
 
@@ -314,7 +312,7 @@ class Audience:
         self._trackers: OrderedDict[str, tuple[Interest, float, int]] | None = None
 
     def gauged(self, now: float) -> None:
-        """Takes note of a question to trackers. While nobody answers, questions get ever rarer: a tracker that comes
+        """Takes note of a question to trackers. While nobody answers, questions get ever rarer: a tracker coming
         states its interest unasked.
         """
         self._pause_s = GAUGE_EVERY_S if self.wants(now) else self._pause_s
@@ -322,7 +320,7 @@ class Audience:
         self._pause_s = min(2 * self._pause_s, GAUGE_IDLE_S)
 
     def answered(self, wanted: WantedTraces, now: float) -> None:
-        """Takes a tracker's answer; forgets a tracker that wants nothing any more."""
+        """Takes a tracker's answer; forgets a tracker wanting nothing any more."""
         trackers = self._trackers = self._trackers or OrderedDict()
         trackers.pop(wanted.tracker, None)
         if wanted.interest:

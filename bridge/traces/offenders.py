@@ -1,4 +1,4 @@
-"""Limits on the work that a client can cause a tracing broker: budgets for requests, and the end of patience.
+"""Limits on the work a client can cause a tracing broker: budgets for requests, and the end of patience.
 
 Signed input has to be verified before anybody knows if it is valid, at a third of a millisecond a signature. So a
 client has a budget for each kind of request, charged before verification, and pays for invalid messages: after
@@ -29,7 +29,7 @@ BUDGETS: Mapping[str, tuple[int, float]] = {
 
 @dataclass(frozen=True, slots=True)
 class SendAway:
-    """An effect: disconnect a client that keeps sending invalid messages."""
+    """An effect: disconnect a client keeping sending invalid messages."""
 
     client: str
     why: str
@@ -47,14 +47,14 @@ Charged: TypeAlias = SendAway | Complain | Count
 
 
 class Offenders:
-    """The budgets and charges of one broker's clients; the broker's machines share this object."""
+    """The budgets and charges of a broker's clients; the broker's machines share this object."""
 
     def __init__(self) -> None:
         self._bogus: OrderedDict[str, int] = OrderedDict()
         self._budgets: OrderedDict[tuple[str, str], Allowance] = OrderedDict()
 
     def afford(self, client: str, what: str, now: float) -> None:
-        """Takes one request from a client's budget. Raises TooOften when the budget is used up."""
+        """Takes a single request from a client's budget. Raises TooOften when the budget is used up."""
         key = (client, what)
         budget = self._budgets.pop(key, None)
         if budget is None:

@@ -1,4 +1,4 @@
-"""The pings of one entity: the time of the next ping, missed pings, and the verdicts suspected and failed (B5).
+"""The pings of an entity: the time of the next ping, missed pings, and the verdicts suspected and failed (B5).
 
 A ping has a number and the time at which it was sent, by the pinging broker's clock; the entity echoes both, so that
 the entity's clock does not matter. A ping is *missed* when its timeout passes without an answer; a later answer still
@@ -19,14 +19,18 @@ minus `STEADY`.
     patience  = caution x max(1.5 x longest, 2 patience_s + timeout), where the longest wait fades, to its
                 third in an hour; after EXPERIENCE answers caution x max(1.5 x longest, min(patience_s, 3 x longest)),
                 where no longest wait is believed to be shorter than margin_s
-    suspected after half of the patience without an answer, and not before the longest wait; failed after all of it, and
-                never before `floor_s`: a program that pauses for half a second is no death, however good its link. With
-                others to ask through (`self_health.others`), not before a ping went through them, and a timeout passed.
+    suspected after half of the patience without an answer, and not before the longest wait; failed after all of it,
+    and
+                never before `floor_s`: a program that pauses for half a second is no death, however good its link.
+                With
+                others to ask through (`self_health.others`), not before a ping went through them, and a timeout
+                passed.
                 An entity that answers only there stays suspected: its link to us is broken
     every     = interval - max(interval / 10, timeout), at least half of the interval: an entity with this period gives
                 signs of life unasked, and is asked if none comes within the interval, or if not asked for long; an
                 entity that seems slow, or may speak more rarely than it was told, is asked within TOLD_WITHIN_S
-    interval  = interval_s, half of it until ten pings went, since nothing is known of a newcomer, unless our turns come
+    interval  = interval_s, half of it until ten pings went, since nothing is known of a newcomer, unless our turns
+    come
                 late; with a goal (`within`) the rest of most of the goal after the patience; at once after the first
                 miss, then an eighth of the wait so far, at least interval_min_s, or a quarter of interval_s for a
                 newcomer or while our turns come late, since so many pings might hold the answers back; doubled up to
@@ -100,7 +104,7 @@ class PingMetrics:
 
 
 class Pulse:
-    """The pings of one entity. `tick` when `next_deadline` is reached; `answered` for every answer.
+    """The pings of an entity. `tick` when `next_deadline` is reached; `answered` for every answer.
 
     A broker has tens of thousands of these and does little else: the consequences of an answer are computed once, on
     arrival, and a ping that is answered in time leaves no object behind.
@@ -214,8 +218,8 @@ class Pulse:
         return max(min(ALIVE_PART * interval_s, interval_s - self.timeout_s), interval_s / 2) if knows else 0.0
 
     def announced(self, lived_at: float, now: float, asked_within_s: float) -> Health | None:
-        """Takes an unasked sign of life and returns the entity's health, if it changed. `lived_at`: by our clock as our
-        last ping showed it, so a party that holds the sign back gains no time. As clocks differ, the entity is asked
+        """Takes an unasked sign of life and returns the entity's health, if it changed. `lived_at`: by our clock as
+        our last ping showed it, so a party holding the sign back gains no time. As clocks differ, the entity is asked
         `asked_within_s` after the last ping.
         """
         lived_at = min(lived_at, now)
@@ -235,8 +239,8 @@ class Pulse:
         return self.health if before is not self.health else None
 
     def lives(self, now: float) -> Health | None:
-        """Takes another sign of life that nobody can forge, and returns the entity's health, if it changed. Its delay
-        is not measured.
+        """Takes another sign of life nobody can forge, and returns the entity's health, if it changed. Its delay is
+        not measured.
         """
         self._asked_at, self._excused_s = now if self._waiting else None, 0.0
         if self._misses:
@@ -302,7 +306,7 @@ class Pulse:
         return self._trips[oldest:] + self._trips[:oldest]
 
     def _take_out(self, number: int, sent_ms: int) -> float | None:
-        """Takes out the ping that an answer echoes, and returns the time it was sent; None if there is none or it was
+        """Takes out the ping an answer echoes, and returns the time it was sent; None if there is none or it was
         answered.
         """
         for place, (sent, at, _) in enumerate(self._waiting):

@@ -1,6 +1,6 @@
-"""Presets of the time that an entity may be silent, for a kind of network or for a goal of detection.
+"""Presets of the time an entity may be silent, for a kind of network or for a goal of detection.
 
-Not here: the times for one entity and its link (`pings`).
+Not here: the times for an entity and its link (`pings`).
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ PRESETS = {preset.name: preset for preset in (LAN, WAN, CELLULAR)}
 def within(detect_s: float) -> Preset:
     """Returns the times with which a death is told after at most `detect_s`, on a link whose longest wait stays well
     below. The longest time to tell a death is interval and patience. The patience is the link's; so the interval is
-    the longest that the goal leaves beside the patience, and the better a link is known to be, the fewer pings it
-    needs (W. Chen, S. Toueg, M. K. Aguilera, On the quality of service of failure detectors (2002), section 5). The
-    interval is at least a quarter of the goal: more pings might hold answers back. Raises ValueError below 1 s.
+    the longest the goal leaves beside the patience, and the better a link is known to be, the fewer pings it needs (W.
+    Chen, S. Toueg, M. K. Aguilera, On the quality of service of failure detectors (2002), section 5). The interval is
+    at least a quarter of the goal: more pings might hold answers back. Raises ValueError below 1 s.
     """
     if detect_s < 1:
         raise ValueError("a death cannot be told within less than a second")

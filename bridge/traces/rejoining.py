@@ -36,14 +36,14 @@ class Rejoining:
         return self._missing
 
     def waits(self, now: float) -> float:
-        """Counts one more missing entity. Returns the time before which nothing is said of it in any case."""
+        """Counts another missing entity. Returns the time before which nothing is said of it in any case."""
         if not self._missing:
             self._began = self._since = now
         self._missing += 1
         return self._began + REJOIN_S
 
     def gone(self) -> None:
-        """Counts one missing entity less, whatever became of it."""
+        """Counts a single missing entity less, whatever became of it."""
         self._missing -= 1
 
     def came(self, now: float) -> None:

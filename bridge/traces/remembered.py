@@ -1,11 +1,11 @@
-"""The record of an entity that a broker needs to speak of it after a restart, even if the entity never comes back.
+"""The record of an entity a broker needs to speak of it after a restart, even if the entity never comes back.
 
     record   version(1) advertisement(2 + n) token(2 + n) holder(32) session(16) key(32) trace_key(0 or 32: 1 + n)
              what holds(4 + n)
 
 The token is short-lived, so a broker that was away for longer has no right to tell anything; then the trackers
-themselves report that they hear nothing. A record holds secrets: the key that the token names, the session's key, and
-the key that seals traces. Not here: storage, and its sealing (`gateway.tracing.store`).
+themselves report that they hear nothing. A record holds secrets: the key the token names, the session's key, and the
+key sealing traces. Not here: storage, and its sealing (`gateway.tracing.store`).
 """
 
 from __future__ import annotations

@@ -9,10 +9,10 @@ to all readers of the topic's scope, and is sealed like telemetry:
 
 So reports cover only entities that consent: their restrictions of discovery admit this gateway, or name the report by
 its filter, `PREFIX/#`; sealed traces are no exception. A report is an interest that never ends, at the pace of a
-gauge: kinds that change nothing (ALLS_WELL, load, metrics) are reported once each in `STEADY_S`. Changes are reported
-at once, up to `CHANGES_BURST` and then one a second; between them only the newest is kept, so that the last word is
-always reported. All entities together have a pace as well, one for changes and one for the rest: thousands that die
-at once are reported one after the other.
+gauge: kinds changing nothing (ALLS_WELL, load, metrics) are reported once each in `STEADY_S`. Changes are reported at
+once, up to `CHANGES_BURST` and then one a second; between them only the newest is kept, so that the last word is
+always reported. All entities together have a pace as well, one for changes and one for the rest: thousands dying at
+once are reported in turn.
 
 Not here: the making of traces for trackers, the right to publish on these topics (`document.own_topics`).
 """
@@ -63,7 +63,7 @@ class _Told(NamedTuple):
 
 @dataclass(slots=True)
 class _Pace:
-    """The pace of one entity's reports."""
+    """The pace of an entity's reports."""
 
     changes: Allowance
     steady: dict[TraceKind, float] = field(default_factory=dict)  # the last report of each kind
@@ -72,7 +72,7 @@ class _Pace:
 
 
 class Reporter:
-    """The reports of one gateway. `name`, `domain`: from its certificate, for the restrictions of entities."""
+    """The reports of a gateway. `name`, `domain`: from its certificate, for the restrictions of entities."""
 
     def __init__(self, name: str, domain: str, prefix: str, wall: Wall | None = None) -> None:
         self._wall = wall or Wall()
@@ -88,7 +88,7 @@ class Reporter:
         return max(self._held[0][0], self._resumes_at) if self._held else None
 
     def guard(self, own: OwnTopics) -> None:
-        """Reserves the report topics: a client that publishes there would speak in a gateway's name."""
+        """Reserves the report topics: a client publishing there would speak in a gateway's name."""
         own.add_documents(self._prefix, entity_level(self._name), "trace")
 
     def consents(self, discoverers: Sequence[str]) -> bool:
@@ -158,7 +158,7 @@ class Reporter:
 
 
 def _in_clear(fields: Mapping[str, object]) -> Mapping[str, object]:
-    """Returns the fields in clear for readers: an entity with several witnesses sends its own word as one signed
+    """Returns the fields in clear for readers: an entity with several witnesses sends its own word as a single signed
     field.
     """
     if "word" not in fields:

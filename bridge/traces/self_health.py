@@ -22,7 +22,7 @@ SICK = 0.25  # from this score on, trackers with several witnesses ignore our ve
 
 
 class SelfHealth:
-    """The health of one process. The caller calls `turn` at each turn, before any verdict."""
+    """The health of a process. The caller calls `turn` at each turn, before any verdict."""
 
     __slots__ = ("_late", "_turned_at", "others", "score", "stretch")
 

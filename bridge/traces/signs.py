@@ -1,9 +1,9 @@
-"""Signs of life of one entity in its session: answers to pings, unasked signs (ALIVE), and any other word.
+"""Signs of life of an entity in its session: answers to pings, unasked signs (ALIVE), and any other word.
 
 A ping tells the entity the period of unasked signs. While the entity keeps the period, hardly a ping goes down to it,
-and a fleet costs its broker one packet an interval and entity in place of two. ALIVE names the last ping and the time
-since, so it proves, as an answer does, that the entity lived at that time, even if a party held it back. Not here:
-the times of pings and verdicts (`pings`), the right to speak in a session (`keys.tracesession`), other traces
+and a fleet costs its broker a single packet an interval and entity in place of two. ALIVE names the last ping and the
+time since, so it proves, as an answer does, that the entity lived at that time, even if a party held it back. Not
+here: the times of pings and verdicts (`pings`), the right to speak in a session (`keys.tracesession`), other traces
 (`tracer`).
 """
 

@@ -1,9 +1,9 @@
-"""The times at which tens of thousands of entities are due: one array of times and one sweep over it.
+"""The times at which tens of thousands of entities are due: an array of times and a single sweep over it.
 
 An answer postpones the check of its entity, many times a second. A heap has an entry for each of these, most of them
-stale when they come up; here one number is overwritten. A sweep over fifty thousand numbers costs as much as a few
-heap entries, and happens once a turn. Entities are named by places: small numbers that are given out, and again after
-they were given back. Not here: the work at each time.
+stale when they come up; here a single number is overwritten. A sweep over fifty thousand numbers costs as much as a
+few heap entries, and happens once a turn. Entities are named by places: small numbers that are given out, and again
+after they were given back. Not here: the work at each time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NEVER = float("inf")
 
 
 class Sweep:
-    """Times by place, in seconds; `NEVER` for a place that wants nothing."""
+    """Times by place, in seconds; `NEVER` for a place wanting nothing."""
 
     __slots__ = ("_bound", "_due", "_free", "_is_stale", "_np", "_used")
 

@@ -1,6 +1,6 @@
-"""The voice of one trace topic: its listeners, the right to speak, and the signed traces that leave (B6, B7, B8).
+"""The voice of a trace topic: its listeners, the right to speak, and the signed traces leaving (B6, B7, B8).
 
-Every trace that a broker makes passes here: a registered entity's (`tracer`) and an unchanged device's
+Every trace a broker makes passes here: a registered entity's (`tracer`) and an unchanged device's
 (`devices.device_tracing`). Changes always go to their topic, all other traces only while there is interest. With a
 trace key traces are sealed, and each authorised tracker gets the key, sealed to that tracker.
 
@@ -57,8 +57,8 @@ Told: TypeAlias = Say | TraceReport | Stood | Count
 
 
 class Voice:
-    """The traces on one trace topic. `random`: fresh secret bytes of a length; `reporter`: the reports of an entity
-    that consents; `listens`: True if anybody may hear a topic. An unheard trace is not signed: most entities of a large
+    """The traces on a trace topic. `random`: fresh secret bytes of a length; `reporter`: the reports of an entity that
+    consents; `listens`: True if anybody may hear a topic. An unheard trace is not signed: most entities of a large
     fleet have no followers.
     """
 
@@ -155,7 +155,7 @@ class Voice:
         self.authorise(token, holder)
 
     def authorise(self, token: Token, holder: Identity) -> None:
-        """Takes the right to speak. `holder`: the key pair that the token names; both are verified."""
+        """Takes the right to speak. `holder`: the key pair the token names; both are verified."""
         self._right, self._holder = (token, holder.private_bytes()), holder
 
     def authorise_again(self) -> None:
@@ -164,11 +164,11 @@ class Voice:
 
     @property
     def again(self) -> dict[Interest, tuple[TraceKind, dict[str, object]]]:
-        """The present state, by interest; told to trackers that come later."""
+        """The present state, by interest; told to trackers coming later."""
         return {each[0]: (each[1], dict(zip(each[2::2], each[3::2], strict=True))) for each in self._held}
 
     def holds(self, interest: Interest, kind: TraceKind, fields: Mapping[str, object], now: float) -> None:
-        """Sets the present state for an interest, with the time since when; told to trackers that come later."""
+        """Sets the present state for an interest, with the time since when; told to trackers coming later."""
         self._hold({interest: (kind, {**fields, "since_ms": self._wall.ms(now)})})
 
     def inherit(self, before: Voice) -> None:
@@ -257,7 +257,7 @@ class Voice:
     # -------------------------------------------------------------------------------------------- trackers
 
     def answered(self, data: bytes, authority: bytes, now: float) -> list[Told]:
-        """Takes a tracker's answer; a tracker that comes anew is told the present state. A byte-by-byte repetition was
+        """Takes a tracker's answer; a tracker coming anew is told the present state. A byte-by-byte repetition was
         verified before: it only keeps the interest alive. Raises keys errors.
         """
         wishes = self._wishes = self._wishes or OrderedDict()
@@ -293,9 +293,7 @@ class Voice:
         return wanted, tracker
 
     def _give_key(self, tracker: Certificate) -> list[Told]:
-        """Gives the trace key to a tracker that lacks it, sealed to the tracker. Raises OurFault for an invalid
-        key.
-        """
+        """Gives the trace key to a tracker lacking it, sealed to the tracker. Raises OurFault for an invalid key."""
         keyed = self._keyed = self._keyed or OrderedDict()
         if tracker.party_id in keyed:
             return []
@@ -308,7 +306,7 @@ class Voice:
 
 
 def open_trace_key(data: bytes, topic: bytes, tracker: Identity) -> bytes:
-    """Opens the trace key that a broker sealed to us. Raises BadFrame, BadContent."""
+    """Opens the trace key a broker sealed to us. Raises BadFrame, BadContent."""
     head = opening(Kind.TRACE_KEY) + topic
     if data[: len(head)] != head:
         raise BadFrame("not the trace key of this trace topic")

@@ -59,7 +59,7 @@ DUE_AT_ONCE = 256  # entities checked in one turn: their answers must be read be
 class Tracer:
     """A tracing broker. `nodes`: discovery nodes' public keys by name; `authority`: the certifier of entities;
     `random`: fresh secret bytes of a length; `reporter`: reports beside trackers; `verified`: the advertisement of a
-    trace topic that the discovery node beside us verified or made.
+    trace topic the discovery node beside us verified or made.
     """
 
     def __init__(
@@ -210,7 +210,7 @@ class Tracer:
         return effects
 
     def _stands(self, traced: Traced, kind: TraceKind, fields: Mapping[str, object], now: float) -> list[TracingEffect]:
-        """Tells the new state of an entity, also to trackers that come later."""
+        """Tells the new state of an entity, also to trackers coming later."""
         sick = {"sick": round(self.self_health.score, 2)} if self.self_health.score >= 0.05 else {}
         said = {**fields, **sick}
         traced.voice.holds(Interest.CHANGES, kind, said, now)
@@ -220,7 +220,7 @@ class Tracer:
         return [*traced.voice.tell(kind, said, now, to=Interest.CHANGES)]
 
     def _say_again(self, now: float) -> list[TracingEffect]:
-        """Repeats the traces that we told while we were not well: trackers with several witnesses ignored them."""
+        """Repeats the traces we told while we were not well: trackers with several witnesses ignored them."""
         effects: list[TracingEffect] = []
         for topic in [self._doubted.pop() for _ in range(min(len(self._doubted), DUE_AT_ONCE))]:
             session = self._sessions.get(topic)

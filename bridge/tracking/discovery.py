@@ -101,14 +101,14 @@ class Request:
 
 
 def _cost(request: Request) -> str:
-    """Returns the name of the budget that pays for a request."""
+    """Returns the name of the budget paying for a request."""
     if request.life_s:
         return "creation"
     return "pattern" if is_pattern(request.descriptor) else "discovery"
 
 
 def entity_of(descriptor: str) -> str | None:
-    """Returns the entity that a descriptor or query names, in either spelling; None for another descriptor."""
+    """Returns the entity a descriptor or query names, in either spelling; None for another descriptor."""
     for prefix in DISCOVER:
         name = descriptor.removeprefix("/").removeprefix(f"{prefix}/")
         if name != descriptor.removeprefix("/") and name and "/" not in name:
@@ -165,7 +165,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """An advertisement that another discovery node sent."""
+    """An advertisement another discovery node sent."""
 
     data: bytes = field(repr=False)
 
@@ -231,7 +231,7 @@ class DiscoveryNode:
             self._unname(gone)
 
     def advertisement(self, topic: bytes) -> Advertisement | None:
-        """Returns the advertisement that we know of a trace topic; None if there is none."""
+        """Returns the advertisement we know of a trace topic; None if there is none."""
         return self._kept.get(topic)
 
     def verified(self, topic: bytes) -> Advertisement | None:
@@ -276,7 +276,7 @@ class DiscoveryNode:
         return [*told, Count("discoveries")]
 
     def _list(self, request: Request, pattern: str, now_ms: int) -> list[DiscoveryEffect]:
-        """Tells an asker the names that match a pattern; the answer does not show if there are others."""
+        """Tells an asker the names matching a pattern; the answer does not show if there are others."""
         asker = request.certificate
         names = list(self._discoverable(pattern, asker, now_ms))
         where = answers_to(asker.name)
@@ -284,8 +284,8 @@ class DiscoveryNode:
         return [*told, Count("discoveries")]
 
     def _discoverable(self, pattern: str, asker: Certificate, now_ms: int) -> Iterator[str]:
-        """Yields the names that match a pattern and that the asker may discover. The search begins at a random place
-        and ends after `LIST_WORK_MAX` steps: an asker that comes again hears of other names.
+        """Yields the names matching a pattern and that the asker may discover. The search begins at a random place and
+        ends after `LIST_WORK_MAX` steps: an asker coming again hears of other names.
         """
         first, last = self._names.beginning(pattern.removesuffix("*") if is_pattern(pattern) else pattern)
         start, work = int.from_bytes(self._random(4)), LIST_WORK_MAX

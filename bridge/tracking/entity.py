@@ -63,7 +63,7 @@ class Disconnected:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A message on a topic that we listen to."""
+    """A message on a topic we listen to."""
 
     topic: str = field(repr=False)
     payload: bytes = field(repr=False)
@@ -247,13 +247,13 @@ class TracedEntity:
         return effects
 
     def renounce(self, now: float, fields: bytes = b"") -> list[TracedEffect]:
-        """Gives up a trace topic that a stranger learned (B9), and asks for a new one."""
+        """Gives up a trace topic a stranger learned (B9), and asks for a new one."""
         effects = self.silent(fields)
         self._advertisement, self._asked = None, 0
         return effects + self.ask(now)
 
     def take(self, advertisement: Advertisement, now: float) -> list[TracedEffect]:
-        """Takes over a trace topic that another machine of this entity asked for."""
+        """Takes over a trace topic another machine of this entity asked for."""
         effects = self.silent()
         self._advertisement, self._asked = advertisement, 0
         return effects + self.ask(now) if self._connected else effects

@@ -22,7 +22,7 @@ ANSWERS_MAX = 16  # to one witness in `GAUGE_EVERY_S`: an honest witness asks tw
 
 @dataclass(frozen=True, slots=True)
 class Follow:
-    """A wish to track an entity from now on, or all entities that a pattern names; for one name the latest interest
+    """A wish to track an entity from now on, or all entities a pattern names; for a name the latest interest
     counts.
     """
 
@@ -78,7 +78,7 @@ class Source:
 
 @dataclass(slots=True)
 class Followed:
-    """An entity that we track."""
+    """An entity we track."""
 
     interest: Interest
     by_name: bool = True  # followed by its own name; False: a pattern named the entity
@@ -103,14 +103,14 @@ class Followed:
 
 
 def topics_of(tracker: str, advertisement: Advertisement, interest: Interest) -> list[str]:
-    """Returns the topics that a tracker listens to for its interest in an entity."""
+    """Returns the topics a tracker listens to for its interest in an entity."""
     topics = [trace_topic(advertisement.topic, each) for each in Interest if each in interest]
     return [*topics, gauge_topic(advertisement.topic), key_topic(tracker, advertisement.topic)]
 
 
 class Looks:
-    """A queue of the times at which tens of thousands of entities are checked, earliest first. An entry that differs
-    from `Followed.due` is stale.
+    """A queue of the times at which tens of thousands of entities are checked, earliest first. An entry differing from
+    `Followed.due` is stale.
     """
 
     def __init__(self) -> None:

@@ -6,7 +6,7 @@
 A discovery node answers a query for a pattern with names, at most `NAMES_AT_ONCE` in a message; the tracker then asks
 for each name as for a single entity. Nodes keep no state for patterns, so the tracker repeats each query every
 `ASK_EVERY_S`. An asker that may not discover an entity is not told its name either. Not here: the requests of a node
-(`discovery`), one entity (`tracker`).
+(`discovery`), a single entity (`tracker`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def matches(pattern: str, name: str) -> bool:
 
 def names_for(asker: Certificate, request: bytes, names: Iterable[str], random: Callable[[int], bytes]
               ) -> Iterator[bytes]:  # fmt: skip
-    """Yields a node's answers: one or more messages that hold at most `NAMES_MAX` names."""
+    """Yields a node's answers: one or more messages holding at most `NAMES_MAX` names."""
     head, left = opening(Kind.DISCOVERY, _NAMES), sorted(names)[:NAMES_MAX]
     for at in range(0, max(len(left), 1), NAMES_AT_ONCE):
         part = left[at : at + NAMES_AT_ONCE]
@@ -59,9 +59,7 @@ class _Asked:
 
 
 class Patterns:
-    """The patterns that a tracker follows. `sign`: makes a signed query of a descriptor, a request and a time in
-    ms.
-    """
+    """The patterns a tracker follows. `sign`: makes a signed query of a descriptor, a request and a time in ms."""
 
     def __init__(
         self, identity: Identity, random: Callable[[int], bytes], wall: Wall, sign: Callable[[str, bytes, int], bytes]
@@ -79,8 +77,8 @@ class Patterns:
         return None if asked is None else asked.found
 
     def follow(self, pattern: str, interest: Interest, now: float) -> bool:
-        """Asks from now on for the entities that a pattern means; the newest interest counts. Returns True if the
-        pattern was followed before.
+        """Asks from now on for the entities a pattern means; the newest interest counts. Returns True if the pattern
+        was followed before.
         """
         known = self._asked.get(pattern)
         if known is not None:
@@ -109,7 +107,7 @@ class Patterns:
 
     def named(self, data: bytes) -> list[tuple[str, Interest]] | None:
         """Returns the entities to follow by an answer, with interests; None if the data is no such answer. Leaves out
-        names that our question does not mean. Raises BadFrame, BadContent.
+        names our question does not mean. Raises BadFrame, BadContent.
         """
         head = opening(Kind.DISCOVERY, _NAMES)
         if data[: len(head)] != head:

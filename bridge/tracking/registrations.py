@@ -1,4 +1,4 @@
-"""A queue of registrations that wait for their turn: pings go on while thousands of entities come at once after a
+"""A queue of registrations waiting for their turn: pings go on while thousands of entities come at once after a
 restart.
 
 Registering an entity costs as much as twenty pings with their answers, nearly all for signatures. So a few

@@ -2,7 +2,7 @@
 
 A tracker asks discovery nodes for an entity's trace topic, listens to the topics of its interests, and answers every
 GAUGE_INTEREST. Each trace is verified: the topic's owner let the signer speak, the time is now, and no equal or later
-trace came before. A few sealed traces wait for their key. Each trace of an entity with one witness is observed; with
+trace came before. A few sealed traces wait for their key. Each trace of an entity with a witness is observed; with
 several witnesses, only the word of a majority and the entity's own signed word. Not here: MQTT, history on disk, the
 rule of a majority (`witnessing`).
 """
@@ -349,7 +349,7 @@ class Tracker:
     # --------------------------------------------------------------------------------------------- hearing
 
     def _told(self, topic: str, payload: bytes, now: float) -> list[TrackingEffect]:
-        """Takes a message on a topic that we listen to. Raises keys errors."""
+        """Takes a message on a topic we listen to. Raises keys errors."""
         if topic == answers_to(self._certificate.name):
             return self._found(payload, now)
         entity, advertisement = self._topics.get(topic, ("", None))
@@ -398,8 +398,8 @@ class Tracker:
     def _answer(
         self, followed: Followed, source: Source, advertisement: Advertisement, now: float
     ) -> list[TrackingEffect]:
-        """Answers a broker's question with our interest, at most `ANSWERS_MAX` times in `GAUGE_EVERY_S` for one
-        witness: endless questions would keep other brokers busy with our answers.
+        """Answers a broker's question with our interest, at most `ANSWERS_MAX` times in `GAUGE_EVERY_S` for a witness:
+        endless questions would keep other brokers busy with our answers.
         """
         if len(source.answered) == ANSWERS_MAX and now - source.answered[0] < GAUGE_EVERY_S:
             return [Count("gauges_unanswered")]

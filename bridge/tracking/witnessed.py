@@ -1,9 +1,9 @@
-"""An entity that several brokers trace, its *witnesses*: one trace topic, a session and tokens with each witness (B9).
+"""An entity that several brokers trace, its *witnesses*: a trace topic, a session and tokens with each witness (B9).
 
 The entity names its witnesses in the tokens that it gives them, from its first word on: number `i` of `n`, since a
-time. The entity signs its own word once, and every witness passes the word on. The entity asks one broker at a time
-for a trace topic, the next broker if no answer comes, and uses the topic at all. With one witness the behaviour is as
-with `entity.TracedEntity` alone, which does the work for each witness. Not here: the beliefs of trackers
+time. The entity signs its own word once, and every witness passes the word on. The entity asks a single broker at a
+time for a trace topic, the next broker if no answer comes, and uses the topic at all. With a witness the behaviour is
+as with `entity.TracedEntity` alone, which does the work for each witness. Not here: the beliefs of trackers
 (`witnessing`), the choice of brokers.
 """
 
@@ -148,7 +148,7 @@ class WitnessedEntity:
         return self._each(lambda machine: machine.silent(fields))
 
     def renounce(self, now: float) -> list[tuple[int, TracedEffect]]:
-        """Gives up a trace topic that a stranger learned (B9), and asks for a new one."""
+        """Gives up a trace topic a stranger learned (B9), and asks for a new one."""
         fields = self._word(TraceKind.REVERTING_TO_SILENT_MODE, {}, now)
         return self._each(lambda machine: machine.renounce(now, fields))
 
@@ -167,9 +167,7 @@ class WitnessedEntity:
         return [] if self._state is None else self.state(self._state, now)
 
     def _word(self, kind: TraceKind, fields: Mapping[str, object], now: float) -> bytes:
-        """Returns our signed word that goes beside a session's word; empty with one witness, which is believed
-        anyway.
-        """
+        """Returns our signed word going beside a session's word; empty with a witness, which is believed anyway."""
         return b"" if len(self._machines) == 1 else body_of(own_fields(self._signed(kind, fields, now)))
 
     def _signed(self, kind: TraceKind, fields: Mapping[str, object], now: float) -> OwnWord:
@@ -179,7 +177,7 @@ class WitnessedEntity:
         return word.signed(self._identity)
 
     def _asks(self, witness: int) -> None:
-        """Makes one witness the broker that is asked for a trace topic."""
+        """Makes a single witness the broker that is asked for a trace topic."""
         self._asking = witness
         for index, machine in enumerate(self._machines):
             machine.asks = index == witness

@@ -1,15 +1,15 @@
 """The belief about an entity that several witnesses trace: no more than a majority of them says (B9).
 
-Each witness reports one of four *levels*, in this order: alive, suspected, disconnected, failed. A witness that
-reports a worse level supports the levels before, except alive; only a sign of life takes a level back. The belief is
-the *median*: with n = 2f + 1 witnesses it never lies outside the reports of the honest ones, whatever f liars report.
-A witness that has not spoken, is silent for `SILENT_S`, or changes its mind too often counts as if it reported the
+Each witness reports one of four *levels*, in this order: alive, suspected, disconnected, failed. A witness reporting a
+worse level supports the levels before, except alive; only a sign of life takes a level back. The belief is the
+*median*: with n = 2f + 1 witnesses it never lies outside the reports of the honest ones, whatever f liars report. A
+witness that has not spoken, is silent for `SILENT_S`, or changes its mind too often counts as if it reported the
 present belief, so that its silence changes nothing: a belief changes only when k = f + 1 witnesses want the change.
 
-The tokens that the entity signed (`keys.delegation.Seat`) name the witnesses and their number. Tokens of former
-witnesses, and older tokens of the same witness, do not count. The entity signs its own word itself (`keys.ownword`:
-states, load, going silent): one witness is enough to bring the word, and no witness need be believed. Not here:
-signatures (`keys`), an entity with one witness, whose word is believed (`tracker`).
+The tokens the entity signed (`keys.delegation.Seat`) name the witnesses and their number. Tokens of former witnesses,
+and older tokens of the same witness, do not count. The entity signs its own word itself (`keys.ownword`: states, load,
+going silent): a witness is enough to bring the word, and no witness need be believed. Not here: signatures (`keys`),
+an entity with a witness, whose word is believed (`tracker`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ AHEAD_MAX = 3  # heartbeats that one witness may be ahead of the others
 
 
 class Level(IntEnum):
-    """A level of health that witnesses report, better ones first."""
+    """A level of health witnessing report, better ones first."""
 
     ALIVE = 0
     SUSPECTED = 1
@@ -61,8 +61,8 @@ _ROUNDS = (TraceKind.ALLS_WELL, TraceKind.NETWORK_METRICS)  # repeated words: to
 
 @dataclass(frozen=True, slots=True)
 class Belief:
-    """The present word of a majority. `fields`: the values that the majority agrees on, medians of numbers;
-    `witnesses`: those who agree; `of`: the number of witnesses; `after`: the former belief.
+    """The present word of a majority. `fields`: the values the majority agrees on, medians of numbers; `witnesses`:
+    those who agree; `of`: the number of witnesses; `after`: the former belief.
     """
 
     kind: TraceKind
@@ -71,7 +71,7 @@ class Belief:
 
 @dataclass(frozen=True, slots=True)
 class Opinion:
-    """The last word of one witness. `level` None: no word yet. `dissents`: the word differs from the belief. `counts`:
+    """The last word of a witness. `level` None: no word yet. `dissents`: the word differs from the belief. `counts`:
     the word is counted, since the witness is neither silent nor fickle.
     """
 
@@ -84,7 +84,7 @@ class Opinion:
 
 @dataclass(slots=True)
 class _Witness:
-    """The state of one witness. `said`: the last word of each kind. `ahead`: heartbeats and metrics not yet told."""
+    """The state of a witness. `said`: the last word of each kind. `ahead`: heartbeats and metrics not yet told."""
 
     period_ms: int = -1  # the beginning of its token
     order: tuple[int, int] = (-1, 0)  # the last word about health: beginning of its token, its number
@@ -106,7 +106,7 @@ def _is_sick(fields: Mapping[str, Any]) -> bool:
 
 
 class Panel:
-    """The witnesses of one entity, as one tracker hears them. Callers hand over verified words only."""
+    """The witnesses of an entity, as a single tracker hears them. Callers hand over verified words only."""
 
     def __init__(self, wall: Wall | None = None) -> None:
         self._wall = wall or Wall()
@@ -242,7 +242,7 @@ class Panel:
         return belief if before is None else replace(belief, fields={**belief.fields, "after": before.name.lower()})
 
     def _round(self, witness: _Witness, kind: TraceKind) -> bool:
-        """Returns True once a majority said this kind one more time: as often as the slowest of the fastest k, not n
+        """Returns True once a majority said this kind another time: as often as the slowest of the fastest k, not n
         times as often.
         """
         witness.ahead[kind] = min(witness.ahead[kind] + 1, AHEAD_MAX)
@@ -253,7 +253,7 @@ class Panel:
         return True
 
     def _belief(self, kind: TraceKind, now: float) -> Belief:
-        """Returns a belief with the field values that a majority agrees on."""
+        """Returns a belief with the field values a majority agrees on."""
         level = _LEVEL.get(kind)
         counted = [(index, each) for index, each in enumerate(self._witnesses) if each.counts(now)]
         if level is None:
@@ -269,7 +269,7 @@ class Panel:
         return Belief(kind, {**fields, "witnesses": [index for index, _ in saying], "of": self.size})
 
     def _agreed(self, name: str, said: Sequence[Mapping[str, Any]]) -> Any:
-        """Returns the median of numbers, or the value that a majority says; None if there is neither."""
+        """Returns the median of numbers, or the value a majority says; None if there is neither."""
         values = [one[name] for one in said if name in one]
         numbers = [each for each in values if isinstance(each, int | float) and not isinstance(each, bool)]
         if len(numbers) > self.size // 2:

@@ -4,8 +4,8 @@ A publication is *admitted* when its header is signed by a certified publisher t
 scope in the epoch of its sealing; its key header likewise; its shares are well-formed and stamped for this link. Each
 refusal raises a keys error; the caller charges the link.
 
-Replicas and readers (gateways and ingest jobs) differ in one thing. A replica refuses wires that cannot be fresh: an
-epoch that is dead or has not begun, a certificate that has ended, a key that a bump outdated. A reader may have been
+Replicas and readers (gateways and ingest jobs) differ in a single thing. A replica refuses wires that cannot be fresh:
+an epoch that is dead or has not begun, a certificate that has ended, a key a bump outdated. A reader may have been
 away, or its clock be off, so it admits them and asks for vouchers (`Admitted.live`, `reader.replays`); a key needs
 none, since k of our replicas must have passed on its shares before it opens anything. Not here: content (`pieces`).
 """
@@ -102,7 +102,7 @@ class Admitted(NamedTuple):
 class Admission:
     """A check of wires against the overlay; verified signatures and rights are its only memory.
 
-    The copies of one publication over several links carry one signed header, character by character: the header of
+    The copies of a publication over several links carry a single signed header, character by character: the header of
     the first copy is read and verified; for the others only time and content are checked.
 
     `replica`: True if wires that cannot be fresh are refused.
@@ -204,7 +204,7 @@ class Admission:
         return (told, wire_topic) in self._admitted
 
     def first(self, told: str, wire_topic: str, now: float) -> Admitted:
-        """Admits a publication like `publication`, without keeping its header: for callers that keep publications
+        """Admits a publication like `publication`, without keeping its header: for callers keeping publications
         themselves.
 
         A refusal is never kept, and costs its link again each time.
@@ -278,9 +278,9 @@ class Admission:
     def key(self, properties: Mapping[str, str], now: float, *, bumped: bool = False) -> KeyHeader | None:
         """Returns the verified key header that rides along; None if there is none.
 
-        Raises the errors of `publication`; WrongEpochKey at a replica for a key that a bump outdated, unless it may
-        be `bumped`; Expired for closed views and trees, UnknownView for some that are not in force here yet, BadShare
-        for others.
+        Raises the errors of `publication`; WrongEpochKey at a replica for a key a bump outdated, unless it may be
+        `bumped`; Expired for closed views and trees, UnknownView for some that are not in force here yet, BadShare for
+        others.
         """
         text = properties.get(PROPERTY_KEY)
         if text is None:

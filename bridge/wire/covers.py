@@ -1,4 +1,4 @@
-"""Covers: the part of its clients' predicates that a reader shows to replicas, so that they leave out unwanted data.
+"""Covers: the part of its clients' predicates a reader shows to replicas, so that they leave out unwanted data.
 
 A cover matches whenever one of the predicates does, by the attributes that publications *show* (`shown_lists`):
 comparisons of hidden attributes are dropped, constants become buckets or tokens. So a replica leaves out nothing that
@@ -94,7 +94,7 @@ def _bucketed(borders: tuple[float, ...], one: Comparison) -> Comparison | None:
 
 
 def encode_cover(cover: Predicate) -> bytes:
-    """Encodes the cover in the form that the module's head gives."""
+    """Encodes the cover in the form the module's head gives."""
     parts = [number(len(cover.conjunctions), 1)]
     for conjunction in cover.conjunctions:
         parts.append(number(len(conjunction), 1))
@@ -130,7 +130,7 @@ def _read_conjunction(reader: Reader) -> Conjunction:
 
 
 class ScopeCovers:
-    """The covers of members that want one scope; a member without cover wants everything."""
+    """The covers of members wanting a single scope; a member without cover wants everything."""
 
     def __init__(self, scope: Scope) -> None:
         self._declared = frozenset(each.shown_name for each in scope.shown)
@@ -144,7 +144,7 @@ class ScopeCovers:
         return len(self._slots)
 
     def put(self, member: str, cover: Predicate | None) -> None:
-        """Sets a member's cover. A cover of names that the scope does not show here counts as none."""
+        """Sets a member's cover. A cover of names the scope does not show here counts as none."""
         for slot in (slots := self._slots.pop(member, ())):
             del self._members[slot]
             self._all ^= 1 << slot

@@ -1,10 +1,10 @@
 """Early keys: keys split for views that are not in force here yet, kept until then.
 
-Views come into force at each member a little earlier or later. A publisher that is ahead of us seals for a view that
-we do not know yet; nobody is at fault, and the content goes on meanwhile. A neighbour's wire with such a key waits
-here, under its publisher's verified signature, and is looked at again when our views change. Bounded and fair: a
-publisher that names views that never come, or a liar that sends ever new shares of one key, loses its own entries
-only. Not here: the callers (`resplitting`, `opening`).
+Views come into force at each member a little earlier or later. A publisher that is ahead of us seals for a view we do
+not know yet; nobody is at fault, and the content goes on meanwhile. A neighbour's wire with such a key waits here,
+under its publisher's verified signature, and is looked at again when our views change. Bounded and fair: a publisher
+that names views that never come, or a liar sending ever new shares of a key, loses its own entries only. Not here: the
+callers (`resplitting`, `opening`).
 """
 
 from __future__ import annotations

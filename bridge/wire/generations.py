@@ -1,4 +1,4 @@
-"""Generations: the life of a gateway that may seal, and the end of an identity that runs twice.
+"""Generations: the life of a gateway that may seal, and the end of an identity running twice.
 
 Source: docs/protocol.md §2.11. Each start of a gateway is a *generation*: a number above every former start's, and at
 least the milliseconds of the start. So a clone, a restored backup and a gateway whose data directory was lost have
@@ -108,7 +108,7 @@ class Generations:
         return self._outlives[member].proof
 
     def adopt(self, overlay: Overlay) -> None:
-        """Takes another version of the overlay, and forgets keys that no member has any more."""
+        """Takes another version of the overlay, and forgets keys no member has any more."""
         self._overlay, known = overlay, overlay.by_party
         kept = {name: {p: life for p, life in lives.items() if p in known} for name, lives in self._latest.items()}
         self._latest = {name: lives for name, lives in kept.items() if lives}
@@ -120,7 +120,7 @@ class OwnLife:
     """A gateway's own generation.
 
     `outlived_by`: the later generation that was proven to run, 0 for none; nothing is sealed from then on, until we
-    are started again. `keys_made`: data keys of this life. `passed_over`: generations that a wrong clock gave former
+    are started again. `keys_made`: data keys of this life. `passed_over`: generations a wrong clock gave former
     starts, each with the one that is kept for us above it.
     """
 
@@ -136,7 +136,7 @@ class OwnLife:
         return Order(self.generation, self.keys_made)
 
     def heard(self, event: Received, overlay: Overlay, name: str, party: bytes, now: float) -> list[Effect]:
-        """Takes a claimed proof that a later life of ours runs. `party`: the key that we sign with.
+        """Takes a claimed proof that a later life of ours runs. `party`: the key we sign with.
 
         A future start proves nothing: our clock may have been wrong once, and a holder of a key of that time could
         mute us until then. Nor does it prove anything once that time has come: then we go on above it, for replicas
@@ -162,7 +162,7 @@ class OwnLife:
 
 
 def _proven(wire: Wire, overlay: Overlay, name: str) -> tuple[int, bytes]:
-    """Returns the generation that a proof shows, and the key of ours that signed it. Raises keys errors."""
+    """Returns the generation a proof shows, and the key of ours that signed it. Raises keys errors."""
     told = dict(wire.properties).get(PROPERTY_HEADER)
     if told is None:
         key = KeyHeader.decode(wire.payload)

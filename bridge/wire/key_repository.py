@@ -2,8 +2,8 @@
 
 In a scope with `keys_on_topic` no publication carries a key. The publisher sends each key once to each replica of its
 region, on a topic with scope and publisher; every replica keeps (key header, its own shares), splits the shares for
-the next regions and passes them on to members that want the scope and may read it now. Each replica thus is one copy
-of the repository, of which k are needed: a replica can withhold an entry, or serve an old entry, without effect,
+the next regions and passes them on to members that want the scope and may read it now. Each replica thus is a single
+copy of the repository, of which k are needed: a replica can withhold an entry, or serve an old entry, without effect,
 since the header is signed and readers take headers and shares from all replicas. An entry is served while its key may
 seal and a little longer, or while a retained publication names the key; then the entry is erased, as with its epoch.
 

@@ -9,8 +9,8 @@ publisher's region. Blocks carry the length of the content before the content.
     blocks   block i is carried by place (i mod n) + 1
 
 Property `vmq-part` says which pieces the payload is: absent for a single piece; `-` for none, an announcement; else
-indexes, ascending, of the blocks one after the other. Not here: when to send, ask or give up (`content_relay`,
-`pulling`, `assembling`).
+indexes, ascending, of the blocks in turn. Not here: when to send, ask or give up (`content_relay`, `pulling`,
+`assembling`).
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def chosen(scope_mode: Mode, size_bytes: int, retain: bool) -> Mode:
 def check_mode(header: MessageHeader, scope_mode: Mode) -> None:
     """Raises BadFrame for plain content in a sealed scope, the reverse, and retained content in blocks or by one.
 
-    The choice among sealed modes is for publishers: another mode costs nobody else, and a policy that changes it
-    reaches members at different times.
+    The choice among sealed modes is for publishers: another mode costs nobody else, and a policy changing it reaches
+    members at different times.
     """
     if (header.mode is Mode.PLAIN) is not (scope_mode is Mode.PLAIN):
         raise BadFrame(f"content mode {header.mode.name} does not fit the scope's {scope_mode.name}")
@@ -75,7 +75,7 @@ def suffices(header: MessageHeader, pieces: Pieces) -> bool:
 
 
 def enough(header: MessageHeader, indexes: Iterable[int]) -> tuple[int, ...]:
-    """Returns just enough of these pieces: more in one packet could be longer than the content may be."""
+    """Returns just enough of these pieces: more in a single packet could be longer than the content may be."""
     return tuple(sorted(indexes))[: needed(len(header.digests))]
 
 
@@ -91,7 +91,7 @@ def has_parts(header: MessageHeader, parts: Sequence[int], time_ms: int) -> bool
 def join(header: MessageHeader, pieces: Pieces) -> bytes:
     """Returns the content of pieces that suffice and fit their digests.
 
-    Raises BadContent for blocks that are not all of one content: the publisher's fault, which every reader finds,
+    Raises BadContent for blocks that are not all of a content: the publisher's fault, which every reader finds,
     whichever blocks it has.
     """
     total = len(header.digests)
@@ -126,7 +126,7 @@ def remade(header: MessageHeader, pieces: Pieces, index: int) -> bytes | None:
 
 
 def alone(header: MessageHeader, count: int) -> int:
-    """Returns the place of the one replica of `count` that carries the publication in mode `one`.
+    """Returns the place of the one replica of `count` carrying the publication in mode `one`.
 
     The sequence alone would not spread batches: numbers of full batches differ by a multiple of their records.
     """
@@ -134,7 +134,7 @@ def alone(header: MessageHeader, count: int) -> int:
 
 
 def carried(header: MessageHeader, place: int, count: int) -> tuple[int, ...]:
-    """Returns the pieces that pass through the replica at `place` of a region of `count`: never more than suffice."""
+    """Returns the pieces passing through the replica at `place` of a region of `count`: never more than suffice."""
     total = len(header.digests)
     if header.mode is Mode.ONE:
         return (0,) if alone(header, count) == place else ()
@@ -144,9 +144,7 @@ def carried(header: MessageHeader, place: int, count: int) -> tuple[int, ...]:
 
 
 def passed(header: MessageHeader, place: int, count: int, next_place: int, next_count: int) -> tuple[int, ...]:
-    """Returns the pieces that the replica at `place` of `count` sends to the one at `next_place` of the next
-    region.
-    """
+    """Returns the pieces the replica at `place` of `count` sends to the one at `next_place` of the next region."""
     pieces = carried(header, next_place, next_count)
     if header.mode in (Mode.ONE, Mode.BLOCKS):
         mine = carried(header, place, count)
@@ -174,7 +172,7 @@ def wire(topic: str, header: MessageHeader, properties: UserProperties, pieces: 
 
 
 def read(header: MessageHeader, payload: bytes, part: str | None) -> dict[int, bytes] | None:
-    """Returns the pieces that a wire brings; None if one misfits its signed digest. Raises BadFrame for a bad form."""
+    """Returns the pieces a wire brings; None if one misfits its signed digest. Raises BadFrame for a bad form."""
     if part is None and header.mode is not Mode.BLOCKS:  # the usual case
         return {0: payload} if content_digest(payload) == header.digests[0] else None
     if part == NO_PART:
@@ -194,7 +192,7 @@ def read(header: MessageHeader, payload: bytes, part: str | None) -> dict[int, b
 
 
 def _indexes(part: str, total: int) -> list[int]:
-    """Parses the list of pieces strictly: one set of pieces has one spelling. Raises BadFrame."""
+    """Parses the list of pieces strictly: one set of pieces has a single spelling. Raises BadFrame."""
     words = part.split(",", total)
     if not all(word.isascii() and word.isdigit() and len(word) <= 3 for word in words):
         raise BadFrame("property vmq-part is no list of pieces")

@@ -1,13 +1,13 @@
 """Pulling: requests for missing publications, in the frame of `$veil/pull` (docs/protocol.md §4).
 
-One mechanism for three wants: a replica that lacks content that it must pass on, a reader that lacks content or
-blocks, and a reader whose stream has a hole. Sources are asked one at a time, each once before any again, responsive
-ones first; a source that lacks it too asks the sources before it, so that a request goes back as far as the
-publisher. An answer is an ordinary publication wire and is verified as one: a request can give away nothing but
-sealed content.
+A mechanism for three wants: a replica that lacks content that it must pass on, a reader that lacks content or blocks,
+and a reader whose stream has a hole. Sources are asked one at a time, each once before any again, responsive ones
+first; a source lacking it too asks the sources before it, so that a request goes back as far as the publisher. An
+answer is an ordinary publication wire and is verified as one: a request can give away nothing but sealed content.
 
-Requests are not signed, as docs/protocol.md §4 says: they travel over one mutually authenticated link, whose other
-end is the asker. Not here: held content (`content_relay`, `publisher`), missing content of readers (`assembling`).
+Requests are not signed, as docs/protocol.md §4 says: they travel over a single mutually authenticated link, whose
+other end is the asker. Not here: held content (`content_relay`, `publisher`), missing content of readers
+(`assembling`).
 """
 
 from __future__ import annotations
@@ -106,13 +106,13 @@ class Pull:
     def anything(self) -> bool:
         """True if the next request asks for all pieces of any sealing: every fourth one.
 
-        Maybe nobody has the wanted pieces, or the sealing that an asker made us ask for.
+        Maybe nobody has the wanted pieces, or the sealing an asker made us ask for.
         """
         return len(self.asked) % 4 == 3
 
 
 class Pulls:
-    """The publications that we lack, and the sources to ask next."""
+    """The publications we lack, and the sources to ask next."""
 
     def __init__(self) -> None:
         self._pulls: FairTable[Name, Pull] = FairTable(PULLS_MAX)
@@ -222,7 +222,7 @@ class Answers:
         return budget.take(publisher, now)
 
     def give(self, peer: str, name: Name, time_ms: int, pieces: Pieces, now: float) -> dict[int, bytes] | None:
-        """Returns the pieces that the neighbour may have; None if it had all of them often enough, or too much."""
+        """Returns the pieces the neighbour may have; None if it had all of them often enough, or too much."""
         given = self._given.get((peer, name, time_ms))
         if given is None:
             given = Counter()

@@ -1,4 +1,4 @@
-"""Rules for one record of an opened batch, checked before any delivery.
+"""Rules for a record of an opened batch, checked before any delivery.
 
 Gateways check record by record and ingest jobs column by column, by equal rules: a record that one of them takes no
 other refuses. Numbers may be integers or arrays of them. A bad record is refused alone, its neighbours go on. Not

@@ -1,4 +1,4 @@
-"""Shown lists: the attributes of its content that a publication shows to replicas, in property `vmq-attr`.
+"""Shown lists: the attributes of its content a publication shows to replicas, in property `vmq-attr`.
 
 Its publisher makes the list of the scope's declared attributes (`document.ShownAttribute`), and signs its SHA-256 in
 the header. A list has a row for each distinct combination of values among the records; a replica passes the
@@ -41,7 +41,7 @@ _DOMAIN = b"veilmq/1 attribute\0"
 
 
 class ShownList(NamedTuple):
-    """The attributes that a publication shows. A name outside `names` may have any value; a name missing in a row is
+    """The attributes a publication shows. A name outside `names` may have any value; a name missing in a row is
     absent.
     """
 

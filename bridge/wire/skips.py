@@ -1,9 +1,9 @@
 """Property `vmq-skip`: a replica's word on a gap before a publication.
 
-The value is a number, `low`: every reliable publication of the publisher in the scope after `low`, up to `previous`
-of the header, came to that replica, or was left out by replicas before, and fitted no statement that leads over this
-link. The word is believed of f + 1 replicas of one view, one of whom is honest; else the gap is asked for like any
-other. Not here: the speaker (`replica.filtering`), the effects (`reader.skipped`). Paper item C10.
+The value is a number, `low`: every reliable publication of the publisher in the scope after `low`, up to `previous` of
+the header, came to that replica, or was left out by replicas before, and fitted no statement leading over this link.
+The word is believed of f + 1 replicas of a view, one of whom is honest; else the gap is asked for like any other. Not
+here: the speaker (`replica.filtering`), the effects (`reader.skipped`). Paper item C10.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 A gateway states, per scope, that it wants it: a frame (gateway, wire filter, version, on/off, lease) that it signs,
 with a cover if it wants only a part of the scope (`covers`). Statements flood along the region tree; because the
-author signs, one copy suffices and the highest version wins, so a lying replica can withhold a statement but neither
-invent nor undo one. A gateway counts a subscription as *accepted* once a quorum of its region's replicas acknowledged
-it (k = threshold: at least one more than can lie). Not here: unsigned summaries and majority adoption at attach
-(A14).
+author signs, a single copy suffices and the highest version wins, so a lying replica can withhold a statement but
+neither invent nor undo one. A gateway counts a subscription as *accepted* once a quorum of its region's replicas
+acknowledged it (k = threshold: at least another than can lie). Not here: unsigned summaries and majority adoption at
+attach (A14).
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ _NOTHING = (-1, b"")  # below every version, signed by nobody
 
 
 def lease_s(role: Role) -> float:
-    """Returns the seconds that a statement lives: its author may leave just before its next renewal."""
+    """Returns the seconds a statement lives: its author may leave just before its next renewal."""
     return SESSION_S.get(role, SESSION_S[Role.GATEWAY]) + RENEW_AFTER_S
 
 
@@ -112,10 +112,9 @@ class RoutingTable:
 
     A statement leads nowhere in an epoch in which its author may not read: the right is asked at every use. An ended
     statement, or one by a former key, does not stand in the way of the present key's, whatever its version: else a
-    copy of a gateway, or a thief of its key, could mute it for good. A member that wants a scope's retiring tokens
-    wants the scope's new tokens too, until it states otherwise: it may hear of the new tokens later, or before we
-    know them. There, too, a former key's statement on the new tokens does not outrank the present key's on the
-    retiring ones.
+    copy of a gateway, or a thief of its key, could mute it for good. A member wanting a scope's retiring tokens wants
+    the scope's new tokens too, until it states otherwise: it may hear of the new tokens later, or before we know them.
+    There, too, a former key's statement on the new tokens does not outrank the present key's on the retiring ones.
     """
 
     def __init__(self, overlay: Overlay) -> None:
@@ -249,7 +248,7 @@ class RoutingTable:
         return s.on and now * 1000 < known.ends_ms and self.may_read(s.member, scope, now)
 
     def left_out(self, scope: Scope, shown: ShownList) -> frozenset[str]:
-        """Returns the members whose covers match nothing that the publication shows."""
+        """Returns the members whose covers match nothing the publication shows."""
         return self._covers_of(scope).left_out(shown)
 
     def _covers_of(self, scope: Scope) -> ScopeCovers:

@@ -34,7 +34,7 @@ FILE_BYTES_MAX = 64 << 20
 
 
 class _RulesPlugin(BaseTopicPlugin):  # type: ignore[misc]
-    """A plugin that decides from rules alone, so that verdicts may be remembered until the rules are read again."""
+    """A plugin deciding from rules alone, so that verdicts may be remembered until the rules are read again."""
 
     _rules: AclRules
 
@@ -43,7 +43,7 @@ class _RulesPlugin(BaseTopicPlugin):  # type: ignore[misc]
         return self._rules.permits(session.username, session.client_id or "", topic, action)
 
     def covers(self, session: Session, topic_filter: str) -> bool:
-        """Returns True if the client may receive all topics that the filter matches (`plugins/host.py`)."""
+        """Returns True if the client may receive all topics the filter matches (`plugins/host.py`)."""
         return self._rules.covers(session.username, session.client_id or "", topic_filter)
 
     def names(self) -> list[str]:
@@ -82,7 +82,7 @@ class AclFilePlugin(_RulesPlugin):
             raise StartError(f"{path}: {error}; correct the line") from None
 
     def reread(self, options: dict[str, Any]) -> Callable[[], None]:
-        """Reads the file anew; returns a function that puts it into force. Raises StartError."""
+        """Reads the file anew; returns a function putting it into force. Raises StartError."""
         return partial(self._take, self._read(options.get("acl_file") or self.config.acl_file))
 
     @dataclass
@@ -115,7 +115,7 @@ class AclPlugin(_RulesPlugin):
             raise StartError(f"plugins: acl: {error}") from None
 
     def reread(self, options: dict[str, Any]) -> Callable[[], None]:
-        """Reads other tables; returns a function that puts them into force. Raises StartError."""
+        """Reads other tables; returns a function putting them into force. Raises StartError."""
         return partial(self._take, self._read(options))
 
     @dataclass

@@ -1,9 +1,9 @@
 """Access rules for publishing, subscribing and receiving. Text in, verdicts out; no I/O.
 
-`Table` is the form of amqtt's plugin: for each user, filters. A subscription is granted if a filter of the user
-covers all of it: `ward/+` does not cover `ward/#`. `parse_acl` reads the form of Mosquitto's `acl_file`: a
-subscription is granted if any matching topic may be read, and each delivery is checked, so that a client that
-subscribes to `#` gets the messages that it may read.
+`Table` is the form of amqtt's plugin: for each user, filters. A subscription is granted if a filter of the user covers
+all of it: `ward/+` does not cover `ward/#`. `parse_acl` reads the form of Mosquitto's `acl_file`: a subscription is
+granted if any matching topic may be read, and each delivery is checked, so that a client subscribing to `#` gets the
+messages that it may read.
 
 In a filter `%u` stands for the client's user name and `%c` for its client id. A rule does not count for a client
 whose name would put a level or a wildcard into the filter.
@@ -44,11 +44,11 @@ class AclRules(Protocol):
         ...
 
     def names(self) -> list[str]:
-        """Returns user names that have rules of their own; `%u` for rules that apply to any claimed name."""
+        """Returns user names that have rules of their own; `%u` for rules applying to any claimed name."""
         ...
 
     def covers(self, user: str | None, client_id: str, topic_filter: str) -> bool:
-        """Returns True if the client may receive every topic that the filter matches."""
+        """Returns True if the client may receive every topic the filter matches."""
         ...
 
 
@@ -161,7 +161,7 @@ class FileRules:
 
 
 def _for_client(rules: Iterable[Rule], user: str | None, client_id: str) -> list[tuple[str, int]]:
-    """Returns filter and access of the rules that count for this client."""
+    """Returns filter and access of the rules counting for this client."""
     named = ((filled_in(one.filter, user, client_id) if one.is_pattern else one.filter, one.access) for one in rules)
     return [(text, access) for text, access in named if text is not None]
 

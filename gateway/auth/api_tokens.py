@@ -33,7 +33,7 @@ ID_CHARS = 12
 
 
 class ApiTokenError(OperatorError):
-    """An error because a token cannot be issued, in one line for the requester."""
+    """An error because a token cannot be issued, in a line for the requester."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class ApiToken:
 
 
 class ApiTokens:
-    """The tokens of one broker.
+    """The tokens of a broker.
 
     `path`: their file; None: they end with the process. `random(n)`: n bytes. `standing`: a user's standing
     (`PluginHost.standing`); None for an unknown user.

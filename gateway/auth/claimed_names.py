@@ -1,4 +1,4 @@
-"""Detection of rights on user names without proof: any client that claims such a name has its rights."""
+"""Detection of rights on user names without proof: any client claiming such a name has its rights."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SHOWN_MAX = 5  # names in one line of a warning
 
 
 def claimed_names(plugins: Iterable[object], allow_anonymous: bool) -> str | None:
-    """Returns a warning for the operator, in one line; None if names are proven or have no rights."""
+    """Returns a warning for the operator, in a line; None if names are proven or have no rights."""
     found = list(plugins)
     provers = BaseAuthPlugin | EnhancedAuthPlugin
     if any(isinstance(one, provers) and not isinstance(one, AnonymousAuthPlugin) for one in found):

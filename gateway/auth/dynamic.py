@@ -1,4 +1,4 @@
-"""Plugin with users and rights that change while the broker runs: a file, edited by API and `veilmq users`.
+"""Plugin with users and rights changing while the broker runs: a file, edited by API and `veilmq users`.
 
     plugins:
       gateway.auth.dynamic.DynamicPlugin: {file: data/security.json}
@@ -34,7 +34,7 @@ LOOK_S = 0.5
 
 
 class DynamicUsers(Users):
-    """The users of one version of the document, with their rights. Raises SecurityError."""
+    """The users of a version of the document, with their rights. Raises SecurityError."""
 
     def __init__(self, security: Security) -> None:
         super().__init__(security.hashes)
@@ -66,7 +66,7 @@ class DynamicPlugin(PasswordPlugin, BaseTopicPlugin):  # type: ignore[misc]
         super()._take(users)
 
     def reread(self, options: dict[str, Any]) -> Callable[[], None]:
-        """Reads the file anew; returns a function that puts it into force. Raises StartError."""
+        """Reads the file anew; returns a function putting it into force. Raises StartError."""
         return partial(self._take, self._read(options.get("file")))
 
     async def on_broker_post_start(self) -> None:
@@ -108,7 +108,7 @@ class DynamicPlugin(PasswordPlugin, BaseTopicPlugin):  # type: ignore[misc]
         return self._rules.permits(user, session.client_id or "", topic, action)
 
     def covers(self, session: Session, topic_filter: str) -> bool:
-        """Returns True if the client may receive all topics that the filter matches."""
+        """Returns True if the client may receive all topics the filter matches."""
         user = session.username
         if user is not None and not self.security.hash_of(user):
             return False

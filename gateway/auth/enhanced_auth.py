@@ -1,7 +1,7 @@
 """Enhanced authentication: CONNECT with a method, an exchange of AUTH, again at any time while connected.
 
 A method is a plugin of the configuration that derives from `EnhancedAuthPlugin` and names its method;
-`scram_plugin.ScramPlugin` comes with the broker. A client that gives a method is authenticated by that plugin alone:
+`scram_plugin.ScramPlugin` comes with the broker. A client giving a method is authenticated by that plugin alone:
 amqtt's authentication plugins are not asked, and topic plugins see the proven user name. The bytes of a method and
 sessions are opaque here. Source: MQTT 5.0 §3.15, §4.12.
 """
@@ -52,7 +52,7 @@ class Proven:
 
 
 class AuthExchange(Protocol):
-    """An exchange with one client."""
+    """An exchange with a client."""
 
     async def step(self, data: bytes) -> bytes | Proven:
         """Answers the client's bytes: returns the bytes of the next AUTH, or Proven. Raises AuthRefused."""
@@ -106,7 +106,7 @@ class EnhancedAuth:
         raise MqttError(f"no end of {method} after {STEPS_MAX} steps", ReasonCode.NOT_AUTHORIZED)
 
     async def again(self, client: Client, packet: Auth, close: Callable[[Client, Close], None]) -> None:
-        """Handles an AUTH of a connected client (§4.12.1); disconnects a client that fails to prove its name again."""
+        """Handles an AUTH of a connected client (§4.12.1); disconnects a client failing to prove its name again."""
         connection = client.connection
         if connection is None:
             return
@@ -137,7 +137,7 @@ class EnhancedAuth:
 
 
 async def _step(exchange: AuthExchange, data: bytes) -> bytes | Proven:
-    """Runs one step of a plugin; a plugin that fails refuses."""
+    """Runs a single step of a plugin; a plugin failing refuses."""
     try:
         return await exchange.step(data)
     except AuthRefused as error:

@@ -1,7 +1,7 @@
 """Password file, one `user:hash` a line, as `veilmq passwd` and `mosquitto_passwd` write it.
 
-Foreign lines (comments, hashes of other kinds) stay unchanged. The file is replaced in one step and keeps owner and
-mode, so that a broker that reads it meanwhile sees the whole old or the whole new file. Not here: its readers.
+Foreign lines (comments, hashes of other kinds) stay unchanged. The file is replaced in a single step and keeps owner
+and mode, so that a broker reading it meanwhile sees the whole old or the whole new file. Not here: its readers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NEW_MODE = 0o600
 
 
 class PasswordFileError(OperatorError):
-    """An error of a password file, in one line: the file, the fault and the cure."""
+    """An error of a password file, in a line: the file, the fault and the cure."""
 
 
 class PasswordFile:
@@ -59,7 +59,7 @@ class PasswordFile:
     def put(self, user: str, hashed: str) -> bool:
         """Sets a user's hash; returns True if the user is new.
 
-        Raises PasswordFileError for a name that no line can hold.
+        Raises PasswordFileError for a name no line can hold.
         """
         if (
             not user

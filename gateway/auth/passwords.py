@@ -6,8 +6,8 @@
 
 Where a configuration names amqtt's `FileAuthPlugin`, this plugin takes its place with its option. Hashes are slow on
 purpose: a few threads compute them, so that a login delays no other client, and at most `PENDING_MAX` logins wait. An
-unknown user costs as much time as a wrong password. A right password is remembered for `REMEMBERED_S`, as a keyed
-hash whose key never leaves this process: a thousand devices that return at once do not need a thousand slow hashes.
+unknown user costs as much time as a wrong password. A right password is remembered for `REMEMBERED_S`, as a keyed hash
+whose key never leaves this process: a thousand devices returning at once do not need a thousand slow hashes.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Users:
         return False
 
     def mark(self, user: str) -> str | None:
-        """Returns a short text that changes with the user's password; None for an unknown user.
+        """Returns a short text changing with the user's password; None for an unknown user.
 
         Logins and tokens store the mark and count as long as the user's mark is unchanged.
         """
@@ -141,7 +141,7 @@ class PasswordPlugin(BaseAuthPlugin):  # type: ignore[misc]
         return users
 
     def reread(self, options: dict[str, Any]) -> Callable[[], None]:
-        """Reads the file anew; returns a function that puts it into force. Raises StartError."""
+        """Reads the file anew; returns a function putting it into force. Raises StartError."""
         return partial(self._take, self._read(options.get("password_file") or self.config.password_file))
 
     def _take(self, users: Users) -> None:

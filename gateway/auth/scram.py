@@ -45,7 +45,7 @@ _FINAL = re.compile(rf"(?P<bare>c=(?P<binding>[^,]*),r=(?P<nonce>[^,]*){_EXTENSI
 
 
 class ScramError(Exception):
-    """A failed proof or a violation of the protocol. The text has nothing that an attacker may not read."""
+    """A failed proof or a violation of the protocol. The text has nothing an attacker may not read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ class ScramServer:
         return answer.encode()
 
     def final(self, message: bytes) -> bytes:
-        """Returns the server-final-message for a client-final-message that proves the password."""
+        """Returns the server-final-message for a client-final-message proving the password."""
         verifier, self._verifier = self._verifier, None
         if verifier is None:
             raise ScramError("no exchange is under way")

@@ -1,12 +1,12 @@
-"""Users, groups and rights that change while a broker runs: the document, its file, and the rules made from it.
+"""Users, groups and rights changing while a broker runs: the document, its file, and the rules made from it.
 
     {"users": {"ann": {"hash": "$7$...", "groups": ["plant"], "acl": ["topic read news/#"], "enabled": true}},
      "groups": {"plant": {"acl": ["topic readwrite plant/#"]}},
      "everybody": {"acl": ["topic read public/#", "pattern readwrite own/%u/#"]}}
 
-Rules are lines of Mosquitto's `acl_file`. The file is private and replaced in one step. Every change is made within
-`changing`: from the present file, under a lock, and with the next version. Not here: verdicts on clients (`dynamic`),
-rights to change the file (`gateway/console`).
+Rules are lines of Mosquitto's `acl_file`. The file is private and replaced in a single step. Every change is made
+within `changing`: from the present file, under a lock, and with the next version. Not here: verdicts on clients
+(`dynamic`), rights to change the file (`gateway/console`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NAME = r"^[^\s:#+/\x00-\x1f]{1,255}$"
 
 
 class SecurityError(OperatorError):
-    """An error of a user, a group or the file, in one line: the fault and the cure."""
+    """An error of a user, a group or the file, in a line: the fault and the cure."""
 
 
 class _Model(BaseModel):

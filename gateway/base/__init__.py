@@ -1,4 +1,4 @@
-"""Common parts of every process: configuration, limits, log lines, figures, files that hold a secret.
+"""Common parts of every process: configuration, limits, log lines, figures, files holding a secret.
 
 Imports pure rooms of `bridge` for names in configurations; no other room of `gateway`.
 """

@@ -18,7 +18,7 @@ loop.
 
 
 class Alarm:
-    """Timer for one deadline. Calls `call` once for each deadline that is set, at or after it, on the event loop.
+    """Timer for a deadline. Calls `call` once for each deadline that is set, at or after it, on the event loop.
 
     `clock`: the clock of the deadlines, in seconds.
     """

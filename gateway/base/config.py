@@ -1,4 +1,4 @@
-"""One YAML file a role: listeners, plugins, limits, overlay, availability; one line per mistake.
+"""A YAML file a role: listeners, plugins, limits, overlay, availability; a line per mistake.
 
 An ordinary amqtt.yaml (`listeners`, `plugins`, `timeout_disconnect_delay`, the old `auth` and `topic-check`
 sections) loads too. Nothing here opens a socket or a certificate: `gateway/broker/edge_broker.py` does, and raises
@@ -48,11 +48,11 @@ MAX_CONFIG_BYTES = 1 << 20
 
 
 class ConfigError(OperatorError):
-    """Error in a configuration, in one line: file, place, cause and cure. Exit status 2."""
+    """Error in a configuration, in a line: file, place, cause and cure. Exit status 2."""
 
 
 class StartError(OperatorError):
-    """Error that keeps a broker with a valid configuration from starting, in one line. Exit status 2."""
+    """Error keeping a broker with a valid configuration from starting, in a line. Exit status 2."""
 
 
 def _filter(text: str) -> str:
@@ -83,7 +83,7 @@ class KeyServerSettings(Model):
 
 
 class OverlaySettings(Model):
-    """Settings of this member in the overlay, and the topics of its clients that cross the overlay."""
+    """Settings of this member in the overlay, and the topics of its clients crossing the overlay."""
 
     identity: Path = Field(description="directory with our key and certificate")
     overlay: Path = Field(description="the owner-signed description of the overlay")

@@ -36,7 +36,7 @@ Prefix = Annotated[str, AfterValidator(_prefix)]
 
 
 class BridgeTopic(Model):
-    """Topics that cross the bridge: LOCAL_PREFIX + `filter` here, REMOTE_PREFIX + `filter` at the other broker."""
+    """Topics crossing the bridge: LOCAL_PREFIX + `filter` here, REMOTE_PREFIX + `filter` at the other broker."""
 
     filter: str = Field(default="#", description="without either prefix")
     direction: Literal["out", "in", "both"] = Field(default="out", description="out: from here to there")
@@ -83,7 +83,7 @@ class BridgeTls(Model):
 
 
 class BridgeSettings(Model):
-    """Settings of one bridge. A bridge keeps a session at the other broker and a queue here, so that QoS 1 and 2 lose
+    """Settings of a bridge. A bridge keeps a session at the other broker and a queue here, so that QoS 1 and 2 lose
     nothing while either is away.
     """
 

@@ -20,7 +20,7 @@ Convention = Literal["homeassistant", "homie", "sparkplug"]
 
 
 class HeartbeatSettings(Model):
-    """Messages that prove a device behind a bridge alive."""
+    """Messages proving a device behind a bridge alive."""
 
     topic: str = Field(description="a filter with levels {device}, which name it: sensors/{device}/state")
     every_s: float | None = Field(default=None, gt=0, le=7 * 86_400, description="how often they come; absent: learned")
@@ -53,7 +53,7 @@ Discoverers: TypeAlias = Annotated[list[str], AfterValidator(_fit)]
 
 
 class DeviceSettings(Model):
-    """Traces of devices that know nothing of VeilMQ, in the gateway's name."""
+    """Traces of devices knowing nothing of VeilMQ, in the gateway's name."""
 
     owner: Path = Field(description="credentials made by `trust issue --role entity`; devices are called NAME:DEVICE")
     discoverers: Discoverers = Field(
@@ -111,9 +111,7 @@ class FleetSettings(Model):
 
 
 class OtherWitnessSettings(Model):
-    """Brokers that witness the same entities: a silent entity is asked through them before it is reported as
-    failed.
-    """
+    """Brokers witnessing the same entities: a silent entity is asked through them before it is reported as failed."""
 
     brokers: list[str] = Field(
         min_length=1,

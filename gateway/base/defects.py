@@ -17,7 +17,7 @@ LOG_EVERY_S = 10.0
 
 
 class Defects:
-    """Count of the exceptions of one part of the process. `count`: since the start; `last`: the type of the last
+    """Count of the exceptions of a part of the process. `count`: since the start; `last`: the type of the last
     exception, without any data of a client.
     """
 

@@ -1,7 +1,8 @@
-"""Counters for people: the work of this party, the members that it suspects and names (docs/protocol.md §7), its links.
+"""Counters for people: the work of this party, the members that it suspects and names (docs/protocol.md §7), its
+links.
 
-Kept in memory and published once a second as one retained JSON object on `$SYS/veilmq/figures` to local clients. Not
-here: the broker's own counters (`traffic.py`) and the endpoint that shows both (`prometheus.py`).
+Kept in memory and published once a second as a single retained JSON object on `$SYS/veilmq/figures` to local clients.
+Not here: the broker's own counters (`traffic.py`) and the endpoint showing both (`prometheus.py`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ LINKS_SHOWN_MAX = 256  # of these in the JSON object, which is sent anew every s
 
 @dataclass(slots=True)
 class LinkFigures:
-    """Counters of the connections of one link since it is kept. Bytes are MQTT packets before TLS."""
+    """Counters of the connections of a link since it is kept. Bytes are MQTT packets before TLS."""
 
     sent: int = 0
     sent_bytes: int = 0
@@ -38,7 +39,7 @@ class LinkFigures:
 
 @dataclass(frozen=True, slots=True)
 class LinkState:
-    """State of one link at this moment. `dialled`: this side connected; else `peer` connected, and counts its own
+    """State of a link at this moment. `dialled`: this side connected; else `peer` connected, and counts its own
     reconnects.
     """
 

@@ -1,4 +1,4 @@
-"""Registry of every line that a broker or receiver logs at level info and above: its id, level, text and meaning.
+"""Registry of every line a broker or receiver logs at level info and above: its id, level, text and meaning.
 
 A new line is a row here and its place in the code: `LogEvent.LINK_UP.say(log, member=peer)`. The line carries the id,
 the member's name in lower case, which does not change with the text: alerts and audits go by it. The reference page

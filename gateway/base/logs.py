@@ -1,4 +1,4 @@
-"""Log lines for people and for programs: one line an event, `key=value` (logfmt) or JSON.
+"""Log lines for people and for programs: a line an event, `key=value` (logfmt) or JSON.
 
     time=2026-01-02T03:04:05.678Z level=warning logger=veilmq.limits event="limits.connections is reached" times=7
 
@@ -23,7 +23,7 @@ _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", 
 
 
 def fields_of(record: logging.LogRecord) -> dict[str, Any]:
-    """Returns the fields of one line, in order; `extra` of the call at the end, empty values left out."""
+    """Returns the fields of a line, in order; `extra` of the call at the end, empty values left out."""
     at = datetime.fromtimestamp(record.created, UTC)
     event = record.getMessage()
     found: dict[str, Any] = {
@@ -41,14 +41,14 @@ def fields_of(record: logging.LogRecord) -> dict[str, Any]:
 
 
 class JsonLines(logging.Formatter):
-    """Formatter that writes one JSON object a line."""
+    """Formatter writing a single JSON object a line."""
 
     def format(self, record: logging.LogRecord) -> str:
         return json.dumps(fields_of(record), ensure_ascii=True, default=str, separators=(",", ":"))
 
 
 class KeyValueLines(logging.Formatter):
-    """Formatter that writes one line of `key=value` pairs an event (logfmt)."""
+    """Formatter writing a line of `key=value` pairs an event (logfmt)."""
 
     def format(self, record: logging.LogRecord) -> str:
         return " ".join(f"{key}={_value(value)}" for key, value in fields_of(record).items())

@@ -1,6 +1,6 @@
-"""Clock of the broker that answers a member's CONNECT, in a user property of CONNACK: compared at each connection.
+"""Clock of the broker answering a member's CONNECT, in a user property of CONNACK: compared at each connection.
 
-The difference includes the travel time of one packet, which is negligible. No I/O; times are passed in.
+The difference includes the travel time of a packet, which is negligible. No I/O; times are passed in.
 """
 
 from __future__ import annotations

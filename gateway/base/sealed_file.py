@@ -1,11 +1,11 @@
-"""Secret file of this party, sealed under a key that the store derives for it, and always replaced whole.
+"""Secret file of this party, sealed under a key the store derives for it, and always replaced whole.
 
     file = magic(8)  nonce(12)  AES-256-GCM(key, nonce, content, additional data: purpose)
 
 For content that may be written anew at any time but must not lie open on the disk: fetched epoch keys, a key server's
-material. The magic and the purpose keep one file from being taken for another. Not here: the content, and the store
-key, which lies beside: a thief of the whole directory has the content. `replace` overwrites the former content, as
-far as a file can (`gateway/files.py`), but only once the new content is durable.
+material. The magic and the purpose keep a single file from being taken for another. Not here: the content, and the
+store key, which lies beside: a thief of the whole directory has the content. `replace` overwrites the former content,
+as far as a file can (`gateway/files.py`), but only once the new content is durable.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TAG_BYTES = 16
 
 
 class SealedFileError(OperatorError):
-    """Error of a file that exists and cannot be used: one line, cause and cure."""
+    """Error of a file that exists and cannot be used: a line, cause and cure."""
 
 
 class SealedFile:
@@ -40,7 +40,7 @@ class SealedFile:
     def read(self) -> bytes | None:
         """Returns the content; None if there is no file. Raises SealedFileError.
 
-        Takes up a replacement that a crash interrupted, once its file is whole.
+        Takes up a replacement a crash interrupted, once its file is whole.
         """
         try:
             if self._new.exists():

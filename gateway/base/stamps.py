@@ -9,7 +9,7 @@ from gateway.files import FileStamp, stamp
 
 
 class Stamps:
-    """Files as they were at the last look. A missing file is one more state."""
+    """Files as they were at the last look. A missing file is another state."""
 
     def __init__(self, paths: Iterable[Path | str]) -> None:
         self._paths = tuple(Path(path) for path in paths)

@@ -1,6 +1,6 @@
 """Bridges to ordinary MQTT brokers: topics that cross, their names and QoS at the other broker, and no circles.
 
-A bridge is two MQTT clients, one of this broker and one of the other. A message is acknowledged on one side only when
+A bridge is two MQTT clients, one of this broker and one of the other. A message is acknowledged on a side only when
 the other side has it. Imports `client`, `mqtt5`, `base`; the broker is handed to it.
 """
 

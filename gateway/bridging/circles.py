@@ -1,8 +1,8 @@
 """Detection of copies, so that each message is delivered once in all circles and double links of bridges.
 
-Marks (`mapping`) name exactly the brokers that a message has passed. Where marks are lost, and where two ways bring
-one message, `twins` detects copies by their content. The broker asks `Circles` about its clients and the overlay, and
-each bridge asks about its messages. No I/O; the clock is handed in.
+Marks (`mapping`) name exactly the brokers a message has passed. Where marks are lost, and where two ways bring a
+single message, `twins` detects copies by their content. The broker asks `Circles` about its clients and the overlay,
+and each bridge asks about its messages. No I/O; the clock is handed in.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class CarryingBridge(Protocol):
 
 
 class Circles:
-    """Ways in and out of one broker. `bridges`: its own, in the order of the configuration."""
+    """Ways in and out of a broker. `bridges`: its own, in the order of the configuration."""
 
     def __init__(self, marks: Marks, now: Callable[[], float]) -> None:
         self.marks, self._now = marks, now
@@ -84,13 +84,13 @@ class Circles:
         return self._is_copy(f"overlay {passed}", f"{group}\0{topic}" if group else topic, payload, user, "", "")
 
     def left(self, bridge: str, topic: str, payload: bytes, has_marks: bool, echoes: bool) -> None:
-        """Remembers a message that leaves over a bridge. `echoes`: the other broker sends it back."""
+        """Remembers a message leaving over a bridge. `echoes`: the other broker sends it back."""
         way = f"to {bridge}" if echoes else f"bridge {bridge}"
         self._twins.left(way, topic, payload, self._now(), has_marks, ECHO_S if echoes else TWIN_S)
 
     def given(self, client_id: str, bridge: str, message: Message) -> Message:
-        """Remembers a message that the bridge of another broker gets from this one; returns the message for that
-        bridge, with the brokers that this broker's bridges reach.
+        """Remembers a message the bridge of another broker gets from this one; returns the message for that bridge,
+        with the brokers that this broker's bridges reach.
         """
         topic, properties = message.topic, message.properties
         self._twins.left(f"client {client_id}", topic, message.payload, self._now(), has_marks=bridge != "")
@@ -107,14 +107,14 @@ class Circles:
         return stamped(user, carrying) if carrying else user
 
     def leaving(self, bridge: CarryingBridge, topic: str, properties: Properties) -> Properties:
-        """Returns the properties of a message that leaves over a bridge, with the brokers that other bridges reach."""
+        """Returns the properties of a message leaving over a bridge, with the brokers that other bridges reach."""
         left = self.marks.leaving(topic, properties)
         others = self._others(bridge.remote, topic, properties.user)
         return replace(left, user=stamped(left.user, others)) if others else left
 
     def _others(self, remote: str, topic: str, user: UserProperties) -> list[str]:
         """Returns the names of brokers, except `remote`, to which this broker's bridges bring a message: a broker
-        that gets the message with these names does not bring it there once more.
+        getting the message with these names does not bring it there once more.
         """
         names = {one.remote for one in self.bridges if one.remote != remote and one.carries(topic, user) is not None}
         return sorted(names) if len(names) <= OTHERS_MAX else []

@@ -1,10 +1,10 @@
-"""Bridge at work: messages of one broker are published at the other, and acknowledged when the other has them.
+"""Bridge at work: messages of a broker are published at the other, and acknowledged when the other has them.
 
-Both brokers keep a session for the bridge, so waiting messages are on their disks, not here. While the other broker
-is away the local session has no connection: its queue grows, and no publisher waits for it. After a lost connection
-the sender repeats unfinished messages. The bridge remembers by packet identifier the messages that the other side is
-taking, or took, so that a living process passes each message on once. After a crash QoS 1 may come twice. A direction
-that carries QoS 2 is `exact`.
+Both brokers keep a session for the bridge, so waiting messages are on their disks, not here. While the other broker is
+away the local session has no connection: its queue grows, and no publisher waits for it. After a lost connection the
+sender repeats unfinished messages. The bridge remembers by packet identifier the messages the other side is taking, or
+took, so that a living process passes each message on once. After a crash QoS 1 may come twice. A direction carrying
+QoS 2 is `exact`.
 """
 
 from __future__ import annotations
@@ -264,7 +264,7 @@ class Bridge:
             self._out.pass_on(publish, changed)
 
     def _echoes(self, there: str) -> bool:
-        """True if the other broker, over 3.1.1, sends back messages that the bridge publishes under that name."""
+        """True if the other broker, over 3.1.1, sends back messages the bridge publishes under that name."""
         return not self._has_marks and not self._remote.is_private and self._topics.inwards(there) is not None
 
     def _from_there(self, publish: Publish) -> None:

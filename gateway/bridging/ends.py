@@ -3,7 +3,7 @@
 The local client connects over a pair of sockets and is known to the broker as a part of it, so that no login and no
 listener is needed. The other speaks MQTT 5 or 3.1.1. On 3.1.1 the client first connects with the private bit of
 Mosquitto's bridges, on which a broker sends a bridge none of its own messages and keeps RETAIN as published. If a
-broker refuses the bit, the client connects again at once without it. Not here: the messages that cross (`crossing`).
+broker refuses the bit, the client connects again at once without it. Not here: the messages crossing (`crossing`).
 """
 
 from __future__ import annotations

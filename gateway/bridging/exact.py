@@ -20,7 +20,7 @@ OFFERED, HAD, RELEASED = 1, 2, 3
 
 class ExactWay(Way):
     """Direction of a bridge at QoS 2. `stages`: the target's progress, by identifier. `lost`: identifiers of a session
-    that the source no longer has.
+    the source no longer has.
     """
 
     def __init__(self, source: RelayClient, target: RelayClient, name: str) -> None:

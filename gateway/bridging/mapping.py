@@ -22,7 +22,7 @@ PASSED_MAX = 16
 
 
 class Topics:
-    """Topics of one bridge, from the entries of its configuration."""
+    """Topics of a bridge, from the entries of its configuration."""
 
     def __init__(self, entries: Sequence[BridgeTopic]) -> None:
         self._out = [entry for entry in entries if entry.direction in ("out", "both")]
@@ -63,9 +63,9 @@ def _highest(filters: Sequence[tuple[str, int]]) -> dict[str, int]:
 
 
 class Marks:
-    """Marks of one broker: the brokers that a message has passed. `name`: of this broker, unlike any other's.
+    """Marks of a broker: the brokers a message has passed. `name`: of this broker, unlike any other's.
 
-    `also`: further names under which a topic has been here, such as that of the overlay that carries it.
+    `also`: further names under which a topic has been here, such as that of the overlay carrying it.
     """
 
     def __init__(self, name: str, also: Callable[[str], tuple[str, ...]] = lambda topic: ()) -> None:
@@ -81,14 +81,14 @@ class Marks:
         return _stamped(properties, (*names, self.name))
 
     def leaving(self, topic: str, properties: Properties) -> Properties:
-        """Returns the properties of a leaving message under this local topic, without those that belong to one
+        """Returns the properties of a leaving message under this local topic, without those that belong to a
         connection.
         """
         return _stamped(properties, (self.name, *self._also(topic)))
 
 
 def passed_by(user: UserProperties) -> list[str]:
-    """Returns the names of the brokers that a message has passed, in order."""
+    """Returns the names of the brokers a message has passed, in order."""
     return [value for name, value in user if name == MARK]
 
 

@@ -1,4 +1,4 @@
-"""Relay of QoS 2 exactly once through a bridge that keeps nothing on disk: the bridge hands the handshake on.
+"""Relay of QoS 2 exactly once through a bridge keeping nothing on disk: the bridge hands the handshake on.
 
     source          bridge          target
     PUBLISH 7  ->               ->  PUBLISH 7     both brokers keep identifier 7 on their disks
@@ -7,7 +7,7 @@
     PUBCOMP 7  <-               <-  PUBCOMP 7     not before: a source with PUBCOMP gives 7 to another message
 
 After a kill the bridge hears from the source the step reached, under the same identifier, and repeats that step. Here
-are the session and the client that pass handshakes on; `exact` decides the time. Source: MQTT 5.0 §4.3.3, §4.4.
+are the session and the client passing handshakes on; `exact` decides the time. Source: MQTT 5.0 §4.3.3, §4.4.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _NO_MATTER_OF_A_MESSAGE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class _Numbered(Awaiting):
-    """Token of a message that keeps the identifier of its source. `again`: a former process may have sent it."""
+    """Token of a message keeping the identifier of its source. `again`: a former process may have sent it."""
 
     packet_id: int = 0
     again: bool = False
@@ -90,7 +90,7 @@ class RelaySession(ClientSession):
 
     @property
     def maximum_qos(self) -> int:
-        """The maximum QoS that the server last stated."""
+        """The maximum QoS the server last stated."""
         return self._maximum_qos
 
     def is_free(self, packet_id: int) -> bool:
@@ -100,7 +100,7 @@ class RelaySession(ClientSession):
 
     @property
     def first_unacknowledged(self) -> tuple[object, int] | None:
-        """The token and identifier of the oldest message that the server has not acknowledged."""
+        """The token and identifier of the oldest message the server has not acknowledged."""
         found = next(iter(self.outbound.unacknowledged.items()), None)
         return None if found is None else (found[1][0].token, found[0])
 
@@ -177,8 +177,8 @@ class RelaySession(ClientSession):
 
 
 class RelayClient(MqttClient):
-    """Client that passes handshakes on. `on_release`: PUBREL came; `on_complete`: PUBCOMP came, or the server's session
-    is gone.
+    """Client passing handshakes on. `on_release`: PUBREL came; `on_complete`: PUBCOMP came, or the server's session is
+    gone.
     """
 
     def __init__(self, *of_client: Any, **options: Any) -> None:
@@ -222,7 +222,7 @@ class RelayClient(MqttClient):
 
     @property
     def maximum_qos(self) -> int:
-        """The maximum QoS that the server last stated."""
+        """The maximum QoS the server last stated."""
         return self._relay.maximum_qos
 
     def release(self, packet_id: int) -> None:

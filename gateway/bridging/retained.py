@@ -2,9 +2,9 @@
 
 Outwards: the local broker sends the bridge all retained values anew, behind waiting messages, and keeps a change of a
 value for the bridge at any QoS. Inwards: the bridge subscribes anew, and the other broker sends all of its values.
-Values already here go no further; if a topic changed here meanwhile, the local value counts. A value that the bridge
-had brought and that no longer comes was cleared there, and is cleared here. If the other broker has lost the session,
-it began anew: missing values then mean nothing, and it gets back the values that had come from it. No I/O; the bridge
+Values already here go no further; if a topic changed here meanwhile, the local value counts. A value the bridge had
+brought and that no longer comes was cleared there, and is cleared here. If the other broker has lost the session, it
+began anew: missing values then mean nothing, and it gets back the values that had come from it. No I/O; the bridge
 keeps the time.
 """
 
@@ -32,7 +32,7 @@ class RetainedTable(Protocol):
 
 
 class RetainedState:
-    """Comparison after one connection to the other broker. `ends_at`: its end, in the loop's seconds; None: it is
+    """Comparison after a single connection to the other broker. `ends_at`: its end, in the loop's seconds; None: it is
     over.
     """
 

@@ -1,14 +1,13 @@
-"""Copies of one message that come by two ways, detected by their content where no mark shows it. No I/O.
+"""Copies of a message coming by two ways, detected by their content where no mark shows it. No I/O.
 
-Marks (`mapping`) end a message at a broker that it has passed. They do not show that two bridges bring one message
-each, and MQTT 3.1.1 has no properties to carry them. Here a broker remembers for TWIN_S each message that came over a
-bridge, or left over a bridge without marks. A message that comes by another way with the topic and content of a
+Marks (`mapping`) end a message at a broker that it has passed. They do not show that two bridges bring a single
+message each, and MQTT 3.1.1 has no properties to carry them. Here a broker remembers for TWIN_S each message that came
+over a bridge, or left over a bridge without marks. A message that comes by another way with the topic and content of a
 remembered one is its copy, and both are then settled: the third of three equal messages passes.
 
-Limits: where a way has no marks, an equal message of another publisher within TWIN_S may be taken for a copy. A
-circle whose turn takes longer than TWIN_S is not ended, nor a circle in which a message comes again by its own way,
-since a publisher that repeats itself looks the same. If one of two ways to one broker loses marks, each brings its
-copy.
+Limits: where a way has no marks, an equal message of another publisher within TWIN_S may be taken for a copy. A circle
+whose turn takes longer than TWIN_S is not ended, nor a circle in which a message comes again by its own way, since a
+publisher repeating itself looks the same. If one of two ways to a broker loses marks, each brings its copy.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class _Seen:
 
 
 class Twins:
-    """Memory of one broker. `now` is in seconds, of any clock that does not go back."""
+    """Memory of a broker. `now` is in seconds, of any clock that does not go back."""
 
     def __init__(self) -> None:
         self._seen: OrderedDict[bytes, list[_Seen]] = OrderedDict()
@@ -60,9 +59,9 @@ class Twins:
     def is_copy(
         self, way: str, topic: str, payload: bytes, marks: Collection[str], now: float, known: str = "", meets: str = ""
     ) -> bool:
-        """Returns True if a message that comes by `way` is the copy of one that came or left by another; remembers any
-        other message. `marks`: names of brokers that it has passed; copies have one in common. On a way without
-        marks, `known` is remembered instead, and `meets` is the mark of its copy.
+        """Returns True if a message coming by `way` is the copy of one that came or left by another; remembers any
+        other message. `marks`: names of brokers that it has passed; copies have one in common. On a way without marks,
+        `known` is remembered instead, and `meets` is the mark of its copy.
         """
         key, passed = _key(topic, payload), frozenset(marks)
         for one in self._seen.get(key, ()):

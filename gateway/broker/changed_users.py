@@ -1,6 +1,6 @@
 """Users who were removed, disabled or given another password: their connections and sessions here end at once.
 
-Reported by the plugins that know users (`PluginHost.follow_users`), for changes by the console, a command or SIGHUP.
+Reported by the plugins knowing users (`PluginHost.follow_users`), for changes by the console, a command or SIGHUP.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from gateway.plugins import PluginHost
 
 
 class ChangedUsers:
-    """Follower of changed users for one broker. A user who may no longer log in loses connections and sessions; a user
+    """Follower of changed users for a broker. A user who may no longer log in loses connections and sessions; a user
     with another password loses connections only, and logs in again.
     """
 

@@ -220,8 +220,8 @@ class Delivering:
         self.give(client, message, qos, retain, target.subscription_ids, now)
 
     def deliver_to_group(self, group: Any, message: Message, allowed: set[int] | None, now: float) -> None:
-        """Delivers to one member in turn: preferably a connected one that keeps up (§4.8.2), else the one with the
-        least queue.
+        """Delivers to a member in turn: preferably a connected one that keeps up (§4.8.2), else the one with the least
+        queue.
         """
         second, least = None, (True, 0)
         for entry in group.in_turn():

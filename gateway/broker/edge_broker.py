@@ -76,11 +76,11 @@ WAITING_PUBLICATIONS = 10_000
 
 
 class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
-    """Broker of one process. Create and `start` it on a running event loop; `shutdown` ends it.
+    """Broker of a process. Create and `start` it on a running event loop; `shutdown` ends it.
 
     `config` is amqtt's `BrokerConfig` or dictionary, or `Settings`. `overlay_context` is the TLS context of listeners
     with `overlay: true`. `allow_anonymous` admits clients without a user name; without it and without an
-    authentication plugin no client gets in. Only plugins that the configuration names are loaded.
+    authentication plugin no client gets in. Only plugins the configuration names are loaded.
     """
 
     def __init__(
@@ -337,7 +337,7 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
     # ------------------------------------------------------------------------------------- connections
 
     def _protocol(self, listener: str, client: tuple[str, int] | None = None) -> MqttConnection:
-        """Makes a connection. `client`: the other end that a proxy named."""
+        """Makes a connection. `client`: the other end a proxy named."""
         server = self._servers.get(listener)
         most = self.listeners_config[listener].max_connections
         over = server is not None and 0 < most <= server.conn_count

@@ -1,8 +1,8 @@
 """Data plane between connections: publish, retain, acknowledgements, members.
 
-amqtt's plugins decide on rights (`plugin.PluginHost`), `delivering.py` finds receivers. A method that returns a
-coroutine (`Later`) could not finish without waiting; the connection then holds back all later packets. Not here:
-waits for receivers (`holding.py`), SUBSCRIBE (`subscribing.py`), wills (`wills.py`), CONNECT and the end of sessions
+amqtt's plugins decide on rights (`plugin.PluginHost`), `delivering.py` finds receivers. A method returning a coroutine
+(`Later`) could not finish without waiting; the connection then holds back all later packets. Not here: waits for
+receivers (`holding.py`), SUBSCRIBE (`subscribing.py`), wills (`wills.py`), CONNECT and the end of sessions
 (`lifecycle.py`).
 """
 
@@ -68,7 +68,7 @@ SYSTEM_TOPICS, SYSTEM_BYTES = 10_000, 16 << 20
 
 
 class Exchange(Delivering):
-    """Router of publications between clients. One thread, the event loop's."""
+    """Router of publications between clients. A thread, the event loop's."""
 
     def __init__(self, host: PluginHost, limits: Limits, now: Callable[[], float]) -> None:
         super().__init__(host, limits, now)
@@ -99,8 +99,8 @@ class Exchange(Delivering):
     # ------------------------------------------------------------------------------------------- from clients
 
     def received(self, client: Client, packets: Sequence[Packet], now: float) -> list[SessionAction]:
-        """Takes the packets of one read through the session, with the events that plugins asked for. An exception of
-        the broker ends the client's connection.
+        """Takes the packets of a read through the session, with the events that plugins asked for. An exception of the
+        broker ends the client's connection.
         """
         try:
             return self._received(client, packets, now)
@@ -175,9 +175,8 @@ class Exchange(Delivering):
         return client.bridge is None and client.peer is None and not client.acks
 
     def pass_run(self, client: Client, run: Sequence[Publish]) -> tuple[int, Waiting | None]:
-        """Routes leading plain publications of QoS 1 and acknowledges the run with one write. Ends at a publication
-        with a slow receiver or for the general path. Returns the length of the run, and the wait of the next
-        publication.
+        """Routes leading plain publications of QoS 1 and acknowledges the run with a write. Ends at a publication with
+        a slow receiver or for the general path. Returns the length of the run, and the wait of the next publication.
         """
         passed, later, publisher = 0, None, client.client_id
         for publish in run:
@@ -249,7 +248,8 @@ class Exchange(Delivering):
 
     async def permitted(self, view: EdgeSession, topic: str) -> str | None:
         """Returns the spelling under which a topic is routed if `view` may publish there, as PUBLISH asks; else None.
-        For parts of this process that act for a user, such as the console."""
+        For parts of this process acting for a user, such as the console.
+        """
         name, may = topic, True
         if self.tracing is not None:
             name, may = self.tracing.admit(topic, view.client_id or "", publishes=True)
@@ -261,7 +261,7 @@ class Exchange(Delivering):
         return name if known else None
 
     def _passed_plainly(self, client: Client, publish: Publish) -> bool:
-        """Routes QoS 1 and 2 the short way, with an acknowledgement that waits for the disk where necessary."""
+        """Routes QoS 1 and 2 the short way, with an acknowledgement waiting for the disk where necessary."""
         store, message = self.store, Message(publish.topic, publish.payload, publish.qos, publisher=client.client_id)
         if store is None:
             if not self.forward(client, message):
@@ -374,7 +374,7 @@ class Exchange(Delivering):
         self._answer(client, owed, message, before)
 
     def _answer(self, client: Client, owed: OwedAck, message: Message, before: int) -> None:
-        """Acknowledges now, or when the message is on disk for sessions or the overlay that need it.
+        """Acknowledges now, or when the message is on disk for sessions or the overlay needing it.
 
         `before`: changes of the store before the message was routed.
         """
@@ -464,7 +464,7 @@ class Exchange(Delivering):
     # --------------------------------------------------------------------------------------- overlay, watchers
 
     def inject(self, message: Message, view: Any = None, groups_lost: Collection[SharedName] = ()) -> None:
-        """Retains and routes a message that no connection waits for."""
+        """Retains and routes a message no connection waits for."""
         if message.properties is NO_PROPERTIES and message.qos and not (message.retain or groups_lost):
             if self.host.is_absent and not self.holding.behind and self.forward(None, message):
                 return

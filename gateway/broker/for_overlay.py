@@ -49,7 +49,7 @@ class ForOverlay:
             self.lifecycle.subscribing.retained.deliver_stored(publication, groups_lost)
 
     def deliver_shared(self, name: SharedName, publication: Publication) -> None:
-        """Routes a publication of the overlay to one local shared group only."""
+        """Routes a publication of the overlay to a local shared group only."""
         circles, user = self.exchange.circles, publication.properties
         if user and circles is not None and circles.arrived(publication.topic, publication.payload, user, name[0]):
             return
@@ -70,7 +70,7 @@ class ForOverlay:
         return send_to_member(client, message, self.now(), self.exchange.reached)
 
     def kept(self) -> Mapping[bytes, bytes]:
-        """Returns the rows that an earlier process passed to `keep`."""
+        """Returns the rows an earlier process passed to `keep`."""
         return self._store.kept if self._store is not None else {}
 
     def retained(self, topic_filter: str) -> list[tuple[str, bytes]]:
@@ -79,7 +79,7 @@ class ForOverlay:
         return [(message.topic, message.payload) for message in found]
 
     def keep(self, rows: Sequence[tuple[bytes, bytes | None]]) -> None:
-        """Writes these rows of the overlay in one transaction with all deliveries since the last one."""
+        """Writes these rows of the overlay in a single transaction with all deliveries since the last one."""
         if self._store is not None:
             self._store.keep(rows)
 
@@ -109,7 +109,7 @@ class ForOverlay:
                 self.lifecycle.dismiss(client, ReasonCode.NOT_AUTHORIZED)
 
     def wanted_of(self, topic_filter: str) -> Predicate | None:
-        """Returns a predicate that covers all local subscriptions of a filter. None: all content."""
+        """Returns a predicate covering all local subscriptions of a filter. None: all content."""
         return self.exchange.router.wanted_of(topic_filter)
 
     def narrowed(self) -> list[str]:

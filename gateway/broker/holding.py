@@ -11,11 +11,11 @@ plugin in its call, the overlay with its acknowledgement to the replicas (`burde
 `hold_s` until the receiver has caught up, then not at all: unrelated clients wait behind it.
 
 A receiver is given up when a publication has waited `limits.hold_s` for it and the receiver has not, in as long,
-acknowledged a whole window (`in_flight`, or half of `queue_bytes` where messages are large). A receiver that reads
-does so, however long each round trip takes. After that it drops the oldest again, and no publisher waits for it for
-`RESPITE` times as long, so that a stuck receiver costs each of its publishers at most that share of the time. The
-number of waiting publishers does not count, or a receiver that reads would lose its next messages. A receiver without
-a connection holds up no publisher.
+acknowledged a whole window (`in_flight`, or half of `queue_bytes` where messages are large). A receiver reading does
+so, however long each round trip takes. After that it drops the oldest again, and no publisher waits for it for
+`RESPITE` times as long, so that a stuck receiver costs each of its publishers at most sharing of the time. The number
+of waiting publishers does not count, or a receiver reading would lose its next messages. A receiver without a
+connection holds up no publisher.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ go.
 
 class _Held:
     """Held publication: its obstacles and the callback that releases it. `is_brief`: does not wait long for a slow
-    receiver. Not a task each: five hundred publishers that wait for one receiver are usual.
+    receiver. Not a task each: five hundred publishers waiting for a receiver are usual.
     """
 
     __slots__ = ("done", "go", "is_brief", "obstacles", "passed", "sender")
@@ -63,7 +63,7 @@ class _Held:
 
 
 class _Turn:
-    """One wait of a held publication, for one of some receivers; `woken`: by the first receiver with room. `room`: the
+    """A wait of a held publication, for one of some receivers; `woken`: by the first receiver with room. `room`: the
     number of publications with a reserved place.
     """
 
@@ -75,7 +75,7 @@ class _Turn:
 
 
 class Backlog(NamedTuple):
-    """Messages that a receiver has not acknowledged, including those that expired before it: an expiry is no sign of
+    """Messages a receiver has not acknowledged, including those that expired before it: an expiry is no sign of
     life.
     """
 
@@ -117,7 +117,7 @@ class _Behind:
         self.paced_at, self.acknowledged, self.acknowledged_bytes = now, 0, 0
 
     def heard(self, before: Backlog, now: float) -> None:
-        """Counts the acknowledgements of one read of the receiver, which had `before` unacknowledged."""
+        """Counts the acknowledgements of a read of the receiver, which had `before` unacknowledged."""
         session, after = self.client.session, Backlog.of(self.client)
         self.acknowledged += before.messages - after.messages
         self.acknowledged_bytes += before.held_bytes - after.held_bytes
@@ -128,13 +128,13 @@ class _Behind:
             self.paced_at, self.acknowledged, self.acknowledged_bytes = now, 0, 0
 
     def forget_gone(self) -> None:
-        """Drops leading turns that no longer wait: another member of a group had room, or the wait was cancelled."""
+        """Drops leading turns no longer wait: another member of a group had room, or the wait was cancelled."""
         while self.waiting and (self.waiting[0].woken is not None or self.waiting[0].held.done.done()):
             self.waiting.popleft()
 
 
 class Holding:
-    """Waits of one broker. Clients are compared by identity."""
+    """Waits of a broker. Clients are compared by identity."""
 
     def __init__(self, limits: Limits, reached: Reached, traffic: Traffic, now: Callable[[], float]) -> None:
         self.limits = limits
@@ -145,7 +145,7 @@ class Holding:
 
     @property
     def waiting(self) -> int:
-        """The number of publications that wait now."""
+        """The number of publications waiting now."""
         return sum(len(one.waiting) for one in self.behind.values())
 
     # ------------------------------------------------------------------------------------------ of receivers
@@ -162,7 +162,7 @@ class Holding:
         self.behind[client] = _Behind(client, self._now())
 
     def heard(self, client: Client, before: Backlog) -> None:
-        """Notes one read of a client that is behind, and had `before` unacknowledged."""
+        """Notes a single read of a client that is behind, and had `before` unacknowledged."""
         self.behind[client].heard(before, self._now())
         self.let_in(client)
 
@@ -238,7 +238,7 @@ class Holding:
                 self.let_in(client)  # acknowledgements to the overlay wait too, and take no room
 
     def _review(self, behind: _Behind) -> None:
-        """Gives the receiver up, or sets the timer to the earliest time to do so: one timer for each receiver."""
+        """Gives the receiver up, or sets the timer to the earliest time to do so: a timer for each receiver."""
         behind.timer = None
         behind.forget_gone()
         if not behind.waiting:

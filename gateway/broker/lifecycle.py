@@ -121,8 +121,8 @@ class Lifecycle:
             self._gone(connection.client, connection)
 
     def connecting(self, connection: MqttConnection, connect: Connect) -> Later | None:
-        """Authenticates a CONNECT and begins or resumes its session, or refuses it with the right code. Does so at once
-        if no plugin has to be asked: a task for each of thousands that come together costs more than the rest.
+        """Authenticates a CONNECT and begins or resumes its session, or refuses it with the right code. Does so at
+        once if no plugin has to be asked: a task for each of thousands coming together costs more than the rest.
         """
         try:
             peer = self._admit(connection, connect)
@@ -225,7 +225,7 @@ class Lifecycle:
     def _begin(
         self, connection: MqttConnection, connect: Connect, view: EdgeSession, peer: str | None, proof: Properties
     ) -> None:
-        """Begins or resumes the session, without any wait: two connections of one client id cannot interleave."""
+        """Begins or resumes the session, without any wait: two connections of a client id cannot interleave."""
         now = self.now()
         properties = tellings(connect, view.client_id, proof, self.response_information)
         if self.exchange.circles is not None and bridge_name(connect):
@@ -271,9 +271,7 @@ class Lifecycle:
         self._announce(client)
 
     def _permits(self, view: EdgeSession, topic: str) -> bool:
-        """True if a waiting message may still be sent; a plugin that needs time was asked when the message was
-        queued.
-        """
+        """True if a waiting message may still be sent; a plugin needing time was asked when the message was queued."""
         return view.is_internal or self._host.verdict(view, topic, Right.RECEIVE) is not False
 
     def end(self, client: Client) -> None:
@@ -357,7 +355,7 @@ class Lifecycle:
         return self.enter_offline(view)
 
     def enter_offline(self, view: EdgeSession) -> Client:
-        """Enters a session that begins without a connection."""
+        """Enters a session beginning without a connection."""
         view.transitions.disconnect()
         client = Client(ServerSession(view.client_id, self.terms.usual), view)
         client.session.begun = True

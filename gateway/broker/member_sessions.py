@@ -85,7 +85,7 @@ def send(client: Client, message: PeerMessage, now: float, reached: Reached) -> 
 
 
 def hear_acks(client: Client, packets: Sequence[Packet]) -> None:
-    """Calls `on_ack` of each `PeerMessage` that the packets acknowledge."""
+    """Calls `on_ack` of each `PeerMessage` the packets acknowledge."""
     for packet in packets:
         if type(packet) is PubAck:
             entry = client.session.outbound.unacknowledged.get(packet.packet_id)

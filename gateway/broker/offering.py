@@ -1,7 +1,7 @@
 """Offer of local publications to the overlay first: a refused publication reaches no local client either.
 
-Otherwise local receivers would act on messages that others never get, and a device that repeats a refused message
-would have it delivered here each time. Not here: the waiting acknowledgement (`exchange.py`).
+Otherwise local receivers would act on messages that others never get, and a device repeating a refused message would
+have it delivered here each time. Not here: the waiting acknowledgement (`exchange.py`).
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def offer(
     may.
 
     `done(code)` is called once, now or later, also where the topic stays local. An exception of the overlay is a
-    refusal. `circles`: marks that a message has over the overlay beside its own. `owner`: the user or address for
-    whom the message counts.
+    refusal. `circles`: marks a message has over the overlay beside its own. `owner`: the user or address for whom the
+    message counts.
     """
     if message.properties.user:
         message.properties = without_reserved(message.properties)

@@ -1,6 +1,6 @@
 """Proof of a client's identity, where plugins or the client itself have to be asked.
 
-Not here: clients that need no question, and the admission that follows (`lifecycle`). Source: MQTT 5.0 §3.1.4, §4.12.
+Not here: clients that need no question, and the admission following (`lifecycle`). Source: MQTT 5.0 §3.1.4, §4.12.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from gateway.sockets.door import Failures
 
 
 class Proving:
-    """Logins of one broker that take time."""
+    """Logins of a broker taking time."""
 
     def __init__(self, host: PluginHost, enhanced_auth: EnhancedAuth, failures: Failures) -> None:
         self._host, self._enhanced_auth, self._failures = host, enhanced_auth, failures

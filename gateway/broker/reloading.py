@@ -1,11 +1,11 @@
-"""Reloading of the configuration while the broker runs (SIGHUP): changes that take effect at once, all of them or none.
+"""Reloading of the configuration while the broker runs (SIGHUP): changes taking effect at once, all of them or none.
 
 Taken over: password and ACL files and the options of these plugins, certificates, keys and CAs of listeners, limits,
-queues of listeners, `allow_anonymous`, `response_information`, the log level. Connections stay, and their sessions
-get the new bounds; a handshake that begins afterwards sees the new certificate. Changes that need a restart
-(addresses, the list of plugins, the overlay's section) are named in the log. Any error in the new configuration
-leaves the old one in force. A plugin takes part by a method `reread(options)` that raises StartError or returns a
-function to call once everything else is right.
+queues of listeners, `allow_anonymous`, `response_information`, the log level. Connections stay, and their sessions get
+the new bounds; a handshake beginning afterwards sees the new certificate. Changes needing a restart (addresses, the
+list of plugins, the overlay's section) are named in the log. Any error in the new configuration leaves the old one in
+force. A plugin takes part by a method `reread(options)` that raises StartError or returns a function to call once
+everything else is right.
 """
 
 from __future__ import annotations

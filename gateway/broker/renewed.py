@@ -1,8 +1,8 @@
 """Certificates of listeners that were replaced at run time, noticed by a look at the files every few seconds.
 
-The next handshake sees the new certificate, connections stay. Certificate and key come one after the other: while
-they do not fit each other, the former pair stays in use. `gateway.trust` watches the links' own certificate,
-`reloading` takes over a configuration that is read again.
+The next handshake sees the new certificate, connections stay. Certificate and key come in turn: while they do not fit
+each other, the former pair stays in use. `gateway.trust` watches the links' own certificate, `reloading` takes over a
+configuration that is read again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LOOK_EVERY_S = 2.0
 
 
 class RenewedCertificates:
-    """Watcher of one broker's certificates. `settings`: the present ones, which SIGHUP may have changed."""
+    """Watcher of a broker's certificates. `settings`: the present ones, which SIGHUP may have changed."""
 
     def __init__(self, broker: EdgeBroker, settings: Callable[[], Settings]) -> None:
         self._broker, self._settings = broker, settings

@@ -1,10 +1,13 @@
-"""Retained messages for a new subscription: the messages of this broker, and values that arrive over the overlay.
+"""Retained messages for a new subscription: the messages of this broker, and values arriving over the overlay.
 
-Messages of this broker follow the SUBACK, a part at a time, as fast as the client reads. A scope of the overlay without
+Messages of this broker follow the SUBACK, a part at a time, as fast as the client reads. A scope of the overlay
+without
 a local subscriber is different: its values are still under way, and the broker's own copies may be out of date. A new
-subscription to such a scope *expects* values. A value that replicas had retained goes to an expecting subscription as a
+subscription to such a scope *expects* values. A value that replicas had retained goes to an expecting subscription as
+a
 retained message on arrival, if the retain handling allows retained messages; older copies of this broker follow when
-the scope is settled. Earlier subscribers missed such a value and get a normal publication. Not here: settling of scopes
+the scope is settled. Earlier subscribers missed such a value and get a normal publication. Not here: settling of
+scopes
 (`gateway.overlay.settling`), SUBACK (`subscribing.py`). Source: MQTT 5.0 §3.3.1.3, §3.8.3.1, §3.8.4.
 """
 
@@ -60,7 +63,7 @@ class _Expected:
 
 
 class RetainedSending:
-    """Sender of retained messages of one broker."""
+    """Sender of retained messages of a broker."""
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange, self._host = exchange, exchange.host
@@ -103,7 +106,7 @@ class RetainedSending:
             self._expected.setdefault(client, {})[topic_filter] = expected
 
     def forget(self, client: Client, topic_filter: str | None = None) -> None:
-        """Drops one subscription of a client, or all subscriptions of an ended session (None)."""
+        """Drops a single subscription of a client, or all subscriptions of an ended session (None)."""
         if topic_filter is None:
             self._expected.pop(client, None)
         elif (mine := self._expected.get(client)) is not None and mine.pop(topic_filter, None) is not None and not mine:
@@ -233,8 +236,8 @@ class RetainedSending:
         return None
 
     async def _send_slowly(self, client: Client, pending: Iterator[tuple[SessionSubscription, Message] | None]) -> None:
-        """Sends a part at a time: 100,000 messages for a client without reading fill no memory, and names that the
-        client may not receive, or that do not match, keep nobody else waiting.
+        """Sends a part at a time: 100,000 messages for a client without reading fill no memory, and names the client
+        may not receive, or that do not match, keep nobody else waiting.
         """
         connection, given_bytes, looks, began = client.connection, RETAINED_TURN_BYTES, 0, time.perf_counter()
         for one in pending:

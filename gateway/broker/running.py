@@ -50,7 +50,7 @@ async def run_broker(
     read: Callable[[], Settings] | None = None,
 ) -> None:
     """Serves until SIGTERM, SIGINT or `stop`, then ends cleanly. On SIGHUP takes over the settings from `read`
-    (`reloading.py`); without `read` the files that the settings name are read again.
+    (`reloading.py`); without `read` the files the settings name are read again.
 
     `started` is called when all ports are bound and plugins are started, before the first connection is accepted.
     Raises StartError. Run it with `uvloop.run` where uvloop is installed.

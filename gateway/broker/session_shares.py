@@ -1,8 +1,8 @@
-"""Sessions whose clients are away, by owner, and the choice of the session that ends when `limits.sessions` is reached.
+"""Sessions whose clients are away, by owner, and the choice of the session ending when `limits.sessions` is reached.
 
 An owner is a user with a proven name, else the address block of the client. The owner with most loses its oldest
-session, empty sessions first; so one owner may fill the table, and others get in all the same. For its own new
-session an owner loses only empty sessions: messages acknowledged for a session are worth more than one more session.
+session, empty sessions first; so a single owner may fill the table, and others get in all the same. For its own new
+session an owner loses only empty sessions: messages acknowledged for a session are worth more than another session.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ HERE = "here"
 
 
 def proven_name(view: EdgeSession) -> str | None:
-    """Returns the user name that a client proved; None if it gave none, or only claims one."""
+    """Returns the user name a client proved; None if it gave none, or only claims one."""
     return None if view.is_anonymous or not view.owner_known else view.username
 
 

@@ -65,7 +65,7 @@ class _Answer:
 
 
 class Subscribing:
-    """Subscriptions of the clients of one broker. A method that returns `Later` waits for a plugin."""
+    """Subscriptions of the clients of a broker. A method returning `Later` waits for a plugin."""
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange, self._host = exchange, exchange.host
@@ -116,7 +116,8 @@ class Subscribing:
 
     async def permitted(self, view: EdgeSession, topic_filter: str) -> str | None:
         """Returns the spelling under which a filter is routed if `view` may subscribe to it, as SUBSCRIBE asks; else
-        None. For parts of this process that act for a user, such as the console."""
+        None. For parts of this process acting for a user, such as the console.
+        """
         packet = Subscribe(1, (Subscription(topic_filter, 0),))
         if self._exchange.predicates:
             packet = with_predicates(packet)
@@ -213,7 +214,7 @@ class Subscribing:
     def _told(
         self, client: Client, packet_id: int, granted: Granted, existed: set[str], began: Began, quiet: bool
     ) -> Later | None:
-        """Answers a SUBSCRIBE. `existed`: those of its filters that the client held before."""
+        """Answers a SUBSCRIBE. `existed`: those of its filters the client held before."""
         answer = _Answer(client.session.suback(packet_id, granted.codes), granted, client.connection, began)
         if quiet or client.peer is not None:
             return self._answer(client, answer, quiet)
@@ -269,7 +270,7 @@ class Subscribing:
         return self.retained.send_new(client, granted.retained, answer.began)
 
     def _take_back(self, client: Client, granted: Granted) -> None:
-        """Removes the subscriptions of one packet; subscriptions that they replaced stay removed."""
+        """Removes the subscriptions of a packet; subscriptions that they replaced stay removed."""
         filters = tuple(subscription.options.filter for subscription in granted.subscriptions)
         client.session.unsubscribed(filters)
         for topic_filter in filters:
@@ -371,7 +372,7 @@ class Subscribing:
             self._pass_on(unfinished, [subscription.options for subscription in filters.values()])
 
     def _pass_on(self, unfinished: Sequence[Message], held: Sequence[Subscription]) -> None:
-        """Passes on as many copies of each message as came by shared groups: one copy was the client's own if another
+        """Passes on as many copies of each message as came by shared groups: a copy was the client's own if another
         filter of it matches.
         """
         copies = Counter(map(id, unfinished))
@@ -384,7 +385,7 @@ class Subscribing:
                 self._exchange.in_order(self._give_to_group(group, message))
 
     def give_shared(self, name: SharedName, message: Message) -> None:
-        """Gives a message to one shared group only, as soon as no plugin has to be asked."""
+        """Gives a message to a shared group only, as soon as no plugin has to be asked."""
         group = self._exchange.router.group(*name)
         if group is not None:
             self._exchange.in_order(self._give_to_group(group, message))
@@ -450,7 +451,7 @@ def _described(group: SharedGroup[Client]) -> LocalGroup:
 
 
 def _together(parts: Sequence[Granted]) -> Granted:
-    """Returns the answers to the parts of one SUBSCRIBE as one."""
+    """Returns the answers to the parts of a SUBSCRIBE as one."""
     return Granted(
         tuple(code for part in parts for code in part.codes),
         tuple(one for part in parts for one in part.subscriptions),

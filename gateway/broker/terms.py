@@ -18,8 +18,8 @@ HOLD, DROP_NEWEST = "hold", "drop_newest"
 
 
 class Terms:
-    """Terms of one broker. `session_expiry_s`: the longest that is granted. A listener that is not among `listeners`
-    has no own bounds. `reached`: called with a bound's name and a client id each time when a session reaches it.
+    """Terms of a broker. `session_expiry_s`: the longest that is granted. A listener that is not among `listeners` has
+    no own bounds. `reached`: called with a bound's name and a client id each time when a session reaches it.
     """
 
     def __init__(
@@ -90,9 +90,7 @@ class Terms:
 
 
 def internal_listeners(settings: Settings) -> dict[str, Listener]:
-    """Returns the bounds of the sessions that bridges have here, by the names of listeners that no other client
-    can use.
-    """
+    """Returns the bounds of the sessions that bridges have here, by the names of listeners no other client can use."""
     return {
         f"{INTERNAL}bridge/{name}": Listener(
             queue_messages=bridge.queue_messages, queue_bytes=bridge.queue_bytes, when_full="drop_oldest"

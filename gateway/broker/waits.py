@@ -1,6 +1,7 @@
-"""Every place where a publication of QoS 1 or 2 of a client may wait before it is acknowledged, and what ends the wait.
+"""Every place where a publication of QoS 1 or 2 of a client may wait before it is acknowledged, and what ends the
+wait.
 
-A new place is a row here, and a test that ends its wait, marked with `ends` of `tests/gateway/ending.py`. The reference
+A new place is a row here, and a test ending its wait, marked with `ends` of `tests/gateway/ending.py`. The reference
 page is made of this table. Not here: queues behind the acknowledgement, as the outbox and queues of receivers
 (`docs/reference/bounds.md`).
 """
@@ -16,7 +17,7 @@ _KEEPS = "keeps its place; at QoS 2 PUBREC goes to the next connection, at QoS 1
 
 
 class Wait(Enum):
-    """Place of a wait. `ends`: the end of the wait. `below_v5`, `v5`: the answer that a client of these versions sees.
+    """Place of a wait. `ends`: the end of the wait. `below_v5`, `v5`: the answer a client of these versions sees.
     `lost`: the fate of the publication when its connection breaks or is taken over meanwhile.
     """
 

@@ -1,7 +1,7 @@
 """`veilmq check`: finds faults of a configuration before a start, and answers what happens to a topic.
 
 Inspects files, certificates, rights and ports; starts nothing and sends nothing, unless hosted brokers are to be
-probed (`probing`). A finding is one line with cause and cure, and an error makes a broker refuse to start. `fates`
+probed (`probing`). A finding is a line with cause and cure, and an error makes a broker refuse to start. `fates`
 answers, topic by topic, where a local publication would go.
 """
 
@@ -90,7 +90,7 @@ class _Place:
 
 
 def check(settings: Settings, topics: Sequence[str], probed: bool = False) -> CheckReport:
-    """Returns all findings that need no start; with `probed` also the findings from probing hosted brokers.
+    """Returns all findings needing no start; with `probed` also the findings from probing hosted brokers.
 
     Raises nothing for a fault: a fault is a finding.
     """
@@ -99,7 +99,7 @@ def check(settings: Settings, topics: Sequence[str], probed: bool = False) -> Ch
 
 
 def refuse(settings: Settings) -> None:
-    """Raises StartError for the first error of `check` that stops a broker: the first act of `veilmq broker`.
+    """Raises StartError for the first error of `check` stopping a broker: the first act of `veilmq broker`.
 
     Ports and plugins are left out: binding and loading them raises these errors.
     """

@@ -30,7 +30,7 @@ def check_predicates(settings: Settings, scopes: Iterable[str] = ()) -> Iterator
 
 
 def _texts(options: Mapping[str, Any]) -> Iterator[str]:
-    """Yields every filter that a plugin's tables or its file allow for subscriptions."""
+    """Yields every filter a plugin's tables or its file allow for subscriptions."""
     for name in ("acl", "subscribe_acl", "subscribe-acl"):
         table = options.get(name)
         for filters in table.values() if isinstance(table, dict) else ():

@@ -26,7 +26,7 @@ RIGHTS_WARNING_S = 30 * 86_400.0
 class CheckFinding:
     """A finding of `veilmq check`.
 
-    `level`: ok, warning or error. `text`: one line; cause and cure unless ok. `stops`: True if an error of this kind
+    `level`: ok, warning or error. `text`: a line; cause and cure unless ok. `stops`: True if an error of this kind
     keeps a broker from starting.
     """
 
@@ -36,7 +36,7 @@ class CheckFinding:
 
 
 def identity_of(local: LocalIdentity, overlay: Overlay) -> LocalIdentity:
-    """Returns the identity that a start would run as: the next one, if the overlay lists its key. Moves nothing."""
+    """Returns the identity a start would run as: the next one, if the overlay lists its key. Moves nothing."""
     member = overlay.members.get(local.name)
     if member is None:
         raise TrustError(

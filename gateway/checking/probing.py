@@ -1,10 +1,9 @@
 """`veilmq check --probe`: tests by publishing whether hosted brokers carry our traffic (docs/protocol.md §2.10).
 
-With our own login, on the control root below a random name: a retained publication at QoS 1 with three user
-properties of our largest size has to return unaltered to an earlier subscriber, and retained to a later one; then it
-is removed. The scopes that we read have to be open to us. A session is requested with the members' expiry, and deep
-topics and large publications are tried, since not every broker announces its limits. Nothing else at the broker is
-touched.
+With our own login, on the control root below a random name: a retained publication at QoS 1 with three user properties
+of our largest size has to return unaltered to an earlier subscriber, and retained to a later one; then it is removed.
+The scopes we read have to be open to us. A session is requested with the members' expiry, and deep topics and large
+publications are tried, since not every broker announces its limits. Nothing else at the broker is touched.
 """
 
 from __future__ import annotations
@@ -45,11 +44,11 @@ quiet = logging.getLogger("veilmq.client")
 
 
 class UnfitError(Exception):
-    """A lack of a hosted broker; the text continues a line that begins with the broker's name."""
+    """A lack of a hosted broker; the text continues a line beginning with the broker's name."""
 
 
 def probe(overlay: Overlay, name: str, logins: Mapping[str, Hosted], filters: Sequence[str]) -> Iterator[CheckFinding]:
-    """Yields one finding for each hosted broker of our region. `filters`: wire filters of the scopes that we read."""
+    """Yields a single finding for each hosted broker of our region. `filters`: wire filters of the scopes we read."""
     known = hosted.logins(overlay, name, logins)
     for broker in hosted.of_region(overlay, name):
         quiet.disabled = True  # the finding has all facts

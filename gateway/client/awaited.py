@@ -1,6 +1,6 @@
 """Pending acknowledgements of a client's publications: callbacks for success or refusal, and the server's delay.
 
-One publication at a time is timed, from its writing to its acknowledgement. No I/O: `mqtt_client` calls.
+A publication at a time is timed, from its writing to its acknowledgement. No I/O: `mqtt_client` calls.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gateway.mqtt5.types import ReasonCode
 
 @dataclass(frozen=True, slots=True)
 class Awaiting:
-    """The token of one publication.
+    """The token of a publication.
 
     `written_at`: seconds of `time.perf_counter` (uvloop's clock counts milliseconds).
     """
@@ -29,7 +29,7 @@ class Awaiting:
 
 
 class Acknowledgements:
-    """The pending acknowledgements of one client. `refused`: publications answered with a reason code of failure."""
+    """The pending acknowledgements of a client. `refused`: publications answered with a reason code of failure."""
 
     def __init__(self, figures: LinkFigures) -> None:
         self.refused = 0

@@ -1,6 +1,7 @@
 """Batched writes of a connection: collected, and handed to the transport once per turn of the event loop.
 
-A turn takes one system call and makes one TLS record. Nothing is bounded here: a writer heeds `pause_writing`.
+A turn takes a single system call and makes a single TLS record. Nothing is bounded here: a writer heeds
+`pause_writing`.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ CONNACK_OF_V3 = b"\x20\x02"
 
 
 class ClientError(OperatorError):
-    """A failed connection: one line, cause and cure. `code`: the peer's reason code, or 0x88."""
+    """A failed connection: a line, cause and cure. `code`: the peer's reason code, or 0x88."""
 
     def __init__(self, text: str, code: int = ReasonCode.SERVER_UNAVAILABLE) -> None:
         super().__init__(text)

@@ -1,4 +1,4 @@
-"""An asyncio client of MQTT 5: one connection that is restored automatically, with batched reads and writes.
+"""An asyncio client of MQTT 5: a connection that is restored automatically, with batched reads and writes.
 
 `mqtt5.client_session` interprets packets; here are sockets, TLS, timers, reconnecting and subscribing anew.
 `MqttClient` serves the links of the overlay and every other client of a broker; `gateway/overlay/region_client.py`
@@ -50,14 +50,14 @@ TOO_MUCH = (ReasonCode.PACKET_TOO_LARGE, ReasonCode.QOS_NOT_SUPPORTED, ReasonCod
 
 
 class MqttClient(asyncio.Protocol):
-    """An MQTT 5 client with one connection: `start` or `connect`, then use it; `close` ends it for good.
+    """An MQTT 5 client with a connection: `start` or `connect`, then use it; `close` ends it for good.
 
-    `verify_peer`: gets the certificate (DER) after the TLS handshake and returns True if the peer is the intended
-    one. `receive_maximum`: messages that the server may have sent and we have not acknowledged yet (back-pressure).
+    `verify_peer`: gets the certificate (DER) after the TLS handshake and returns True if the peer is the intended one.
+    `receive_maximum`: messages the server may have sent and we have not acknowledged yet (back-pressure).
     `manual_ack`: messages are acknowledged by `acknowledge`, not when `on_publish` returns. `limits`: bounds of
     messages in flight to the server and queued. `random`: 0..1, spreads reconnects. `elsewhere`: other addresses of
     the server, requested and tried when its own address does not answer. `unusable`: returns why the server's CONNACK
-    rules the server out, or ""; a reason ends the connection. `copies`: shared by clients that receive the same
+    rules the server out, or ""; a reason ends the connection. `copies`: shared by clients receiving the same
     publications.
     """
 
@@ -199,7 +199,7 @@ class MqttClient(asyncio.Protocol):
             await asyncio.sleep(self._redial.ended(up_s, self._wait_longest))
 
     async def _connection(self) -> float | None:
-        """Runs one connection from beginning to end; returns the seconds that it was up, or None."""
+        """Runs a single connection from beginning to end; returns the seconds that it was up, or None."""
         loop = asyncio.get_running_loop()
         self._up_at, self._why, self._wait_longest, self.refusal, self.ended = None, "", False, None, None
         lost = self._lost = loop.create_future()
@@ -241,8 +241,8 @@ class MqttClient(asyncio.Protocol):
         `properties`: user properties, or all properties. `on_ack` is called once the server has accepted a message of
         QoS 1 or 2; never if the server refuses it, nor after the connection if no state survives. `on_refused` gets
         the reason code if the server refuses the message or has said that it cannot take it; then the result is True.
-        `urgent`: see `ClientSession.publish`. Raises MalformedPacket or UnsendablePacket for a message that no MQTT
-        packet can carry.
+        `urgent`: see `ClientSession.publish`. Raises MalformedPacket or UnsendablePacket for a message no MQTT packet
+        can carry.
         """
         if not self._up and (not qos or self._connect.clean_start):
             return False

@@ -1,10 +1,10 @@
 """TLS for the links of the overlay: admits members only, and recognises the member of a connection.
 
 Both sides show a certificate. The certificate authorities of the trust domains in the signed overlay are trusted; a
-chain to one of them is necessary, not sufficient: the key in the certificate must also be the key that the overlay's
-owner certified for a member (`recognise`), so no authority can bring in a member of its own making or imitate a
-member of another domain. Host names are not checked, for the key is the stronger name. TLS 1.3 only. Members and our
-own certificate may change while links stand: new handshakes see the new state.
+chain to one of them is necessary, not sufficient: the key in the certificate must also be the key the overlay's owner
+certified for a member (`recognise`), so no authority can bring in a member of its own making or imitate a member of
+another domain. Host names are not checked, for the key is the stronger name. TLS 1.3 only. Members and our own
+certificate may change while links stand: new handshakes see the new state.
 
 Not here: listeners for ordinary clients (`gateway/broker/edge_broker.py`), making certificates
 (`gateway/trust/domains.py`).
@@ -30,7 +30,7 @@ SOMEBODY_ELSE = "shows the certificate of somebody else; check the address, or t
 
 
 class TlsError(OperatorError):
-    """An error of TLS in one line for the operator: the member, the fault and the cure."""
+    """An error of TLS in a line for the operator: the member, the fault and the cure."""
 
 
 class _Member(Protocol):
@@ -41,7 +41,7 @@ class _Member(Protocol):
 
 
 class LinkTls:
-    """The TLS contexts of one member for all its links, and the recognition of peers.
+    """The TLS contexts of a member for all its links, and the recognition of peers.
 
     `members`: name to member as in `Overlay.members`. `clock`: seconds since the UNIX epoch. Raises TlsError when
     key, certificate or an authority cannot be used, or when the certificate is not that of `name` in the overlay.
@@ -134,7 +134,7 @@ def shows(ssl_object: Any, recognise: Callable[[bytes], bool]) -> bool:
 
 
 def explain(error: BaseException, address: str) -> str:
-    """Returns one line for a failed TLS handshake or a connection that ended in the handshake."""
+    """Returns a line for a failed TLS handshake or a connection that ended in the handshake."""
     if isinstance(error, ssl.SSLCertVerificationError) and error.verify_code in OUT_OF_TIME:
         ours = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
         what = "is not valid yet" if error.verify_code == NOT_YET_VALID else "has ended"

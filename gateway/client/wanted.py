@@ -1,4 +1,4 @@
-"""Subscriptions that a client wants, and their state on the present connection.
+"""Subscriptions a client wants, and their state on the present connection.
 
 Sends SUBSCRIBE and UNSUBSCRIBE for them, a bounded number at a time, again after every reconnect that lost the
 session, and each request once a connection. Writes nothing by itself: the client passes `send`.
@@ -23,7 +23,7 @@ FILTERS_PER_PACKET = 64
 
 
 class TooManySubscriptionsError(Exception):
-    """An error of more than MAX_SUBSCRIPTIONS filters on one connection; use wildcards."""
+    """An error of more than MAX_SUBSCRIPTIONS filters on a connection; use wildcards."""
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ class _Dropping:
 
 
 class WantedSubscriptions:
-    """The wanted subscriptions of one client; they outlive connections and sessions."""
+    """The wanted subscriptions of a client; they outlive connections and sessions."""
 
     def __init__(self, address: str) -> None:
         self._address = address

@@ -1,9 +1,8 @@
-"""Enforcement of the bounds that no other module owns, and the count of how often each bound was reached.
+"""Enforcement of the bounds no other module owns, and the count of how often each bound was reached.
 
-`Reached` counts by the name of the bound in `limits` and logs it, but not once per offence. `Pace` is the token
-bucket of one client's publications. `fits` checks topics. Bounds of a session (queues, flows) are kept in
-`mqtt5/delivery.py`, which reports them to `Reached` (`SessionLimits.reached`), bounds of the retained store in
-`retained.py`.
+`Reached` counts by the name of the bound in `limits` and logs it, but not once per offence. `Pace` is the token bucket
+of a client's publications. `fits` checks topics. Bounds of a session (queues, flows) are kept in `mqtt5/delivery.py`,
+which reports them to `Reached` (`SessionLimits.reached`), bounds of the retained store in `retained.py`.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class Reached:
         LogEvent.LIMIT_REACHED.say(log, bound, limit=bound, who=who, times=count - before, total=count)
 
     def note_reason(self, reason: int, who: str = "") -> None:
-        """Counts the bound that a reason code stands for, if any."""
+        """Counts the bound a reason code stands for, if any."""
         bound = _BY_REASON.get(ReasonCode(reason))
         if bound is not None:
             self.note(bound, who)
@@ -97,7 +96,7 @@ class Pace:
         self._tokens, self._at = float(burst), now
 
     def take(self, now: float) -> float:
-        """Takes one token and returns 0.0. Without a token, returns the seconds to wait before the next call."""
+        """Takes a single token and returns 0.0. Without a token, returns the seconds to wait before the next call."""
         if self._tokens < 1:
             self._tokens = min(self._burst, self._tokens + max(now - self._at, 0.0) * self._rate)
             self._at = now
@@ -108,7 +107,7 @@ class Pace:
 
 
 def fits(topic: str, limits: Limits) -> str | None:
-    """Returns the bound that a topic name or filter exceeds, or None."""
+    """Returns the bound a topic name or filter exceeds, or None."""
     if topic.count("/") >= limits.topic_levels:
         return "topic_levels"
     # A character is four bytes at most: most names need not be encoded.

@@ -1,8 +1,8 @@
 """Subscriptions to content: the predicate in a SUBSCRIBE, and the receivers of a topic whose predicate a message
 fulfils (C10).
 
-A predicate stands behind a `?` in the filter, for any client, or in the user property `$where`, for clients of MQTT
-5. `bridge.predicates` gives it its meaning. Not here: the topics that a filter matches (`routing.py`), rights.
+A predicate stands behind a `?` in the filter, for any client, or in the user property `$where`, for clients of MQTT 5.
+`bridge.predicates` gives it its meaning. Not here: the topics a filter matches (`routing.py`), rights.
 """
 
 from __future__ import annotations

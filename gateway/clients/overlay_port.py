@@ -54,7 +54,7 @@ class PeerRefusal:
 
 @value
 class LocalGroup:
-    """Shared group that has local members. `is_whole`: one of them may receive every topic that the filter matches.
+    """Shared group that has local members. `is_whole`: one of them may receive every topic the filter matches.
     `owner`: the client id of its first member, to which the group is counted.
     """
 
@@ -93,7 +93,7 @@ class OverlayPort(Protocol):
         ...
 
     def peer_connected(self, peer: str, session: ServerSession) -> None:
-        """Takes the connection of a member; called again for every connection, also of a session that lives on."""
+        """Takes the connection of a member; called again for every connection, also of a session living on."""
         ...
 
     def peer_disconnected(self, peer: str) -> None:
@@ -103,8 +103,8 @@ class OverlayPort(Protocol):
     def peer_published(self, peer: str, publish: Publish) -> Callable[[Done], bool] | PeerRefusal | None:
         """Takes a PUBLISH of a member, alias resolved. None: it is acknowledged now; a refusal: it is refused now.
 
-        Otherwise the returned function is called at once with the callback that acknowledges later; if it returns
-        False, nothing is read from the member until then.
+        Otherwise the returned function is called at once with the callback acknowledging later; if it returns False,
+        nothing is read from the member until then.
         """
         ...
 
@@ -194,7 +194,7 @@ class Measured(Protocol):
 
 
 class SharedSubscriptions(Protocol):
-    """Optional methods of an `OverlayPort` that shares groups with other gateways."""
+    """Optional methods of an `OverlayPort` sharing groups with other gateways."""
 
     def group_joined(self, group: LocalGroup) -> None:
         """Takes a shared group with local members, after `subscribed`; again when a member or a right came or went."""
@@ -226,7 +226,7 @@ class Accepted(Protocol):
 
 
 class LocalBroker(Protocol):
-    """Methods of `EdgeBroker` that an overlay needs."""
+    """Methods of `EdgeBroker` an overlay needs."""
 
     def deliver_local(self, publication: Publication, groups_lost: Collection[SharedName] = ()) -> None: ...
 
@@ -239,7 +239,7 @@ class LocalBroker(Protocol):
     def send_to_peer(self, peer: str, topic: str, payload: bytes, properties: UserProperties, on_ack: Done) -> bool: ...
 
     def kept(self) -> Mapping[bytes, bytes]:
-        """Returns the rows that an earlier process passed to `keep`."""
+        """Returns the rows an earlier process passed to `keep`."""
         ...
 
     def retained(self, topic_filter: str) -> Sequence[tuple[str, bytes]]:
@@ -247,7 +247,9 @@ class LocalBroker(Protocol):
         ...
 
     def keep(self, rows: Sequence[tuple[bytes, bytes | None]]) -> None:
-        """Writes these rows in one transaction with all deliveries since the last one; None: the row is deleted."""
+        """Writes these rows in a single transaction with all deliveries since the last one; None: the row is
+        deleted.
+        """
         ...
 
     def when_kept(self, done: Callable[[], None]) -> None:
@@ -263,7 +265,7 @@ class LocalBroker(Protocol):
         ...
 
     def wanted_of(self, topic_filter: str) -> Predicate | None:
-        """Returns a predicate that covers all local subscriptions of a filter. None: all content."""
+        """Returns a predicate covering all local subscriptions of a filter. None: all content."""
 
     def narrowed(self) -> Sequence[str]:
         """Returns a few of the filters that lost a subscription since the last call, while some have predicates."""

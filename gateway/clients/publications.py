@@ -1,5 +1,5 @@
-"""Conversion of messages to and from publications of the overlay, and the properties that the overlay reserves. No
-routing, no state.
+"""Conversion of messages to and from publications of the overlay, and the properties the overlay reserves. No routing,
+no state.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def message_of(publication: Publication, now: float) -> Message:
 
 
 def without_reserved(properties: Properties) -> Properties:
-    """Returns the properties without the user properties that belong to the overlay."""
+    """Returns the properties without the user properties belonging to the overlay."""
     user = tuple(pair for pair in properties.user if not pair[0].startswith(RESERVED_PROPERTY))
     if len(user) == len(properties.user):
         return properties

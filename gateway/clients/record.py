@@ -1,4 +1,4 @@
-"""Record of one client in the broker, and the times at which clients need attention.
+"""Record of a client in the broker, and the times at which clients need attention.
 
 A `Client` joins the protocol state (`mqtt5/session.py`), the view of amqtt's plugins (`plugin.EdgeSession`) and the
 network connection, if there is one. No decisions here.
@@ -45,9 +45,7 @@ acknowledgement: otherwise it would repeat the message after each connect, for e
 
 
 class OwedAck:
-    """Acknowledgement that the broker owes a client; `code` None: undecided. `answers`: how many answers are
-    awaited.
-    """
+    """Acknowledgement the broker owes a client; `code` None: undecided. `answers`: how many answers are awaited."""
 
     __slots__ = ("_worst", "answers", "code", "publish")
 
@@ -56,7 +54,7 @@ class OwedAck:
         self.answers, self._worst = 1, 0
 
     def answer(self, code: int) -> None:
-        """Counts the answer of one store or overlay: `code` accepts or refuses the message.
+        """Counts the answer of a store or overlay: `code` accepts or refuses the message.
 
         A refusal that repeating may cure decides at once: nothing that its client sent behind the message may be taken
         before it is repeated (MQTT-4.6.0-2).
@@ -131,7 +129,7 @@ class StoredSession(Journal, Protocol):
 
 
 class Client:
-    """Record of one client id. `filters`: its filters in the router; `alive` is False once the session has ended."""
+    """Record of a client id. `filters`: its filters in the router; `alive` is False once the session has ended."""
 
     __slots__ = (
         "acks",
@@ -220,8 +218,8 @@ COLLECT_S = 0.05
 class Deadlines:
     """Timer of all clients. Calls `due(client, now)` when a client's session needs it: keep-alive, will delay, expiry.
 
-    One heap and one timer for all clients. A message moves a keep-alive deadline only in the session, not here: an
-    entry that comes too early is put back at its new time.
+    A heap and a single timer for all clients. A message moves a keep-alive deadline only in the session, not here: an
+    entry coming too early is put back at its new time.
     """
 
     def __init__(self, now: Callable[[], float], due: Callable[[Client, float], float | None]) -> None:

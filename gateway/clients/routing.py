@@ -1,9 +1,9 @@
 """Receivers of a publication, with QoS and identifiers: subscriptions and shared groups.
 
-A `DeliveryPlan` is computed once per topic and kept until a relevant subscription changes, so that a publication
-costs one or two dict look-ups however many subscribers there are. Predicates are evaluated only for topics that have
-some. Knows no sessions, sockets or permissions. Source: MQTT 5.0 §3.3.4 (overlapping subscriptions: one copy at the
-highest QoS, with all identifiers), §3.8.3.1 (options), §4.8.2 (shared subscriptions).
+A `DeliveryPlan` is computed once per topic and kept until a relevant subscription changes, so that a publication costs
+one or two dict look-ups however many subscribers there are. Predicates are evaluated only for topics that have some.
+Knows no sessions, sockets or permissions. Source: MQTT 5.0 §3.3.4 (overlapping subscriptions: a copy at the highest
+QoS, with all identifiers), §3.8.3.1 (options), §4.8.2 (shared subscriptions).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ C = TypeVar("C")
 
 @dataclass(slots=True, eq=False)
 class RouteEntry(Generic[C]):
-    """Subscription of one client. `filter`: without share prefix; `identifier` 0: none. `slots`: of its predicate in
-    the router's index; None: all content, or its group has the predicate.
+    """Subscription of a client. `filter`: without share prefix; `identifier` 0: none. `slots`: of its predicate in the
+    router's index; None: all content, or its group has the predicate.
     """
 
     client: C
@@ -39,8 +39,8 @@ class RouteEntry(Generic[C]):
 
 
 class SharedGroup(Generic[C]):
-    """Shared subscription: each publication goes to one member, in turn. `slots`: of its predicate in the router's
-    index. `wide`: the members that may receive every topic that the filter matches.
+    """Shared subscription: each publication goes to a member, in turn. `slots`: of its predicate in the router's
+    index. `wide`: the members that may receive every topic the filter matches.
     """
 
     __slots__ = ("filter", "members", "name", "slots", "turn", "wide")
@@ -61,7 +61,7 @@ class SharedGroup(Generic[C]):
 
 @dataclass(slots=True, eq=False)
 class Target(Generic[C]):
-    """Client that gets the topic by its ordinary subscriptions, however many of them match."""
+    """Client getting the topic by its ordinary subscriptions, however many of them match."""
 
     client: C
     qos: int
@@ -82,7 +82,7 @@ class Target(Generic[C]):
         )
 
     def for_own_publication(self) -> Target[C] | None:
-        """Returns the target without its No Local subscriptions, for a message that the client itself published
+        """Returns the target without its No Local subscriptions, for a message the client itself published
         (§3.8.3.1).
         """
         if not self.no_local:
@@ -93,10 +93,10 @@ class Target(Generic[C]):
 
 @dataclass(slots=True, eq=False)
 class DeliveryPlan(Generic[C]):
-    """Receivers of one topic. `found` shows if the index still has the same entries; `name`: the topic in UTF-8.
+    """Receivers of a topic. `found` shows if the index still has the same entries; `name`: the topic in UTF-8.
 
-    `refused`: the bound that the topic exceeds, if any. `choices`: receivers with predicates, which are not among
-    `targets` and `groups` (`Router.plan_for`). `is_odd`: True if `refused` or `choices` is set.
+    `refused`: the bound the topic exceeds, if any. `choices`: receivers with predicates, which are not among `targets`
+    and `groups` (`Router.plan_for`). `is_odd`: True if `refused` or `choices` is set.
     """
 
     name: bytes
@@ -110,7 +110,7 @@ class DeliveryPlan(Generic[C]):
 
 
 class Choices(Generic[C]):
-    """Subscriptions and groups of one topic that have a predicate, and their evaluation for one message.
+    """Subscriptions and groups of a topic that have a predicate, and their evaluation for a message.
 
     Rights come first: a predicate of a client that may not receive the topic is neither evaluated nor counted, or
     counts would tell the content (`judge`).
@@ -183,7 +183,7 @@ class Router(Generic[C]):
     def __init__(
         self, refuses: Callable[[str], str | None] = lambda topic: None, owner: Callable[[C], str] = lambda client: ""
     ) -> None:
-        """`refuses`: returns the bound that a topic exceeds, which its plan then names; called once while the plan is
+        """`refuses`: returns the bound a topic exceeds, which its plan then names; called once while the plan is
         remembered. `owner`: returns the user or address for whom the predicates of a client count.
         """
         self._refuses, self._owner = refuses, owner
@@ -266,9 +266,7 @@ class Router(Generic[C]):
         return list(self._index)
 
     def wanted_of(self, topic_filter: str) -> Predicate | None:
-        """Returns a predicate that holds for every message that a subscription of this filter wants. None: all
-        content.
-        """
+        """Returns a predicate holding for every message a subscription of this filter wants. None: all content."""
         predicates: list[Predicate] = []
         for value in self._index.entries(topic_filter).values():
             options = next(iter(value.members.values())).options if isinstance(value, SharedGroup) else value.options

@@ -1,4 +1,4 @@
-"""The standing of a whole overlay: every member that can be asked, and one verdict.
+"""The standing of a whole overlay: every member that can be asked, and a single verdict.
 
 Members are asked at their metrics ports: those whose folders lie beside the overlay file, as `veilmq init` makes them,
 and those named by address. Of the others their neighbours and the signed words of replicas tell.
@@ -43,7 +43,7 @@ class OverlayVerdict:
 
 def binds_beside(overlay_file: Path) -> dict[str, str]:
     """Returns the metrics addresses of members whose folders lie beside the overlay file, or beside the folder of the
-    member that holds it, by name of the folder.
+    member holding it, by name of the folder.
     """
     here = overlay_file.resolve().parent
     parent = here.parent if (here / "broker.yaml").is_file() else here
@@ -105,7 +105,7 @@ def _by_member(answers: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[st
 
 
 def _told_by_others(name: str, told: Mapping[str, Mapping[str, Any]]) -> str:
-    """Returns the standing of a replica that was not asked. One link with the replica, or one signed word of it, shows
+    """Returns the standing of a replica that was not asked. A link with the replica, or one signed word of it, shows
     that it lives.
     """
     known = False
@@ -122,7 +122,7 @@ def _told_by_others(name: str, told: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _add_findings(verdict: OverlayVerdict, told: Mapping[str, Mapping[str, Any]]) -> None:
-    """Adds the members' findings: those about the overlay once, with the members that say so."""
+    """Adds the members' findings: those about the overlay once, with the members saying so."""
     shared: dict[tuple[str, str, str], tuple[str, list[str]]] = {}
     for name, answer in sorted(told.items()):
         for finding in answer["findings"]:

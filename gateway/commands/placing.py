@@ -107,7 +107,7 @@ def _place_described(path: Path, as_json: bool) -> None:
 
 
 def _line(advice: PlaceAdvice, spares: list[Spare]) -> str:
-    """Returns the proposal in one line."""
+    """Returns the proposal in a line."""
     step = advice.step
     if step is None:
         seen = sum(sum(each.values()) for each in advice.failures.values())
@@ -155,7 +155,9 @@ def _as_json(advice: PlaceAdvice, spares: list[Spare]) -> dict[str, Any]:
 def _sign(
     path: Path, owner: Path, advice: PlaceAdvice, spares: list[Spare], described: Path | None, grace: int, wait: int
 ) -> None:
-    """Signs one step. If a spare may not join the region, tries the next spare. Raises TrustError, OverlayError."""
+    """Signs a single step. If a spare may not join the region, tries the next spare. Raises TrustError,
+    OverlayError.
+    """
     from bridge.base import OperatorError
     from gateway.owner.attaching import NotYetError
 

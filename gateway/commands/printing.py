@@ -10,7 +10,7 @@ WIDTH_OF_A_FILE = 10_000
 
 
 def as_text(value: object) -> str:
-    """Returns the text of a cell: lists one item a line, truth as yes and no."""
+    """Returns the text of a cell: lists a single item a line, truth as yes and no."""
     if value is None:
         return ""
     if isinstance(value, list):

@@ -1,6 +1,6 @@
 """Readiness of all members for `veilmq up`: asks each at its metrics port until it reports to be well.
 
-Each check asks one member, so that a silent member delays no other for long. Members without `metrics:` are not
+Each check asks a single member, so that a silent member delays no other for long. Members without `metrics:` are not
 waited for. Later faults are reported by `veilmq status`.
 """
 

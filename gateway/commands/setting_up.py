@@ -1,4 +1,4 @@
-"""`veilmq init`, `veilmq up`, `veilmq join`: a new overlay, its processes, and a member that joins one."""
+"""`veilmq init`, `veilmq up`, `veilmq join`: a new overlay, its processes, and a member joining one."""
 
 # ruff: noqa: PLC0415  heavy imports happen inside the commands, so that --help and completion answer at once
 

@@ -47,7 +47,7 @@ def _opened(config: Path) -> tuple[Settings, Console, ApiTokens]:
 
 
 def _standing(settings: Settings) -> Callable[[str], str | None]:
-    """Returns a function that gives a user's standing, as the broker's plugins will give it. Raises StartError."""
+    """Returns a function giving a user's standing, as the broker's plugins will give it. Raises StartError."""
     import asyncio
 
     from gateway.broker import make_broker

@@ -1,4 +1,4 @@
-"""Board of entities that a tracker follows: one row each, made of the received traces (B4).
+"""Board of entities a tracker follows: a row each, made of the received traces (B4).
 
 A silent entity keeps its last state; `seen_ms` gives the time of the last trace. Not here: the terminal (`traces`),
 the source of traces (`client`).
@@ -65,7 +65,7 @@ class FollowedRow(Protocol):
 
 
 class Troubles:
-    """The faults that keep a tracker from observing its entities. Each is reported once while it lasts."""
+    """The faults keeping a tracker from observing its entities. Each is reported once while it lasts."""
 
     def __init__(self, tracker: FollowedRow, entities: Sequence[str], now: float) -> None:
         self._tracker, self._entities = tracker, list(entities)

@@ -139,7 +139,7 @@ def show_history(
     limit: Annotated[int, typer.Option(min=1, max=1_000_000, help="How many of the newest.")] = 100,
     as_json: Json = False,
 ) -> None:
-    """Show the traces of one entity, oldest first."""
+    """Show the traces of an entity, oldest first."""
     with _opened(history) as store:
         found = store.history(entity, limit)
     later = [*(seen.time_ms for seen in found[1:]), int(time.time() * 1000)]

@@ -1,6 +1,6 @@
 """`veilmq trust` and `veilmq overlay`: trust domains, identities, rights, keys and the signed overlay.
 
-Commands for the owner and for operators of members; each calls one function and prints the next step.
+Commands for the owner and for operators of members; each calls a single function and prints the next step.
 """
 
 # ruff: noqa: PLC0415  heavy imports happen inside the commands, so that --help and completion answer at once

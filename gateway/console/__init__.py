@@ -1,4 +1,4 @@
-"""HTTP API of a broker and the page that uses it: state, clients, sessions and retained messages, by the user's rights.
+"""HTTP API of a broker and the page using it: state, clients, sessions and retained messages, by the user's rights.
 
 Imports `broker`, `client`, `auth`, `plugins` and below. Needs aiohttp: `pip install 'veilmq[console]'`.
 """

@@ -36,7 +36,7 @@ Stops users of the console who ask for all that is retained, again and again.
 
 
 class Answering:
-    """Answers to the operations of one console. `editing`: changes users and tokens."""
+    """Answers to the operations of a console. `editing`: changes users and tokens."""
 
     def __init__(self, settings: Console, shown: Shown, editing: Editing) -> None:
         self._settings, self._shown, self._editing = settings, shown, editing
@@ -50,7 +50,7 @@ class Answering:
     # --------------------------------------------------------------------------------------------- users
 
     def _view(self, user: str, password: str | None = None, address: str = "") -> EdgeSession:
-        """Returns the user as plugins see a client, under an id that no client has."""
+        """Returns the user as plugins see a client, under an id no client has."""
         view = EdgeSession()
         view.client_id = f"{INTERNAL}console/{user}"
         view.username, view.password, view.remote_address = user, password, address
@@ -64,7 +64,7 @@ class Answering:
     async def authenticate(self, user: str, password: str, address: str) -> bool:
         """True if plugins let the user in. A login without a name, or where no plugin knows names, is refused.
 
-        One password is verified at a time: guesses at the console take nothing from MQTT. Raises ApiError if too many
+        A password is verified at a time: guesses at the console take nothing from MQTT. Raises ApiError if too many
         wait.
         """
         if not user or not password:

@@ -1,4 +1,4 @@
-"""Assembly of the console for one broker."""
+"""Assembly of the console for a broker."""
 
 from __future__ import annotations
 

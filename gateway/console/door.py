@@ -24,7 +24,7 @@ IDLE_S = 60.0
 
 
 class ConsoleDoor:
-    """Register of all connections of one console. `make`: makes aiohttp's end of a connection."""
+    """Register of all connections of a console. `make`: makes aiohttp's end of a connection."""
 
     def __init__(self, make: Callable[[], asyncio.Protocol]) -> None:
         self._make = make

@@ -1,4 +1,4 @@
-"""Changes that the API makes to users, groups, rights and tokens: one after the other, each from the files as they are.
+"""Changes the API makes to users, groups, rights and tokens: in turn, each from the files as they are.
 
 The files have other writers, too: `veilmq users`, `veilmq tokens`. A change is therefore made under the lock of the
 directory, in a thread, and from the file's present content (`security.changing`). A request that waited meanwhile,

@@ -1,6 +1,6 @@
 """Guesses of passwords and tokens: counted by address block before they are judged. No HTTP here; time is passed in.
 
-A guess that proves right is taken back. So however many come at once, no more are judged than are allowed.
+A guess proving right is taken back. So however many come at once, no more are judged than are allowed.
 """
 
 from __future__ import annotations

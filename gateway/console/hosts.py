@@ -1,7 +1,7 @@
 """Names under which a console answers. Browsers send the requested name, and the page that caused the request.
 
-A foreign page can let its own name stand for 127.0.0.1 (DNS rebinding) and then read the answers. It cannot change
-the name that the browser sends. The console answers to addresses, `localhost`, `console.hosts` and the names of its
+A foreign page can let its own name stand for 127.0.0.1 (DNS rebinding) and then read the answers. It cannot change the
+name the browser sends. The console answers to addresses, `localhost`, `console.hosts` and the names of its
 certificate.
 """
 
@@ -28,7 +28,7 @@ def names_of(certificate: Path) -> frozenset[str]:
 
 
 class Hosts:
-    """Names of one console. `configured`: `console.hosts`; `certified`: of the certificate, set anew with it."""
+    """Names of a console. `configured`: `console.hosts`; `certified`: of the certificate, set anew with it."""
 
     def __init__(self, configured: Iterable[str]) -> None:
         self._configured = frozenset(name.lower() for name in configured)

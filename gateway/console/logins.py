@@ -28,14 +28,14 @@ class ConsoleLogin:
 
 
 class Logins:
-    """Logins of one process. `random(n)`: n bytes; `standing`: see `PluginHost.standing`."""
+    """Logins of a process. `random(n)`: n bytes; `standing`: see `PluginHost.standing`."""
 
     def __init__(self, random: Callable[[int], bytes], standing: Callable[[str], str | None]) -> None:
         self._random, self._standing = random, standing
         self._logins: dict[str, ConsoleLogin] = {}
 
     def begin(self, user: str, now: float) -> str:
-        """Begins a login and returns the secret that the browser keeps."""
+        """Begins a login and returns the secret the browser keeps."""
         if len(self._logins) >= LOGINS_MAX:
             del self._logins[min(self._logins, key=lambda digest: self._logins[digest].seen)]
         secret = self._random(SECRET_BYTES).hex()

@@ -1,8 +1,8 @@
 """HTTP server of API and page: identification of the user, rights, and refusals.
 
 A browser is identified by a cookie that scripts cannot read and other sites cannot send; a change also needs a header
-that no other site can add. A program shows a token. A request that names another host, or comes from a page of
-another site, is refused. Every answer forbids frames, foreign scripts and guessing of types. The operations are in
+no other site can add. A program shows a token. A request that names another host, or comes from a page of another
+site, is refused. Every answer forbids frames, foreign scripts and guessing of types. The operations are in
 `answering`.
 """
 
@@ -56,7 +56,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class ConsoleServer:
-    """Server of one process. Call `start`, then `stop`."""
+    """Server of a process. Call `start`, then `stop`."""
 
     def __init__(self, settings: Console, logins: Logins, tokens: ApiTokens, answering: Answering) -> None:
         self._settings, self._logins, self._tokens, self._answering = settings, logins, tokens, answering
@@ -235,7 +235,7 @@ class ConsoleServer:
 
     @web.middleware
     async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Adds the headers of every answer. An unexpected error is one line in the log; its answer reveals nothing of
+        """Adds the headers of every answer. An unexpected error is a line in the log; its answer reveals nothing of
         the inside.
         """
         with self._door.asked(request.transport) if self._door is not None else contextlib.nullcontext():

@@ -25,7 +25,7 @@ PAYLOAD_SHOWN_BYTES = 4_096
 
 
 class LogTail(logging.Handler):
-    """Handler that keeps the last lines of the log with all their fields but tracebacks, for the page."""
+    """Handler keeping the last lines of the log with all their fields but tracebacks, for the page."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
@@ -38,7 +38,7 @@ class LogTail(logging.Handler):
 
 
 class Shown:
-    """State of one broker for the API. `status`: the content of `/status` (`gateway/health`)."""
+    """State of a broker for the API. `status`: the content of `/status` (`gateway/health`)."""
 
     def __init__(self, broker: EdgeBroker, status: Callable[[], dict[str, Any]], prefix: str, log: LogTail) -> None:
         self.broker, self._status, self._prefix, self._log = broker, status, prefix, log
@@ -100,7 +100,7 @@ class Shown:
         return {"total": len(found), "clients": [_client(client) for client in found[:limit]]}
 
     def client(self, client_id: str) -> dict[str, Any] | None:
-        """Returns one session, with its subscriptions; None if there is none."""
+        """Returns a single session, with its subscriptions; None if there is none."""
         client = self._found(client_id)
         if client is None:
             return None
@@ -146,7 +146,7 @@ class Shown:
     # ------------------------------------------------------------------------------------------- messages
 
     def retained(self, topic_filter: str) -> Iterator[Message]:
-        """Yields retained messages that the filter matches; the caller checks rights, and counts."""
+        """Yields retained messages the filter matches; the caller checks rights, and counts."""
         return self.broker.exchange.retained.matching(topic_filter, self.broker.now())
 
     def clear_retained(self, topic: str) -> bool:
@@ -203,7 +203,7 @@ def text_of(payload: bytes) -> str:
 
 
 def message_json(message: Message) -> dict[str, Any]:
-    """Returns one message as the API shows it."""
+    """Returns a single message as the API shows it."""
     return {
         "topic": message.topic,
         "payload": text_of(message.payload),

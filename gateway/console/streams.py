@@ -39,7 +39,7 @@ FAILED = 0x80
 
 
 class StreamBacklog:
-    """Messages that wait for one stream."""
+    """Messages waiting for a stream."""
 
     def __init__(self) -> None:
         self._messages: deque[tuple[Message, int, int]] = deque()
@@ -73,7 +73,7 @@ class StreamBacklog:
 
 
 class Streams:
-    """Open streams of one console. `may_receive(user, topic)`: called before each message is shown."""
+    """Open streams of a console. `may_receive(user, topic)`: called before each message is shown."""
 
     def __init__(self, broker: EdgeBroker, may_receive: Callable[[str, str], Awaitable[bool]]) -> None:
         self._broker, self._may_receive = broker, may_receive
@@ -81,7 +81,7 @@ class Streams:
         self.clients: set[LocalEnd] = set()
 
     async def serve(self, asked: ApiRequest, topic_filter: str) -> web.StreamResponse:
-        """Serves one stream to its end. Raises ApiError if there are too many."""
+        """Serves a single stream to its end. Raises ApiError if there are too many."""
         user = asked.user
         if self._of_user.total() >= STREAMS_MAX:
             raise ApiError(503, f"{STREAMS_MAX} streams are open; close one")

@@ -40,10 +40,9 @@ SPARK_NEEDS = ("pyspark", "pyarrow")
 def run(seconds: float, json_output: bool, keep: bool, seed: int | None = None) -> int:
     """Runs the demonstration; returns its exit status.
 
-    `seconds`: publishing time. `json_output`: one object on standard output, progress on standard error. `keep`:
-    leave everything running until Ctrl-C, and the files afterwards. `seed`: chooses the liar and the victims. Status
-    0: everything arrived, no innocent member was named; 1: otherwise; 2: it could not run here, one line gives the
-    reason.
+    `seconds`: publishing time. `json_output`: an object on standard output, progress on standard error. `keep`: leave
+    everything running until Ctrl-C, and the files afterwards. `seed`: chooses the liar and the victims. Status 0:
+    everything arrived, no innocent member was named; 1: otherwise; 2: it could not run here, a line gives the reason.
     """
     if missing := [name for name in SPARK_NEEDS if find_spec(name) is None]:
         print(

@@ -49,7 +49,7 @@ class Commands:
 def run_child(main: Callable[[], None]) -> int:
     """Returns the exit status of `main`.
 
-    A full disk and similar errors are one line on standard error and status 2.
+    A full disk and similar errors are a line on standard error and status 2.
     """
     try:
         main()

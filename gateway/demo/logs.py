@@ -1,4 +1,4 @@
-"""Logs of the demonstration's clients, one JSON object a line: messages sent, confirmed and received.
+"""Logs of the demonstration's clients, a single JSON object a line: messages sent, confirmed and received.
 
 The final table is made of these lines and of the rows in Spark's sink, and of no statement of a broker about itself.
 Times are nanoseconds of the machine's monotonic clock, which all its processes share. Nothing is counted here:
@@ -55,7 +55,7 @@ def digest_of(payload: bytes) -> str:
 
 
 def id_of(payload: bytes) -> str:
-    """Returns the id that the publisher put into the payload; empty if it cannot be read."""
+    """Returns the id the publisher put into the payload; empty if it cannot be read."""
     try:
         return str(json.loads(payload)["id"])
     except (ValueError, KeyError, TypeError):
@@ -114,7 +114,7 @@ def sent_messages(lines: Iterable[Mapping[str, Any]]) -> dict[str, Sent]:
 
 
 def seen_messages(lines: Iterable[Mapping[str, Any]], path: str) -> list[SeenMessage]:
-    """Returns the messages that the subscriber got on `path` ("sealed" or "plain"), in order of arrival."""
+    """Returns the messages the subscriber got on `path` ("sealed" or "plain"), in order of arrival."""
     return [
         SeenMessage(
             id=str(entry["id"]),

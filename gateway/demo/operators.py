@@ -1,4 +1,4 @@
-"""The operators' view of the roles: the figures that each role publishes to its local clients.
+"""The operators' view of the roles: the figures each role publishes to its local clients.
 
 Used for two purposes only: to know when all links are up, and to report blame. No figure of the table's upper half
 comes from here. A killed process takes its figures with it; figures published before stay counted.
@@ -32,7 +32,7 @@ class Ledger:
         self._named: dict[str, set[str]] = {name: set() for name in self._earlier}
 
     def take(self, name: str, payload: bytes) -> None:
-        """Takes one publication of figures by role `name`; other payloads are ignored."""
+        """Takes a single publication of figures by role `name`; other payloads are ignored."""
         try:
             figures = json.loads(payload)
         except ValueError:
@@ -81,7 +81,7 @@ class Ledger:
 
 
 class Operators:
-    """The operators: one paho client for each role, at its operator's listener. `ports`: port by role name."""
+    """The operators: a paho client for each role, at its operator's listener. `ports`: port by role name."""
 
     def __init__(self, ports: Mapping[str, int]) -> None:
         self.ledger = Ledger(ports)

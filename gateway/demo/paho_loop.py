@@ -1,4 +1,4 @@
-"""Several paho clients on one thread, driven through paho's interface for programs with their own loop.
+"""Several paho clients on a thread, driven through paho's interface for programs with their own loop.
 
 With `loop_start` each client has a thread; at some hundred messages a second these threads take the interpreter from
 each other more often than they work, and the demonstration's clients would cost as much as its replicas.

@@ -1,4 +1,4 @@
-"""One demonstration from start to table: starts the roles, injects the faults, waits until all is drained, counts.
+"""A demonstration from start to table: starts the roles, injects the faults, waits until all is drained, counts.
 
     build the files -> start every role -> wait until the way is open from end to end -> publish, with faults
     -> drain -> read the logs of both ends and Spark's sink -> Report
@@ -56,7 +56,7 @@ DISK_LOW_BYTES = 16 << 20
 
 
 class Play:
-    """The state of one run. `directory` holds the files of `setup.build`; processes belong to `fleet`."""
+    """The state of a run. `directory` holds the files of `setup.build`; processes belong to `fleet`."""
 
     def __init__(
         self, layout: DemoLayout, timeline: Timeline, fleet: DemoProcesses, ledger: Ledger, console: Console
@@ -145,7 +145,7 @@ class Play:
         return int(self._facts[process].get(event, {}).get(field, 0))
 
     def _wait(self, what: str, missing: Callable[[], list[str]], timeout_s: float) -> None:
-        """Waits until `missing` returns nothing. Raises DemoError that names the missing items after `timeout_s`."""
+        """Waits until `missing` returns nothing. Raises DemoError naming the missing items after `timeout_s`."""
         until = time.monotonic() + timeout_s
         with self._console.status(what) as status:
             while waiting := missing():

@@ -1,9 +1,8 @@
 """Operating-system processes of the demonstration: started, watched, commanded, and always cleaned up.
 
 Each is a session of its own, so Ctrl-C reaches the starter alone, which then ends the others in order. A process that
-does not end in time is killed with everything it started (Spark's JVM too). A process that ends without a request
-ends the demonstration: `DemoError` with one line, and the tail of its log. This module does not know the processes'
-work.
+does not end in time is killed with everything it started (Spark's JVM too). A process ending without a request ends
+the demonstration: `DemoError` with a line, and the tail of its log. This module does not know the processes' work.
 """
 
 from __future__ import annotations
@@ -160,7 +159,7 @@ class Process:
 
 
 class DemoProcesses:
-    """All processes of one demonstration; the exit from the `with` block ends all of them."""
+    """All processes of a demonstration; the exit from the `with` block ends all of them."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

@@ -1,8 +1,8 @@
 """Report of a demonstration: figures, verdict and table from the digests at both ends. Pure: no files, no processes.
 
-*published*: messages whose PUBACK the telemetry clients got. *delivered*: published messages that the subscriber
-received unaltered (topic, payload digest, user properties). *lost*: the other published messages. *wrong*: receptions
-that differ from the sent message or were never sent. *duplicated*: unaltered receptions beyond the first.
+*published*: messages whose PUBACK the telemetry clients got. *delivered*: published messages the subscriber received
+unaltered (topic, payload digest, user properties). *lost*: the other published messages. *wrong*: receptions differing
+from the sent message or were never sent. *duplicated*: unaltered receptions beyond the first.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from keys.envelope import PROPERTY_SHARES
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """The figures of one path from end to end. Latencies in milliseconds, first unaltered receptions only."""
+    """The figures of a path from end to end. Latencies in milliseconds, first unaltered receptions only."""
 
     published: int
     delivered: int
@@ -98,7 +98,7 @@ class KeyServiceTally:
 class DemoReport:
     """All figures of the table and of `--json`.
 
-    `entities`: numbers of entities that Spark knows and of online ones. `unlinked`: roles that lack links at the end,
+    `entities`: numbers of entities that Spark knows and of online ones. `unlinked`: roles lacking links at the end,
     although the killed replica runs again. `failures` is empty if the demonstration succeeded.
     """
 
@@ -114,7 +114,7 @@ class DemoReport:
     sample: ReportSample | None
 
     def failures(self) -> list[str]:
-        """Returns the reasons to end with status 1, one line each."""
+        """Returns the reasons to end with status 1, a line each."""
         sealed, spark, liar = self.sealed, self.spark, self.timeline.liar
         named = sorted(set(self.blamed.named) - {liar})
         found = [

@@ -33,7 +33,7 @@ class Reading:
 
 
 def machine_id() -> str:
-    """Returns eight hex digits that are constant on one machine and do not reveal its name."""
+    """Returns eight hex digits that are constant on a machine and do not reveal its name."""
     return hashlib.sha256((MACHINE_LABEL + platform.node()).encode()).hexdigest()[:8]
 
 

@@ -1,4 +1,4 @@
-"""Files of the demonstration: trust domains, identities, the signed overlay, one YAML for each role.
+"""Files of the demonstration: trust domains, identities, the signed overlay, a single YAML for each role.
 
 All files are made by the functions behind `veilmq trust` and `veilmq overlay sign`, and `veilmq broker -c` reads the
 YAML files anywhere: with other addresses they run on other machines. Every replica belongs to its own trust domain.
@@ -59,7 +59,7 @@ FREE_BYTES_MIN = 256 << 20
 
 
 class DemoError(OperatorError):
-    """An error that ends the demonstration, in one line: cause and cure.
+    """An error ending the demonstration, in a line: cause and cure.
 
     `status`: exit status. `tail`: last lines of the log of the process at fault.
     """
@@ -200,7 +200,7 @@ def replica_settings(layout: DemoLayout, name: str) -> dict[str, Any]:
 
 
 def key_server_settings(layout: DemoLayout, name: str) -> dict[str, Any]:
-    """Returns a key server's settings: one listener for members of the overlay, and the material from the owner."""
+    """Returns a key server's settings: a listener for members of the overlay, and the material from the owner."""
     return {
         "listeners": {"overlay": {"bind": f"{HOST}:{layout.overlay_ports[name]}", "overlay": True}},
         "data": f"data/{name}",

@@ -1,8 +1,8 @@
 """The publishers' process: this machine's telemetry, from two unchanged paho clients, to the site gateway.
 
-One client speaks MQTT 3.1.1, the other MQTT 5 with user properties; each sensor belongs to one of them. A third
-client sends a twin of every message to an ordinary broker, for the comparison of latencies. Everything is QoS 1. The
-log holds sent messages and their confirmations by paho's `on_publish`. Run by `processes.py`:
+A client speaks MQTT 3.1.1, the other MQTT 5 with user properties; each sensor belongs to one of them. A third client
+sends a twin of every message to an ordinary broker, for the comparison of latencies. Everything is QoS 1. The log
+holds sent messages and their confirmations by paho's `on_publish`. Run by `processes.py`:
 
     python -m gateway.demo.telemetry --site PORT --plain PORT --log FILE [--rate N] [--seconds S]
 
@@ -106,7 +106,7 @@ class Publishers:
             device.publish(id_, f"machine/{self._machine}/probe/{way}", json.dumps({"id": id_}), ())
 
     def send(self, number: int, reading: Reading) -> None:
-        """Sends one reading to the gateway, and its twin to the ordinary broker."""
+        """Sends a single reading to the gateway, and its twin to the ordinary broker."""
         turn = self.devices[len(self._owners) % len(self.devices)]
         device = self._owners.setdefault((reading.kind, reading.number), turn)
         id_ = f"m{number}"

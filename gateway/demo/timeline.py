@@ -1,10 +1,10 @@
 """Timeline of a demonstration: injected faults, drawn from a seed and placed in the publishing time.
 
-After a quarter of the time one replica begins to lie and stops at the half; then a replica of another region is
-killed and comes back. A region of three replicas promises delivery with one faulty replica. In a single region the
-two faults could add up for a message on its way: the liar altered its share, and the share that the other replica had
-yet to forward died with it. One key server is away for most of the time, which should have no effect. Only the
-starter of the demonstration learns the choice. This module starts and kills nothing.
+After a quarter of the time a single replica begins to lie and stops at the half; then a replica of another region is
+killed and comes back. A region of three replicas promises delivery with a faulty replica. In a single region the two
+faults could add up for a message on its way: the liar altered its share, and the share the other replica had yet to
+forward died with it. A key server is away for most of the time, which should have no effect. Only the starter of the
+demonstration learns the choice. This module starts and kills nothing.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     degraded   works, and needs an operator before long
     broken     publications of clients do not arrive, or are about to be refused
 
-Each finding has a key under which it begins and ends once in the log, and one line with cause and cure.
+Each finding has a key under which it begins and ends once in the log, and a line with cause and cure.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ KEYS_LATE_SHARE = 0.5
 class Finding:
     """A fault of a member.
 
-    `level`: degraded or broken. `key`: constant for one cause. `text`: cause and cure in one line. `about`: the
-    affected members or objects. A change of `about` is reported anew without an end of the finding. `elsewhere`: the
-    fault is another region's, and clients are served here as they should be.
+    `level`: degraded or broken. `key`: constant for a cause. `text`: cause and cure in a line. `about`: the affected
+    members or objects. A change of `about` is reported anew without an end of the finding. `elsewhere`: the fault is
+    another region's, and clients are served here as they should be.
     """
 
     level: str

@@ -1,7 +1,7 @@
 """Import of a `mosquitto.db` into a data directory of ours: retained messages, sessions and their queues.
 
-All rows are written in one transaction, into a directory that holds no sessions yet. The broker reads the rows at its
-next start like its own. Content without a counterpart becomes a note, one line each. Not here: the file's formats
+All rows are written in a single transaction, into a directory holding no sessions yet. The broker reads the rows at
+its next start like its own. Content without a counterpart becomes a note, a line each. Not here: the file's formats
 (`mosquitto_db`, `mosquitto_sqlite`).
 """
 
@@ -44,7 +44,7 @@ def load_db(path: Path, data: Path, now: float, expiry_max_s: int, bridges: Mapp
     """Imports the file at `path` into the directory `data`.
 
     `expiry_max_s` is the broker's `limits.session_expiry_s`. `bridges` maps the client id of each of Mosquitto's
-    bridges in its own broker to the name of our bridge that takes over the session. Raises DbError, StoreError.
+    bridges in its own broker to the name of our bridge taking over the session. Raises DbError, StoreError.
     """
     try:
         if path.stat().st_size > DB_BYTES_MAX:
@@ -70,7 +70,7 @@ def load_db(path: Path, data: Path, now: float, expiry_max_s: int, bridges: Mapp
 
 
 class _Writing:
-    """The rows made from one file. Identifiers rise over all tables, as in the session store."""
+    """The rows made from a file. Identifiers rise over all tables, as in the session store."""
 
     def __init__(self, found: Database, now: float, expiry_max_s: int, bridges: Mapping[str, str]) -> None:
         self._found, self._now, self._expiry_max_s, self._bridges = found, now, expiry_max_s, bridges

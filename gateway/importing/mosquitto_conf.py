@@ -26,7 +26,7 @@ OPENS_NO_LISTENER = frozenset({"acl_file", "allow_anonymous", "auto_id_prefix", 
 
 
 class ConfError(OperatorError):
-    """An error of a configuration, in one line: the file, the fault and the cure."""
+    """An error of a configuration, in a line: the file, the fault and the cure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Directive:
 
 @dataclass(slots=True)
 class Section:
-    """The directives of a listener, of a bridge or of the whole file. `begin`: the line that begins the section."""
+    """The directives of a listener, of a bridge or of the whole file. `begin`: the line beginning the section."""
 
     begin: Directive | None
     directives: list[Directive] = field(default_factory=list)
@@ -196,7 +196,7 @@ def reading_order(name: str) -> list[tuple[int, int]]:
     """Returns a sort key for file names, in the order in which Mosquitto reads the files.
 
     Letters are compared without regard to case; of equal letters the upper case comes first (`scmp_p` in its conf.c).
-    The last file that sets an option counts.
+    The last file setting an option counts.
     """
     return [(byte - 32 if 97 <= byte <= 122 else byte, byte) for byte in name.encode("utf-8", "surrogateescape")]
 

@@ -31,7 +31,7 @@ def is_owed(state: int) -> bool:
 
 
 class DbError(OperatorError):
-    """An error of a persistence file, in one line: the fault and the cure."""
+    """An error of a persistence file, in a line: the fault and the cure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +83,8 @@ class StoredClient:
 class Database:
     """The content of a persistence file.
 
-    `half_received`: publications of QoS 2 that their publisher has yet to release. `notes`: one line for each fact
-    that the file cannot hold.
+    `half_received`: publications of QoS 2 that their publisher has yet to release. `notes`: a line for each fact that
+    the file cannot hold.
     """
 
     version: int
@@ -131,7 +131,7 @@ def _chunks(data: bytes) -> Iterator[tuple[int, _Content]]:
 
 
 class _Content:
-    """A reader of one chunk, from the chunk's beginning."""
+    """A reader of a chunk, from the chunk's beginning."""
 
     def __init__(self, data: bytes) -> None:
         self._data, self._offset = data, 0

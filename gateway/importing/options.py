@@ -1,9 +1,9 @@
 """Table of every option of Mosquitto 2.0 and 2.1 with the outcome of its import. Data only.
 
 An option that restricts access (connecting, reading, writing) and has no counterpart here is *refused*: the import
-stops and prints the cure, because a broker that allows more than Mosquitto did is worse than none. A difference only
-in amount or speed is *changed* and reported. An option missing from the table is refused. Sources: mosquitto.conf(5)
-of 2.0.11 and 2.1.2, and the options that their `conf.c` reads.
+stops and prints the cure, because a broker allowing more than Mosquitto did is worse than none. A difference only in
+amount or speed is *changed* and reported. An option missing from the table is refused. Sources: mosquitto.conf(5) of
+2.0.11 and 2.1.2, and the options that their `conf.c` reads.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from enum import StrEnum
 
 
 class Outcome(StrEnum):
-    """The outcome of one line, in the order of the report: the worst comes last, next to the prompt."""
+    """The outcome of a line, in the order of the report: the worst comes last, next to the prompt."""
 
     TAKEN = "taken"
     NEEDLESS = "not needed"
@@ -22,7 +22,7 @@ class Outcome(StrEnum):
 
 
 class OptionPlace(StrEnum):
-    """The scope of an option. SECURITY: one listener after `per_listener_settings true`, else all listeners."""
+    """The scope of an option. SECURITY: a listener after `per_listener_settings true`, else all listeners."""
 
     GLOBAL = "global"
     SECURITY = "security"

@@ -41,7 +41,7 @@ class Translated:
 
     @property
     def refused(self) -> list[LineAnswer]:
-        """The answers that stop the import."""
+        """The answers stopping the import."""
         return [one for one in self.answers if one.outcome is Outcome.REFUSED]
 
     @property
@@ -60,7 +60,7 @@ class Translated:
         self.answers.append(LineAnswer(Outcome.REFUSED, one.where, one.name, text))
 
     def note(self, where: str, text: str) -> None:
-        """Adds a change that no line of the configuration causes."""
+        """Adds a change no line of the configuration causes."""
         self.answers.append(LineAnswer(Outcome.CHANGED, where, "-", text))
 
     def answer(self, one: Directive, option: Option | None = None) -> None:

@@ -26,7 +26,7 @@ DEFAULT_PORT = 1883
 
 
 def translate_bridge(out: Translated, section: Section) -> tuple[str, dict[str, Any]]:
-    """Returns name and settings of one bridge. Raises ConfError."""
+    """Returns name and settings of a bridge. Raises ConfError."""
     assert section.begin is not None
     out.take(section.begin)
     name = (section.begin.words or ["bridge"])[0]

@@ -1,8 +1,8 @@
 """Translation of users and rights of a `mosquitto.conf` to our plugins. Reads and writes no file.
 
-Our plugins count for all listeners. If Mosquitto's listeners differ, the import is refused, unless one setting for
-all is the stricter for each of them. Mosquitto 2.1's own plugins for `password_file`, `acl_file` and SQLite are read
-as these options.
+Our plugins count for all listeners. If Mosquitto's listeners differ, the import is refused, unless a single setting
+for all is the stricter for each of them. Mosquitto 2.1's own plugins for `password_file`, `acl_file` and SQLite are
+read as these options.
 """
 
 from __future__ import annotations

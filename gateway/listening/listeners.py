@@ -1,6 +1,6 @@
 """Sockets and TLS contexts of the broker's listeners, and streams that external servers hand over.
 
-An error here is the operator's: `StartError`, one line. `StreamTransport` lets external listeners of amqtt drive the
+An error here is the operator's: `StartError`, a line. `StreamTransport` lets external listeners of amqtt drive the
 `asyncio.Protocol` that also serves TCP. No MQTT is spoken here, and no WebSocket (`websocket.py`).
 """
 
@@ -95,7 +95,7 @@ def open_sockets(name: str, host: str | None, port: int) -> list[socket.socket]:
 def accepting(sock: socket.socket, loop: asyncio.AbstractEventLoop) -> list[socket.socket]:
     """Returns the socket as many times as the loop shall serve the socket.
 
-    libuv, below uvloop, accepts one connection per server and turn: a few hundred a second, where thousands may
+    libuv, below uvloop, accepts a single connection per server and turn: a few hundred a second, where thousands may
     arrive at once and each turn has other work. asyncio accepts all of them in one turn.
     """
     times = 1 if isinstance(loop, asyncio.BaseEventLoop) else ACCEPTED_A_TURN
@@ -103,7 +103,7 @@ def accepting(sock: socket.socket, loop: asyncio.AbstractEventLoop) -> list[sock
 
 
 def open_unix_socket(name: str, path: Path) -> socket.socket:
-    """Returns a bound and listening Unix socket with mode UNIX_MODE; replaces a socket that a dead broker left.
+    """Returns a bound and listening Unix socket with mode UNIX_MODE; replaces a socket a dead broker left.
 
     Raises StartError if a process listens on the path, another kind of file is there, or the socket cannot be made.
     """

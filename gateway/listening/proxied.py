@@ -1,4 +1,4 @@
-"""Listener behind a proxy: each connection begins with a header that names the client.
+"""Listener behind a proxy: each connection begins with a header naming the client.
 
 Headers are accepted from configured addresses only; other connections are closed unread. TLS begins after the header,
 so the header is read from the raw socket, and no byte after the header. Not here: parsing of headers
@@ -30,12 +30,12 @@ Client = tuple[str, int]
 
 
 class ProxiedServer:
-    """A server that reads the PROXY header of each connection, then hands the connection over.
+    """A server reading the PROXY header of each connection, then hands the connection over.
 
-    The owner uses it like an `asyncio.Server`. `protocol` makes the protocol for the client that the header names
-    (None: for the proxy itself). `context`: for TLS. `trusted`: proxies whose headers are accepted. `header_s`:
-    seconds allowed for a header, and again for a TLS handshake. `waiting_max`: connections that may wait for a
-    header; above the bound the longest waiting connection is cut off.
+    The owner uses it like an `asyncio.Server`. `protocol` makes the protocol for the client the header names (None:
+    for the proxy itself). `context`: for TLS. `trusted`: proxies whose headers are accepted. `header_s`: seconds
+    allowed for a header, and again for a TLS handshake. `waiting_max`: connections that may wait for a header; above
+    the bound the longest waiting connection is cut off.
     """
 
     def __init__(

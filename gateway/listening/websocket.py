@@ -1,8 +1,8 @@
 """MQTT over WebSocket for the `asyncio.Protocol` that also serves TCP: frames in, frames out.
 
-`WebSocketProtocol` speaks HTTP and frames with the network (the sans-I/O half of `websockets`) and is the transport
-of the protocol inside. Packets may be split over frames anywhere; the data of one read is passed on at once, and one
-write becomes one frame. A text frame ends the connection. Compression is off, because a few bytes could expand to
+`WebSocketProtocol` speaks HTTP and frames with the network (the sans-I/O half of `websockets`) and is the transport of
+the protocol inside. Packets may be split over frames anywhere; the data of a read is passed on at once, and a single
+write becomes a single frame. A text frame ends the connection. Compression is off, because a few bytes could expand to
 many. No MQTT is known here, and no proxy headers are believed. Source: MQTT 5.0 §6, RFC 6455.
 """
 

@@ -17,7 +17,7 @@ def _untold(bound: str, client_id: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SessionLimits:
-    """Limits of one session. The comment at each bound names the harm that the bound prevents."""
+    """Limits of a session. The comment at each bound names the harm the bound prevents."""
 
     in_flight_messages: int = 1024  # a client that never acknowledges
     reserved_in_flight: int = 0  # part that only urgent messages may take (`ClientSession.publish`)
@@ -35,9 +35,7 @@ class SessionLimits:
 
 @dataclass(frozen=True, slots=True)
 class ServerOffer:
-    """Limits that the server sets for a connection and states in CONNACK (MQTT 5.0 §3.2.2.3); 3.x clients are not
-    told.
-    """
+    """Limits the server sets for a connection and states in CONNACK (MQTT 5.0 §3.2.2.3); 3.x clients are not told."""
 
     receive_maximum: int = 1024
     maximum_packet_size: int = 1024 * 1024
@@ -64,7 +62,7 @@ class SessionFigures:
 
     @property
     def dropped(self) -> int:
-        """The number of publications that the client did not get, for any reason."""
+        """The number of publications the client did not get, for any reason."""
         kept_back = self.dropped_expired + self.dropped_too_large + self.dropped_without_right
         return self.dropped_qos0 + self.dropped_queue_full + kept_back
 
@@ -120,8 +118,8 @@ class SessionEnded:
     """End of a session that expired or was replaced: forget the session, its subscriptions and all that is stored of
     it.
 
-    `unfinished`: messages that another member of its shared groups may still get (§4.8.2): QoS 1 in flight, QoS 1 and
-    2 that waited. QoS 2 in flight is excluded (MQTT-4.8.2-5).
+    `unfinished`: messages another member of its shared groups may still get (§4.8.2): QoS 1 in flight, QoS 1 and 2
+    that waited. QoS 2 in flight is excluded (MQTT-4.8.2-5).
     """
 
     unfinished: tuple[Message, ...] = ()

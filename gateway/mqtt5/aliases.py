@@ -1,4 +1,4 @@
-"""Topic aliases of one connection, in both directions (MQTT 5.0 §3.3.2.3.4). No bytes, no I/O."""
+"""Topic aliases of a connection, in both directions (MQTT 5.0 §3.3.2.3.4). No bytes, no I/O."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from gateway.mqtt5.types import ProtocolViolation, TopicAliasInvalid
 
 
 class InboundAliases:
-    """Aliases that the peer defined on this connection, 1..`maximum` of them (§3.3.2.3.4)."""
+    """Aliases the peer defined on this connection, 1..`maximum` of them (§3.3.2.3.4)."""
 
     __slots__ = ("_topics", "maximum")
 

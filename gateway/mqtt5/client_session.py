@@ -1,4 +1,4 @@
-"""The client's side of one session: QoS 1 and 2 both ways, reconnects, keep-alive. No I/O, time is passed in.
+"""The client's side of a session: QoS 1 and 2 both ways, reconnects, keep-alive. No I/O, time is passed in.
 
     session = ClientSession(connect)
     data = session.open(now)                                  # CONNECT, for each new connection
@@ -113,14 +113,14 @@ class _Request:
 
 
 class ClientSession(SessionExchange):
-    """Client's side of one session (see the module). Keeps its `Connect`, with the password, for reconnects.
+    """Client's side of a session (see the module). Keeps its `Connect`, with the password, for reconnects.
 
     Unlike a broker a client loses nothing in silence: a full queue refuses `publish`. After a reconnect without the
-    session unacknowledged messages are sent as new (at least once). A QoS 2 message whose PUBREC had not come may
-    then arrive twice, which MQTT cannot prevent; a message whose PUBREC had come is complete. In MQTT 5 `clean_start`
-    is asked on the first connection only; later connections resume the session. `adopt`: accept a session that an
-    earlier process left at the server (MQTT-3.2.2-4 asks to close): its subscriptions and queue are wanted. Only safe
-    if that process did not publish at QoS 2.
+    session unacknowledged messages are sent as new (at least once). A QoS 2 message whose PUBREC had not come may then
+    arrive twice, which MQTT cannot prevent; a message whose PUBREC had come is complete. In MQTT 5 `clean_start` is
+    asked on the first connection only; later connections resume the session. `adopt`: accept a session an earlier
+    process left at the server (MQTT-3.2.2-4 asks to close): its subscriptions and queue are wanted. Only safe if that
+    process did not publish at QoS 2.
     """
 
     CONNACK_TIMEOUT_S = 20.0
@@ -281,7 +281,7 @@ class ClientSession(SessionExchange):
     # ------------------------------------------------------------------------------------ packets that came in
 
     def received_all(self, packets: Iterable[Packet], now: float) -> list[ClientAction]:
-        """Takes the packets of one read, in order, and returns their actions. No action follows a Close."""
+        """Takes the packets of a read, in order, and returns their actions. No action follows a Close."""
         self._last_received = now
         self._ping_sent_at = None  # any packet shows that the server is there
         actions: list[ClientAction] = []

@@ -70,13 +70,13 @@ def _topic(raw: bytes) -> str:
 
 
 class Decoder:
-    """Decoder of one connection and one direction.
+    """Decoder of a connection and a single direction.
 
-    `role` is this side's: a "server" accepts packets of clients, a "client" packets of servers. A server that passes
+    `role` is this side's: a "server" accepts packets of clients, a "client" packets of servers. A server passing
     `version=None` learns the version from CONNECT, which must come first and only once. `maximum_packet_size` counts
     the whole packet, and bounds the bytes held of a packet whose end has not come. `first_packet_size` (no larger)
     bounds CONNECT in the same way, because its sender is not yet known. `copies`: shared by the decoders of a client
-    that gets the same publications on several connections.
+    getting the same publications on several connections.
 
     `feed` never raises and never loses packets: it returns all packets before the first bad one, sets `error`
     (MalformedPacket, ProtocolViolation, PacketTooLarge, UnsupportedVersion, ClientIdentifierNotValid or

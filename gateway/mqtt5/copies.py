@@ -1,10 +1,10 @@
 """Bodies of PUBLISH packets that were decoded lately, so that a repeated body is not decoded again.
 
 A reader gets each publication from every replica of its region, and these packets differ only in identifiers and
-flags. A client that reads from several connections gives their decoders one `Copies`. The first packet is decoded and
-checked; a later packet with the same topic and the same bytes after the identifier (properties and payload) reuses
-the decoded objects. There is no second parser: a body with any other byte is decoded. A malformed body is never kept.
-A sender of ever new packets only empties this store: decoding is then as slow as without it.
+flags. A client reading from several connections gives their decoders one `Copies`. The first packet is decoded and
+checked; a later packet with the same topic and the same bytes after the identifier (properties and payload) reuses the
+decoded objects. There is no second parser: a body with any other byte is decoded. A malformed body is never kept. A
+sender of ever new packets only empties this store: decoding is then as slow as without it.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class Queued:
 
 
 class Journal(Protocol):
-    """Receiver of each change that a restart of the broker must not undo; the client is answered afterwards."""
+    """Receiver of each change a restart of the broker must not undo; the client is answered afterwards."""
 
     def queued(self, queued: Queued, packet_id: int) -> None:
         """Takes a message that waits (0) or has just got a packet identifier; may be called first for the one, then the
@@ -77,7 +77,7 @@ class Journal(Protocol):
 
 
 class Delivery:
-    """Queue and flows of messages for one client.
+    """Queue and flows of messages for a client.
 
     QoS 0 is dropped while the client is offline or slow (`paused`). QoS 1 and 2 wait in a queue bounded in messages
     and bytes. A full queue drops its oldest waiting message, never one in flight, since in telemetry the newest value
@@ -145,7 +145,7 @@ class Delivery:
         subscription_ids: tuple[int, ...] = (),
         token: object = None,
     ) -> bytes | None:
-        """Sends or queues one message: returns bytes to write now, or None (queued or dropped, see `figures`).
+        """Sends or queues a single message: returns bytes to write now, or None (queued or dropped, see `figures`).
 
         `qos` is the smaller of the message's and the subscription's. `retain` is the flag to send: set for retained
         messages on a new subscription, and for others only with retain-as-published.
@@ -289,7 +289,7 @@ class Delivery:
         return limits.queue_messages + limits.stretch_messages, limits.queue_bytes + limits.stretch_bytes
 
     def fits(self, message: Message) -> bool:
-        """True if one more message may wait without dropping another."""
+        """True if another message may wait without dropping another."""
         most, most_bytes = self._most()
         return len(self.waiting) < most and self.held_bytes + message.held_bytes <= most_bytes
 

@@ -46,7 +46,7 @@ from gateway.mqtt5.types import (
 
 
 def encode(packet: Packet, version: Version) -> bytes:
-    """Encodes one packet for a connection of `version`.
+    """Encodes a single packet for a connection of `version`.
 
     MQTT 5 properties and reason codes are left out silently on 3.x connections, where they do not exist; an UNSUBACK
     loses its codes, DISCONNECT its code. Raises UnsendablePacket for everything else that `version` cannot carry
@@ -138,7 +138,7 @@ class PublishTemplate:
     """Publication serialised once for all receivers of equal (version, QoS, retain).
 
     `packet` is the finished QoS 0 packet; for QoS 1 and 2 `with_packet_id` joins head, id and tail, so a fan-out to
-    thousands costs one concatenation each. `size` is the length of the packet on the wire.
+    thousands costs a single concatenation each. `size` is the length of the packet on the wire.
     """
 
     __slots__ = ("_dup_head", "_head", "_tail", "packet", "size")
@@ -162,7 +162,7 @@ class PublishTemplate:
             self._dup_head = bytes((packet[0] | 8,)) + packet[1:at]
 
     def with_packet_id(self, packet_id: int, dup: bool = False) -> bytes:
-        """Returns the packet for one receiver; `dup` for redelivery. Only for QoS 1 and 2."""
+        """Returns the packet for a receiver; `dup` for redelivery. Only for QoS 1 and 2."""
         return (self._dup_head if dup else self._head) + packet_id.to_bytes(2, "big") + self._tail
 
 
@@ -374,5 +374,5 @@ _V5_CODES = {
 
 
 def codes_of(carrier: Carrier, version: Version) -> frozenset[int]:
-    """Returns the reason codes that the packet may have in `version` (the tables of chapter 3)."""
+    """Returns the reason codes the packet may have in `version` (the tables of chapter 3)."""
     return (_V5_CODES if version == Version.V5 else _V3_CODES)[carrier]

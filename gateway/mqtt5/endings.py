@@ -1,4 +1,4 @@
-"""Packets that begin and end a server's part: CONNACK that accepts or refuses, and DISCONNECT after it. No state."""
+"""Packets beginning and end a server's part: CONNACK that accepts or refuses, and DISCONNECT after it. No state."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ANSWERED_WITHOUT_CONNECT = (ReasonCode.UNSUPPORTED_PROTOCOL_VERSION, ReasonCode
 
 
 def farewell(version: Version, reason: ReasonCode) -> bytes:
-    """Returns the DISCONNECT that a server sends after CONNACK before it closes (§4.13.2); empty below MQTT 5."""
+    """Returns the DISCONNECT a server sends after CONNACK before it closes (§4.13.2); empty below MQTT 5."""
     if version != Version.V5:
         return b""
     code = reason if reason in DISCONNECT_FROM_SERVER else ReasonCode.UNSPECIFIED_ERROR
@@ -33,7 +33,7 @@ def farewell(version: Version, reason: ReasonCode) -> bytes:
 
 
 def check_connect(connect: Connect, offer: ServerOffer, properties: Properties = NO_PROPERTIES) -> None:
-    """Refuses a CONNECT that asks for more than the offer, before any state is touched.
+    """Refuses a CONNECT asking for more than the offer, before any state is touched.
 
     Raises QosNotSupported, RetainNotSupported (will), PacketTooLarge (the CONNACK would exceed the client's maximum
     packet size, and holds nothing that may be left out: MQTT-3.1.2-24).
@@ -102,7 +102,7 @@ def answer_bytes(filters: int, version: Version) -> int:
 
 
 def refusal(version: Version | None, reason: ReasonCode, properties: Properties = NO_PROPERTIES) -> bytes:
-    """Returns the CONNACK that refuses a connection before it is closed; empty where none is sent.
+    """Returns the CONNACK refusing a connection before it is closed; empty where none is sent.
 
     `version` None: no CONNECT was accepted by the decoder. Then only an unknown protocol level and a missing client
     identifier (an error of 3.x alone) are answered, in the form of MQTT 3.1.1, which every client can read

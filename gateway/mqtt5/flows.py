@@ -17,7 +17,7 @@ from gateway.mqtt5.types import MAXIMUM_PACKET_ID, ProtocolViolation, ReceiveMax
 
 
 class FlowStage(IntEnum):
-    """Stage of the flow of one packet identifier. FREE: no flow uses it.
+    """Stage of the flow of a packet identifier. FREE: no flow uses it.
 
     ACCEPTING: a message came, was handed to the application and is not yet acknowledged.
     """
@@ -32,7 +32,7 @@ class FlowStage(IntEnum):
 
 
 class HeardFlow(IntEnum):
-    """Packet that the peer sent with a packet identifier.
+    """Packet the peer sent with a packet identifier.
 
     PUBREC_REFUSED: PUBREC with a code of 0x80 or more. PUBLISH_1_DUP: PUBLISH of QoS 1 with DUP set.
     """
@@ -118,9 +118,7 @@ Item = TypeVar("Item")
 
 
 class _Nothing(dict[Any, Any]):
-    """Dict that stays empty, shared by sessions without flows, which are most: an own dict would cost 64 bytes
-    each.
-    """
+    """Dict staying empty, shared by sessions without flows, which are most: an own dict would cost 64 bytes each."""
 
     def __setitem__(self, key: object, value: object) -> None:
         raise AssertionError("make a dict first")
@@ -139,8 +137,8 @@ class OutboundFlows(Generic[Item]):
     """Identifiers, send quota and order of messages that one side has sent at QoS 1 and 2.
 
     `unacknowledged` holds items in the order of their first sending, `released` the identifiers whose PUBREC came, in
-    that order: a reconnect repeats both in these orders (§4.4, §4.6). `window_max` bounds the messages in flight to
-    one peer, whatever Receive Maximum the peer announces.
+    that order: a reconnect repeats both in these orders (§4.4, §4.6). `window_max` bounds the messages in flight to a
+    peer, whatever Receive Maximum the peer announces.
     """
 
     __slots__ = (
@@ -261,7 +259,7 @@ class OutboundFlows(Generic[Item]):
         return FlowStage.AWAIT_PUBCOMP if packet_id in self.released else FlowStage.FREE
 
     def heard(self, packet_id: int, what: HeardFlow) -> tuple[Answer, Item | None]:
-        """Applies one acknowledgement: returns the answer, and the item that has left `unacknowledged`, if any.
+        """Applies a single acknowledgement: returns the answer, and the item that has left `unacknowledged`, if any.
 
         Raises ProtocolViolation.
         """
@@ -306,10 +304,9 @@ class OutboundFlows(Generic[Item]):
 class InboundFlows:
     """Messages that one side has received at QoS 1 and 2 and not finished, bounded by this side's Receive Maximum.
 
-    While the application works on a message, its PUBLISH object identifies the message. A late acknowledgement after
-    a reconnect therefore cannot be taken for that of another message with the same identifier. `awaiting_pubrel` is
-    the part that survives the connection and a restart of this side (§4.1), with the topic of each message to be
-    retained.
+    While the application works on a message, its PUBLISH object identifies the message. A late acknowledgement after a
+    reconnect therefore cannot be taken for that of another message with the same identifier. `awaiting_pubrel` is the
+    part surviving the connection and a restart of this side (§4.1), with the topic of each message to be retained.
     """
 
     __slots__ = ("_enforced", "_receive_maximum", "_to_come", "accepting", "awaiting_pubrel", "half_done")
@@ -346,9 +343,8 @@ class InboundFlows:
         return False
 
     def is_overtaken(self, topic: str) -> bool:
-        """True if a message that the peer repeats at QoS 1 precedes a QoS 2 message that the topic has retained since.
-        The peer repeats in order (MQTT-4.6.0-1) and has yet to repeat that QoS 2 message, which will not be routed
-        again.
+        """True if a message the peer repeats at QoS 1 precedes a QoS 2 message the topic has retained since. The peer
+        repeats in order (MQTT-4.6.0-1) and has yet to repeat that QoS 2 message, which will not be routed again.
         """
         return topic in self._to_come.values()
 
@@ -359,7 +355,7 @@ class InboundFlows:
 
     @property
     def full(self) -> bool:
-        """True if no further QoS 1 or 2 message is welcome: stop reading from a peer that knows no Receive Maximum."""
+        """True if no further QoS 1 or 2 message is welcome: stop reading from a peer knowing no Receive Maximum."""
         return self.unfinished >= self._receive_maximum
 
     def stage(self, packet_id: int) -> FlowStage:
@@ -410,8 +406,8 @@ class InboundFlows:
             del self.accepting[publish.packet_id]
 
     def accepted_plainly(self, publishes: Iterable[Publish]) -> list[int]:
-        """Takes messages that the application accepted: returns the identifiers of QoS 1, whose PUBACK is to be sent,
-        in order. Leaves all others, and messages whose connection is gone, to `accepted`.
+        """Takes messages the application accepted: returns the identifiers of QoS 1, whose PUBACK is to be sent, in
+        order. Leaves all others, and messages whose connection is gone, to `accepted`.
         """
         accepting, due = self.accepting, []
         for publish in publishes:
@@ -422,7 +418,7 @@ class InboundFlows:
         return due
 
     def accepted(self, publish: Publish, refused: bool) -> bool:
-        """Takes a routed message that the application accepted or refused: True if PUBACK or PUBREC is to be sent.
+        """Takes a routed message the application accepted or refused: True if PUBACK or PUBREC is to be sent.
 
         False if the message belongs to a connection or session that is gone.
         """

@@ -15,12 +15,12 @@ _FIXED_BYTES = 64  # rough cost of a queued message beyond topic, payload and pr
 
 
 class Message:
-    """Publication as the broker holds it: retained, queued and in flight share one object.
+    """Publication as the broker holds it: retained, queued and in flight share a single object.
 
-    `properties` holds only the properties that go to every receiver (payload format, content type, response topic,
-    correlation data, user properties). The expiry became the instant `expires_at` (seconds since the UNIX epoch,
-    None: never). Topic alias and subscription identifiers belong to one connection and are not here. `publisher` is
-    the client id of the sender, for no-local; empty if there is none.
+    `properties` holds only the properties going to every receiver (payload format, content type, response topic,
+    correlation data, user properties). The expiry became the instant `expires_at` (seconds since the UNIX epoch, None:
+    never). Topic alias and subscription identifiers belong to a connection and are not here. `publisher` is the client
+    id of the sender, for no-local; empty if there is none.
     """
 
     __slots__ = (
@@ -133,10 +133,10 @@ class Message:
         return packet
 
     def numbered(self, v5: bool, qos: int, retain: bool, packet_id: int, dup: bool = False) -> bytes:
-        """Returns the QoS 1 or 2 PUBLISH for one receiver without alias, identifiers or expiry.
+        """Returns the QoS 1 or 2 PUBLISH for a receiver without alias, identifiers or expiry.
 
-        The first packet of each form is encoded directly: most messages have one receiver, and a template would cost
-        more than it saves. From the second packet on a template is used.
+        The first packet of each form is encoded directly: most messages have a single receiver, and a template would
+        cost more than it saves. From the second packet on a template is used.
         """
         key = qos << 2 | v5 << 1 | retain
         template = self._packets.get(key)
@@ -161,7 +161,7 @@ class Message:
         return encode_publish(self.topic, self.payload, qos, retain, False, 1, self.properties_bytes)
 
     def template(self, v5: bool, qos: int, retain: bool) -> PublishTemplate:
-        """Returns the QoS 1 or 2 PUBLISH that lacks only its packet identifier."""
+        """Returns the QoS 1 or 2 PUBLISH lacking only its packet identifier."""
         key = qos << 2 | v5 << 1 | retain
         template = self._packets.get(key)
         if template is None:
@@ -177,7 +177,7 @@ _LASTING = frozenset(LASTING)
 
 
 def _lasting(properties: Properties) -> Properties:
-    """Returns the properties that a server forwards unaltered. Copies nothing if there are no others, as is usual."""
+    """Returns the properties a server forwards unaltered. Copies nothing if there are no others, as is usual."""
     if vars(properties).keys() <= _LASTING:
         return properties
     return Properties(**{name: getattr(properties, name) for name in LASTING})

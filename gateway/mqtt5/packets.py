@@ -1,4 +1,4 @@
-"""Plain data of the fifteen MQTT control packets, in one form for 3.1.1 and 5.
+"""Plain data of the fifteen MQTT control packets, in a single form for 3.1.1 and 5.
 
 Fields that only MQTT 5 has (properties, reason codes) keep their defaults on a 3.1.1 connection. No code here knows
 bytes: `codec` turns packets into bytes and back, `session` gives them their effects. Source: MQTT 5.0 and 3.1.1,
@@ -31,8 +31,8 @@ LASTING = ("payload_format", "content_type", "response_topic", "correlation_data
 class Properties:
     """Every property of MQTT 5.0 §2.2.2.2 by name; None or empty means absent.
 
-    `user` keeps order and repeats. The codec checks the properties that each packet may carry. Frozen, so that all
-    packets without properties share `NO_PROPERTIES` (a broker makes a packet per message); change one with
+    `user` keeps order and repeats. The codec checks the properties each packet may carry. Frozen, so that all packets
+    without properties share `NO_PROPERTIES` (a broker makes a packet per message); change one with
     `dataclasses.replace`. Not slotted on purpose: absent properties are found on the class, so that an object costs
     only its present properties (see `properties.py`).
     """

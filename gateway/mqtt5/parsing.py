@@ -1,8 +1,7 @@
 """Strict parsers from bodies of MQTT packets to packet objects: the slow path behind `codec.Decoder`.
 
-Each function gets the whole read and the bounds of one body, so that only strings and payloads are copied.
-`codec.Decoder.feed` handles PUBLISH and plain acknowledgements in its own loop. Source: MQTT 5.0 and 3.1.1, chapter
-3.
+Each function gets the whole read and the bounds of a body, so that only strings and payloads are copied.
+`codec.Decoder.feed` handles PUBLISH and plain acknowledgements in its own loop. Source: MQTT 5.0 and 3.1.1, chapter 3.
 """
 
 from __future__ import annotations

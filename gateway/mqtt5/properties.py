@@ -1,4 +1,4 @@
-"""Properties of MQTT 5 to bytes and back: one table of identifier, field, wire type and carriers.
+"""Properties of MQTT 5 to bytes and back: a table of identifier, field, wire type and carriers.
 
 Does not know packets beyond the name of the carrier. A value out of range is a protocol error, as the specification
 says for each property; every other error is a malformed packet. Source: MQTT 5.0 §2.2.2, table 2-4.
@@ -139,7 +139,7 @@ def _any(value: object) -> None:
 
 
 class Property(NamedTuple):
-    """Row of table 2-4. `check` raises for values that the wire type admits and MQTT does not."""
+    """Row of table 2-4. `check` raises for values the wire type admits and MQTT does not."""
 
     identifier: int
     field: str
@@ -272,7 +272,7 @@ def encode_properties(properties: Properties, carrier: Carrier) -> bytes:
 
 
 def encode_property_fields(properties: Properties, carrier: Carrier) -> bytes:
-    """Encodes properties without the length in front, for callers that add properties of their own. Raises
+    """Encodes properties without the length in front, for callers adding properties of their own. Raises
     UnsendablePacket.
     """
     rows = _BY_IDENTIFIER[carrier]

@@ -1,4 +1,4 @@
-"""Session of one client on the broker: state that outlives connections, without I/O. Time is passed in.
+"""Session of a client on the broker: state that outlives connections, without I/O. Time is passed in.
 
     session = ServerSession("meter-7", SessionLimits())
     out = session.connected(connect, offer, now)              # CONNACK, then the repetitions of a resumed session
@@ -74,10 +74,10 @@ from gateway.mqtt5.types import (
 
 
 class ServerSession(SessionExchange):
-    """Session of one client on the broker; `delivery.Delivery` has `deliver`, `pause`, `resume` and the policy of the
+    """Session of a client on the broker; `delivery.Delivery` has `deliver`, `pause`, `resume` and the policy of the
     queue.
 
-    One instance per client id; the broker calls from one thread.
+    An instance per client id; the broker calls from a thread.
     """
 
     __slots__ = (
@@ -174,7 +174,7 @@ class ServerSession(SessionExchange):
     def connected(
         self, connect: Connect, offer: ServerOffer, now: float, properties: Properties = NO_PROPERTIES
     ) -> list[bytes]:
-        """Takes an authenticated CONNECT: returns CONNACK, then PUBRELs and PUBLISHes that a resumed session repeats.
+        """Takes an authenticated CONNECT: returns CONNACK, then PUBRELs and PUBLISHes a resumed session repeats.
 
         `properties` are the broker's own in CONNACK (assigned client id, authentication data, ...). A connected
         session must have been `disconnected` first. The broker has called `tick`, and with clean start `end`, so that
@@ -261,11 +261,11 @@ class ServerSession(SessionExchange):
     # ------------------------------------------------------------------------------------ packets that came in
 
     def received(self, packet: Packet, now: float) -> list[Action]:
-        """Takes one packet of the client; see `received_all`."""
+        """Takes a single packet of the client; see `received_all`."""
         return self.received_all((packet,), now)
 
     def received_all(self, packets: Iterable[Packet], now: float) -> list[Action]:
-        """Takes the packets of one read, in order, and returns actions to write, route and answer. No action follows a
+        """Takes the packets of a read, in order, and returns actions to write, route and answer. No action follows a
         Close.
         """
         self._last_received = now
@@ -379,7 +379,7 @@ class ServerSession(SessionExchange):
         return encode(SubAck(packet_id, tuple(codes)), self.version)
 
     def _is_full(self, held_bytes: int) -> bool:
-        """True if one more subscription, with which all filters take `held_bytes`, exceeds the limits; counts the bound
+        """True if another subscription, with which all filters take `held_bytes`, exceeds the limits; counts the bound
         as reached.
         """
         if len(self.subscriptions) >= self.limits.subscriptions:

@@ -1,6 +1,6 @@
 """Errors, reason codes, strings and small numbers that every MQTT packet is made of.
 
-Knows nothing of packets. The error tree (an error always carries the reason code that a peer of MQTT 5 gets):
+Knows nothing of packets. The error tree (an error always carries the reason code a peer of MQTT 5 gets):
 
     MqttError
     ├── MalformedPacket            0x81  bytes that no conforming sender produces
@@ -141,7 +141,7 @@ class RetainNotSupported(MqttError):
 
 
 class QosNotSupported(MqttError):
-    """QoS that the server does not offer (0x9B)."""
+    """QoS the server does not offer (0x9B)."""
 
     default_reason = ReasonCode.QOS_NOT_SUPPORTED
 
@@ -223,9 +223,9 @@ def check_topic_name(topic: str) -> str:
 def check_topic_filter(topic_filter: str) -> str:
     """Returns the filter if SUBSCRIBE may carry it (§4.7.1, §4.8.2); raises MalformedPacket otherwise.
 
-    `$share/name/filter` is held to the grammar of shared subscriptions in every version: a 3.1.1 client that writes
-    it means a shared subscription, since no topic below `$share/` is ever published. Text behind a `?` is not read
-    here: the broker treats it as an expression or as part of the filter.
+    `$share/name/filter` is held to the grammar of shared subscriptions in every version: a 3.1.1 client writing it
+    means a shared subscription, since no topic below `$share/` is ever published. Text behind a `?` is not read here:
+    the broker treats it as an expression or as part of the filter.
     """
     _check_length_and_null(topic_filter)
     rest = topic_filter

@@ -35,10 +35,10 @@ AMQTT_PLUGIN = "BrokerSysPlugin"
 
 
 class Operation:
-    """The operation of one broker: `prepare`, then `start`, then `stop`; `stop` may follow any of them.
+    """The operation of a broker: `prepare`, then `start`, then `stop`; `stop` may follow any of them.
 
-    `observe` returns the broker's snapshot; `publish` takes messages of `$SYS`; `overlay` returns the party that
-    carries publications beyond the broker.
+    `observe` returns the broker's snapshot; `publish` takes messages of `$SYS`; `overlay` returns the party carrying
+    publications beyond the broker.
     """
 
     def __init__(

@@ -1,7 +1,8 @@
 """Prometheus endpoint: `veilmq_...` on a loopback listener, in base units (seconds, bytes, counts).
 
-The library's WSGI application runs in its own thread, one scrape at a time. Its figures are collected on the event
-loop, so that no figure changes while it is read. Figures of the overlay come from `gateway.base.figures.Figures`.
+The library's WSGI application runs in its own thread, a single scrape at a time. Its figures are collected on the
+event loop, so that no figure changes while it is read. Figures of the overlay come from
+`gateway.base.figures.Figures`.
 """
 
 from __future__ import annotations
@@ -99,9 +100,9 @@ def tracing_metrics(figures: Figures, gauges: dict[str, int | float]) -> Iterato
 
 
 def link_metrics(links: Sequence[LinkState]) -> Iterator[Metric]:
-    """Yields one series per peer and direction: `out` is a link that we dialled, `in` a link that the peer dialled.
+    """Yields a single series per peer and direction: `out` is a link we dialled, `in` a link the peer dialled.
 
-    Between replicas each link carries publications one way only; a gateway has one link for both.
+    Between replicas each link carries publications one way only; a gateway has a single link for both.
     """
     for name, text, value in _LINK_GAUGES:
         gauge = GaugeMetricFamily(f"{PREFIX}link_{name}", text, labels=["peer", "direction"])

@@ -43,7 +43,7 @@ class BrokerSnapshot:
 
     @property
     def dropped(self) -> dict[str, int]:
-        """The number of publications that a receiver did not get, by reason."""
+        """The number of publications a receiver did not get, by reason."""
         figures = self.figures
         return {
             "qos0_away_or_slow": figures.dropped_qos0,

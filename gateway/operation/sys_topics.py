@@ -30,7 +30,7 @@ def release() -> str:
 
 
 class Load:
-    """The averages per minute of one rising total."""
+    """The averages per minute of a rising total."""
 
     def __init__(self) -> None:
         self._total = 0

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Traffic:
-    """The totals since the start. `packets`: of any type. `flooded`: deliveries that no session counts.
+    """The totals since the start. `packets`: of any type. `flooded`: deliveries no session counts.
 
     `held`: publications that waited for a receiver. `evaluated`: publications to topics with a subscription that has
     a predicate. `withheld`: deliveries left out because the predicate does not hold. `defects`: internal errors.
@@ -59,7 +59,7 @@ class Traffic:
         self.ended = SessionFigures()  # of ended sessions
 
     def read(self, packets: Sequence[Packet]) -> None:
-        """Counts the packets of one read."""
+        """Counts the packets of a read."""
         self.packets_received += len(packets)
         if len(packets) == 1:  # most reads have one packet; a list and its sum would cost twice as much
             packet = packets[0]
@@ -82,6 +82,6 @@ _FIGURES = tuple(field.name for field in fields(SessionFigures))
 
 
 def add_up(total: SessionFigures, figures: SessionFigures) -> None:
-    """Adds one session's figures to a sum."""
+    """Adds a single session's figures to a sum."""
     for name in _FIGURES:
         setattr(total, name, getattr(total, name) + getattr(figures, name))

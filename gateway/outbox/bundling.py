@@ -1,8 +1,8 @@
-"""Bundles of publications of one commit: consecutive publications of one scope share a row, up to the size of a batch
+"""Bundles of publications of a commit: consecutive publications of a scope share a row, up to the size of a batch
 (`bridge.contract.packed`).
 
-A row stays one batch for good: after a restart the same batch is sealed and sent. A retained publication has a row of
-its own. The row remembers if its scope was plain then. Not here: the names of chains (`outgoing`), the disk
+A row stays a single batch for good: after a restart the same batch is sealed and sent. A retained publication has a
+row of its own. The row remembers if its scope was plain then. Not here: the names of chains (`outgoing`), the disk
 (`database`).
 """
 

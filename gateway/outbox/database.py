@@ -1,7 +1,7 @@
 """Database of the outbox: rows sealed under a local store key, numbers reserved in blocks, predecessors.
 
-Synchronous and single-writer; `gateway/outbox/store.py` puts a writer thread and the event loop around it. When a
-call returns, its rows are on disk (SQLite in WAL mode with synchronous FULL, so one fsync for a whole batch). Topic
+Synchronous and single-writer; `gateway/outbox/store.py` puts a writer thread and the event loop around it. When a call
+returns, its rows are on disk (SQLite in WAL mode with synchronous FULL, so a single fsync for a whole batch). Topic
 names are kept as keyed hashes only. The store key protects against an attacker who gets the database but not the
 directory's key file. A restored backup repeats no sequence number, since each life begins its numbers by the clock.
 """
@@ -69,7 +69,7 @@ CREATE INDEX IF NOT EXISTS topics_age ON topics (sequence);
 
 
 class StoreError(OperatorError):
-    """Error of a data directory that cannot be used or written: one line, cause and cure. MQTT reason `code`."""
+    """Error of a data directory that cannot be used or written: a line, cause and cure. MQTT reason `code`."""
 
     code = 0x80
 
@@ -84,9 +84,9 @@ class OutboxFullError(StoreError):
 class StoredRow:
     """Publication on its way to the disk: `frame` is `encode_publication`, `commit` sets `previous`.
 
-    `chain`: the ordered sequence that the publication is part of, named by its scope. A row without a frame is
-    bundled with others of its chain (`bundling`); `size` is then its share in bytes. `sequences`: the numbers bundled
-    into this row; `topics`: their topics, if there are several.
+    `chain`: the ordered sequence the publication is part of, named by its scope. A row without a frame is bundled with
+    others of its chain (`bundling`); `size` is then its share in bytes. `sequences`: the numbers bundled into this
+    row; `topics`: their topics, if there are several.
     """
 
     sequence: int
@@ -120,7 +120,7 @@ class Page:
 
 
 class Outbox:
-    """Database file of one outbox. `writer` methods and `reader` methods may be called from one thread each."""
+    """Database file of an outbox. `writer` methods and `reader` methods may be called from a thread each."""
 
     def __init__(self, path: Path, key: bytes, now_ms: int) -> None:
         """Opens or makes the file at `now_ms`: on return a new generation is on disk. Raises StoreError."""
@@ -175,7 +175,8 @@ class Outbox:
     def commit(
         self, rows: Sequence[StoredRow], gone: Iterable[int], reserve: bool, now_ms: int
     ) -> tuple[int, int] | None:
-        """Inserts `rows`, deletes `gone` and reserves the block [first, end) that is returned, in one transaction.
+        """Inserts `rows`, deletes `gone` and reserves the block [first, end) that is returned, in a single
+        transaction.
 
         Raises StoreError; then nothing was changed.
         """
@@ -229,9 +230,9 @@ class Outbox:
         return count
 
     def _own_chains(self, row: StoredRow) -> list[bytes]:
-        """Returns the chains of single topics that a row must follow too. A publication stored while the scope of its
-        topic was unknown is in a chain of that topic, and later rows of the scope's chain follow it. As a rule there
-        is no such row, and topics are not looked up.
+        """Returns the chains of single topics a row must follow too. A publication stored while the scope of its topic
+        was unknown is in a chain of that topic, and later rows of the scope's chain follow it. As a rule there is no
+        such row, and topics are not looked up.
         """
         topics = row.topics or (row.publication.topic,)
         if row.chain.name in topics:

@@ -1,8 +1,7 @@
 """Local publications on their way into the overlay: QoS 1 and 2 to the disk, all of them to the node as events.
 
 Publications for which the node has no room stay on disk, and are read in pages when the node asks. Not here: the
-topics that leave at all (`overlay.broker_overlay`), the order of sending (`bridge.publisher.intake`), the disk
-(`store`).
+topics leaving at all (`overlay.broker_overlay`), the order of sending (`bridge.publisher.intake`), the disk (`store`).
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class Outgoing:
         *,
         full_is_local: bool = False,
     ) -> None:
-        """`full_is_local`: publications that the full outbox does not take are delivered to local clients only. Their
+        """`full_is_local`: publications the full outbox does not take are delivered to local clients only. Their
         publisher gets no error: the success code then means that they were served, not that they were stored.
         """
         self._full_is_local = full_is_local
@@ -65,8 +64,8 @@ class Outgoing:
 
     def take(self, publication: Publication, done: Callable[[int], None], client: str = "") -> None:
         """Calls `done(code)` once the publication is durable, or at once for QoS 0; a code >= 0x80 refuses it. A
-        publication that fits no record is never sealed; its client is told at once. `client`: the id of the client
-        that published.
+        publication fitting no record is never sealed; its client is told at once. `client`: the id of the client that
+        published.
         """
         size = size_of(publication)
         if not size:
@@ -94,7 +93,7 @@ class Outgoing:
 
     def _gather(self, chain: Chain, record: Numbered, size: int) -> None:
         """Holds a publication that is not stored until the end of this turn of the loop, to leave with others: as a
-        rule, those of one read of a socket.
+        rule, those of a read of a socket.
         """
         if not self._gathered:
             asyncio.get_running_loop().call_soon(self._leave_all_gathered)
@@ -117,7 +116,7 @@ class Outgoing:
             self._tell(Unstored(records[0].number, replace(packed(chain, records), in_clear=in_clear)))
 
     def _stored(self, sequence: int, result: StoredEntry | StoreError, done: Callable[[int], None]) -> None:
-        """Takes the disk's answer to one append; entries themselves come in `_committed`."""
+        """Takes the disk's answer to an append; entries themselves come in `_committed`."""
         if isinstance(result, StoreError):
             asyncio.get_running_loop().call_soon(self._tell, NotAppended(sequence))
             self._refuse(result, done)
@@ -129,7 +128,7 @@ class Outgoing:
 
     def _tell(self, event: Event) -> None:
         """Tells the node the numbers on their way to the disk, then `event`. Numbers go all at once, at a tenth of the
-        cost of one by one.
+        cost of singly.
         """
         if self._appending:
             sequences, self._appending = tuple(self._appending), []

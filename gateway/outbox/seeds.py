@@ -1,5 +1,4 @@
-"""Seeds of a replica's splits, one file an epoch: all shares that the replica splits in that epoch derive from one
-seed.
+"""Seeds of a replica's splits, a single file an epoch: all shares the replica splits in that epoch derive from a seed.
 
 Seeds lie beside the outbox and not in it: an erased file is gone, and a row's bytes would stay in SQLite's pages.
 `gateway/party.py` has the behaviour of a party whose disk keeps no seed.

@@ -1,9 +1,9 @@
 """Spare room of the outbox: bytes beyond its bound, for clients of which the outbox holds little.
 
-One client alone may fill the outbox up to its bound, and what is stored stays, since it was acknowledged. Without
-spare room all other clients would then be refused. Of the spare room that is free, the clients of one user (or
-nameless clients of one address) may hold a quarter, one of them a sixteenth: however many come, room is left for one
-more. Entries below the bound are nobody's. Not here: the bytes of the outbox, and the decision to ask (`store`).
+A client alone may fill the outbox up to its bound, and what is stored stays, since it was acknowledged. Without spare
+room all other clients would then be refused. Of the spare room that is free, the clients of a user (or nameless
+clients of an address) may hold a quarter, one of them a sixteenth: however many come, room is left for one more.
+Entries below the bound are nobody's. Not here: the bytes of the outbox, and the decision to ask (`store`).
 """
 
 from __future__ import annotations

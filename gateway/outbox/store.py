@@ -1,9 +1,9 @@
 """Durable state of a gateway or replica: the outbox, its sequence numbers, split seeds, the generation.
 
-One directory, one process (a lock refuses the second). The outbox holds *clear* publications under a local store key:
-sealing for the overlay happens later, at first send (docs/protocol.md §5.1). One writer thread gathers all appends
-that arrived meanwhile into one transaction (group commit), and reports back on the event loop. An append is on disk
-when it is reported, not before; an issued number is never issued again, even after `kill -9`. Memory holds only
+A directory, a single process (a lock refuses the second). The outbox holds *clear* publications under a local store
+key: sealing for the overlay happens later, at first send (docs/protocol.md §5.1). A writer thread gathers all appends
+that arrived meanwhile into a single transaction (group commit), and reports back on the event loop. An append is on
+disk when it is reported, not before; an issued number is never issued again, even after `kill -9`. Memory holds only
 entries in hand: appended or read, and neither forgotten nor left. All other entries are on disk, and are read in
 pages.
 
@@ -110,9 +110,7 @@ _Work: TypeAlias = tuple[_Append, ...] | _Forget | _Reserve
 
 
 class Store:
-    """Durable store of one gateway or replica. Made by `Store.open`; every method belongs to the event loop's
-    thread.
-    """
+    """Durable store of a gateway or replica. Made by `Store.open`; every method belongs to the event loop's thread."""
 
     def __init__(self, directory: Path, max_bytes: int) -> None:
         self.directory = directory
@@ -160,7 +158,7 @@ class Store:
 
     @classmethod
     def open(cls, directory: Path | str, *, max_bytes: int = MAX_OUTBOX_BYTES) -> Store:
-        """Opens or makes the data directory; raises StoreError (one line) when it cannot be used.
+        """Opens or makes the data directory; raises StoreError (a line) when it cannot be used.
 
         On return, a new generation number and a block of sequence numbers are on disk.
         """
@@ -183,7 +181,7 @@ class Store:
     def next_sequence(self) -> int:
         """Returns a number for a publication that is not stored (QoS 0). Raises OutboxFullError if none is reserved.
 
-        Numbers run out only if the disk refused to reserve more, or if 2^16 are wanted within one commit.
+        Numbers run out only if the disk refused to reserve more, or if 2^16 are wanted within a single commit.
         """
         numbers = self._numbers
         if not numbers or (len(numbers) < SEQUENCE_BLOCK // 2 and not self._ranges):
@@ -214,9 +212,9 @@ class Store:
     ) -> int:
         """Hands a publication to the group commit and returns its sequence number.
 
-        `chain`: names the scope. Consecutive publications of one chain and one commit are one entry with the first's
-        number, except retained ones. None: the publication is alone, in a chain of its topic. `size`: the result of
-        `size_of`, if known. `client`: the id of the client that published.
+        `chain`: names the scope. Consecutive publications of a chain and a single commit are a single entry with the
+        first's number, except retained ones. None: the publication is alone, in a chain of its topic. `size`: the
+        result of `size_of`, if known. `client`: the id of the client that published.
 
         `done` gets the StoredEntry once it is on disk, or the StoreError if it is not (the number is then burned).
         Must be called on the event loop; the order of calls is the order of numbers and of reports. Raises

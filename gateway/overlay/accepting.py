@@ -1,7 +1,7 @@
-"""SUBACKs that wait until a quorum of replicas knows of the subscription, so that no later publication is missed.
+"""SUBACKs waiting until a quorum of replicas knows of the subscription, so that no later publication is missed.
 
-All waiting SUBACKs share one wait of `ACCEPT_S`. After a wait in vain, later SUBACKs do not wait before a quorum is
-there, nor without a link: local publications come at once in any case. Not here: statements and quorums
+All waiting SUBACKs share a single wait of `ACCEPT_S`. After a wait in vain, later SUBACKs do not wait before a quorum
+is there, nor without a link: local publications come at once in any case. Not here: statements and quorums
 (`bridge.reader.interest`), retained values (`settling`).
 """
 

@@ -1,17 +1,17 @@
 """When a replica acknowledges what it is to pass on: once enough replicas of every next region have room for it.
 
-A *lane* is the queue towards one replica of a next region: what is in flight to it and what waits for its window. A
-publication of a gateway or of a replica before us is acknowledged when, in each region that it was passed on to, n − f
-lanes are below a mark (n replicas, f = ⌊(n−1)/2⌋). Up to f dead, slow or lying replicas thus hold up nobody; their
-lanes fill, and lose beyond their own bound. A region of which more is slow fills the lanes, the windows of those before
-it, and so on back to the gateways, whose outboxes keep on disk what is not sent. No memory grows beyond that.
+A *lane* is the queue towards a single replica of a next region: what is in flight to it and what waits for its window.
+A publication of a gateway or of a replica before us is acknowledged when, in each region that it was passed on to, n −
+f lanes are below a mark (n replicas, f = ⌊(n−1)/2⌋). Up to f dead, slow or lying replicas thus hold up nobody; their
+lanes fill, and lose beyond their own bound. A region of which more is slow fills the lanes, the windows of those
+before it, and so on back to the gateways, whose outboxes keep on disk what is not sent. No memory grows beyond that.
 
-Nobody waits in a circle: a publication that came from a region never goes back there, so its acknowledgement waits
-for lanes that lead away from where it came from, along a tree, and the last region waits for nobody. Two trees
-together are no tree: while the former is open, what goes along it is never held back, whatever its lanes hold;
-publishers have left it, so what is left of it is what their windows held. For lanes within a region, which planes
-have, nobody waits. Each direction between two replicas is a connection of its own, with its own window. What controls
-the overlay (`is_control`) is never held back: it has a part of each window to itself (`members.LINK_LIMITS`).
+Nobody waits in a circle: a publication that came from a region never goes back there, so its acknowledgement waits for
+lanes leading away from where it came from, along a tree, and the last region waits for nobody. Two trees together are
+no tree: while the former is open, what goes along it is never held back, whatever its lanes hold; publishers have left
+it, so what is left of it is what their windows held. For lanes within a region, which planes have, nobody waits. Each
+direction between two replicas is a connection of its own, with its own window. What controls the overlay
+(`is_control`) is never held back: it has a part of each window to itself (`members.LINK_LIMITS`).
 
 Acknowledgements of members may overtake each other: packet identifiers tell them apart, and MQTT asks only clients to
 keep their order (MQTT 5.0 §4.6). Not here: what goes where (`bridge.replica.forwarder`), subscribers' queues, which
@@ -57,7 +57,7 @@ class _Held:
 
 
 class Backpressure:
-    """One replica's, of region `home`. `lanes`: the client towards each neighbouring replica; `count` gets figures."""
+    """A replica's, of region `home`. `lanes`: the client towards each neighbouring replica; `count` gets figures."""
 
     def __init__(
         self,

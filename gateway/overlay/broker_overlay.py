@@ -1,9 +1,9 @@
 """The overlay of a broker: what the broker's local clients and the members that dialled it have to do with a node.
 
 Events come from four sides: local clients (`publish`, `subscribed`, ... called by the broker), members that dialled us
-(`peer_*`), members that we dialled (`link_*`), and the driver, which watches the clock and the overlay file and brings
+(`peer_*`), members we dialled (`link_*`), and the driver, which watches the clock and the overlay file and brings
 every effect back here. What must be kept on disk goes through `keeping`, local publications through `outgoing`. A
-gateway dials every replica of its region and every key server; replicas dial each other, one connection for each
+gateway dials every replica of its region and every key server; replicas dial each other, a single connection for each
 direction, so that the sender is always the MQTT client. No rule of the protocol is here: they are in `bridge`.
 """
 
@@ -75,10 +75,11 @@ NOT_AUTHORIZED = 0x87
 
 
 class BrokerOverlay:
-    """One party's overlay. Made by `gateway.party.build`; given to `EdgeBroker` as its `overlay`.
+    """A party's overlay. Made by `gateway.party.build`; given to `EdgeBroker` as its `overlay`.
 
     `protected`, `plain`: clear filters whose topics the configuration sends through the overlay, sealed or in clear.
-    Whatever a later policy says, they never stay local, and the protected ones never go in clear. `rows`: of a gateway,
+    Whatever a later policy says, they never stay local, and the protected ones never go in clear. `rows`: of a
+    gateway,
     seals what it keeps of what it read.
     """
 
@@ -197,7 +198,7 @@ class BrokerOverlay:
     def publish(self, client_id: str, publication: Publication, done: Callable[[int], None]) -> bool:
         """A local client's publication. False: its topic stays local. True: `done(code)` once it is durable.
 
-        A protected topic that we may not publish on is refused: it neither stays local nor goes out in clear.
+        A protected topic we may not publish on is refused: it neither stays local nor goes out in clear.
         """
         gateway, topic = self._gateway, publication.topic
         if client_id and topic in self.own_topics:
@@ -228,7 +229,8 @@ class BrokerOverlay:
 
     def _chain_of(self, topic: str) -> Chain:
         """Its batches are as large as enough replicas take: a hosted broker may take little, and what is too large for
-        one passes it by."""
+        a passes it by.
+        """
         gateway = self._gateway
         if gateway is None:
             return Chain(topic)

@@ -1,4 +1,4 @@
-"""Acknowledgements that a replica gives later: of a member that publishes more than the owner lets it.
+"""Acknowledgements a replica gives later: of a member publishing more than the owner lets it.
 
 Nothing of it is dropped. Its window stays closed meanwhile, and what it has more stays in its outbox. Bounded by the
 Receive Maximum towards members. Not here: for how long (`bridge.contract.publisher_guard`), what waits for lanes with

@@ -1,4 +1,4 @@
-"""The connections that we make: one client to each member that listens for us, remade as the overlay changes.
+"""The connections we make: a client to each member that listens for us, remade as the overlay changes.
 
 Which members these are follows from the overlay (`bridge.topology.peers_of`); what goes over the links is for `links`
 and `client`, who drive them. A member that is gone, or listens somewhere else, loses its client; nobody else does.
@@ -142,7 +142,7 @@ class Dials(Mapping[str, MqttClient]):
                 self._begin(peer, fresh)
 
     def redial(self) -> None:
-        """Make every connection anew, one after another, so that there is always one that stands."""
+        """Make every connection anew, in turn, so that there is always one that stands."""
         if self._redialling is not None:
             self._redialling.cancel()
         self._redialling = asyncio.get_running_loop().create_task(self._redial(), name="redial")

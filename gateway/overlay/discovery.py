@@ -40,7 +40,7 @@ _PARTY = re.compile(r"[0-9a-f]{32}")
 
 @dataclass(frozen=True, slots=True)
 class FoundMember:
-    """One advertisement, as it was heard: believed by nobody yet. `party`: 32 hex digits (`Identity.party_id`)."""
+    """An advertisement, as it was heard: believed by nobody yet. `party`: 32 hex digits (`Identity.party_id`)."""
 
     overlay: str
     name: str
@@ -158,7 +158,7 @@ class Neighbourhood:
 
 
 def label_of(me: FoundMember) -> str:
-    """Returns the name of an advertisement: one label, without dots (RFC 6763 §4.1.1), of 63 bytes at most.
+    """Returns the name of an advertisement: a label, without dots (RFC 6763 §4.1.1), of 63 bytes at most.
 
     Browsers show nothing, or the first half, of a name of several labels. The end of the party keeps names apart that
     are the same without their dots; the true names stand in the text record.
@@ -168,7 +168,7 @@ def label_of(me: FoundMember) -> str:
 
 
 def read(info: AsyncServiceInfo) -> FoundMember | None:
-    """An advertisement that is one of ours and well-formed; None for anything else that the network sends."""
+    """An advertisement that is one of ours and well-formed; None for anything else the network sends."""
     try:
         text = {key.decode("ascii"): (value or b"").decode("ascii") for key, value in info.properties.items()}
         overlay, name, party = text["overlay"], text["name"], text["party"]

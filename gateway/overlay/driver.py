@@ -97,7 +97,7 @@ class NoHands:
 
 
 class Driver:
-    """A driver of one node over links, clock and disk. `node`: the machine; `clock`: seconds since the UNIX epoch."""
+    """A driver of a node over links, clock and disk. `node`: the machine; `clock`: seconds since the UNIX epoch."""
 
     def __init__(
         self,

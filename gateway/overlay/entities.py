@@ -1,7 +1,7 @@
 """The machine of availability topics on a steady clock and the event loop: what clients did in, what to tell out.
 
-What measures is `time.monotonic`: a clock that somebody sets neither kills nor spares anybody (`bridge.base.wall`).
-After a restart it waits for those whom its own retained documents call online. Not here: what follows from what
+What measures is `time.monotonic`: a clock somebody sets neither kills nor spares anybody (`bridge.base.wall`). After a
+restart it waits for those whom its own retained documents call online. Not here: what follows from what
 (`bridge.traces.availability`), and publishing.
 """
 

@@ -1,9 +1,9 @@
 """Hosted brokers, somebody's ordinary MQTT 5 brokers in the places of replicas: how we reach them, which will not do.
 
-There is nothing of ours on them. One connection each, an ordinary client's: TLS with the host's name checked, against
-the authority that the signed overlay names or those that the system knows; user name and password or a client
-certificate from our own configuration. What comes from there is believed as far as its signatures go (`bridge`).
-Not here: what the probe of `veilmq check` finds out (`probing`).
+There is nothing of ours on them. A connection each, an ordinary client's: TLS with the host's name checked, against
+the authority the signed overlay names or those the system knows; user name and password or a client certificate from
+our own configuration. What comes from there is believed as far as its signatures go (`bridge`). Not here: what the
+probe of `veilmq check` finds out (`probing`).
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def client_id(overlay: Overlay, name: str) -> str:
 
 
 def tls_context(overlay: Overlay, broker: str, login: Login) -> ssl.SSLContext:
-    """Checks the host's name; believes the authority in the overlay, or without one those that the system knows."""
+    """Checks the host's name; believes the authority in the overlay, or without one those the system knows."""
     authority = overlay.members[broker].ca
     try:
         context = ssl.create_default_context(cadata=authority or None)

@@ -1,4 +1,4 @@
-"""The files that a running member of the overlay keeps, behind the effects of its node that ask for it.
+"""The files a running member of the overlay keeps, behind the effects of its node asking for it.
 
 Fetched keys, split seeds of ended epochs, a key server's material and archive, the overlay file. Nothing is decided
 here: when something is kept and when it ends is said by the node and by the owner's calendar.
@@ -64,7 +64,7 @@ class Keeping:
         return self.live.tls.recognise(certificate_der)
 
     def listeners(self, peers: Sequence[str]) -> list[str]:
-        """Of our peers those that we dial: whoever has an address, but replicas and key servers dial no gateways."""
+        """Of our peers those we dial: whoever has an address, but replicas and key servers dial no gateways."""
         members = self.live.overlay.members
         return sorted(p for p in peers if p in members and members[p].certificate.role in (*CARRIERS, Role.KEY_SERVER))
 

@@ -3,8 +3,8 @@
     content: count(4), each: scope: text  epoch(4)  bump(2)  key(32)
 
 The file is sealed under a key of the store's and bound to the overlay's owner and the member. It is a cache: whatever
-is wrong with it is one line in the log and a start without it, the key service has the keys. Not here: which keys
-count when (`keys.epochs`), who fetches them (`keys.fetching`).
+is wrong with it is a line in the log and a start without it, the key service has the keys. Not here: which keys count
+when (`keys.epochs`), who fetches them (`keys.fetching`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class KeyCache:
             return 0
 
     def save(self, keys: ScopeKeys, since_epoch: int = 0) -> None:
-        """Keep the keys of `since_epoch` and later, and overwrite those before. Trouble is one line in the log."""
+        """Keep the keys of `since_epoch` and later, and overwrite those before. Trouble is a line in the log."""
         content = _encode([(name, key) for name, key in keys if name.epoch >= since_epoch])
         if content == self._written:
             return

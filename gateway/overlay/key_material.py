@@ -34,11 +34,11 @@ ARCHIVED_EPOCHS_MAX = 10_000
 
 
 class KeyMaterialError(StoreError):
-    """The key server cannot start or go on: one line, cause and cure."""
+    """The key server cannot start or go on: a line, cause and cure."""
 
 
 class KeyMaterial:
-    """Files of one key server. `sealing_key`: 32 secret bytes of the store; `owner`: the overlay owner's key."""
+    """Files of a key server. `sealing_key`: 32 secret bytes of the store; `owner`: the overlay owner's key."""
 
     def __init__(self, data: Path, sealing_key: bytes, owner: bytes, name: str) -> None:
         self._archive = data / DIRECTORY / "archive"
@@ -65,7 +65,7 @@ class KeyMaterial:
             raise KeyMaterialError(str(error)) from None
 
     def handed_over(self, source: Path) -> bytes | None:
-        """Returns the material that the owner handed over in `source`; None without such a file. Raises
+        """Returns the material the owner handed over in `source`; None without such a file. Raises
         KeyMaterialError.
         """
         if not source.exists():

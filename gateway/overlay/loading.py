@@ -18,7 +18,7 @@ IDLE_S = 1.0
 
 
 class Loading:
-    """The load of one replica. `goes_by_planes`: True if a scope needs it."""
+    """The load of a replica. `goes_by_planes`: True if a scope needs it."""
 
     def __init__(self, lanes: Mapping[str, MqttClient], goes_by_planes: Callable[[], bool]) -> None:
         self._lanes, self._goes_by_planes = lanes, goes_by_planes
@@ -40,7 +40,7 @@ class Loading:
         return Loads(tuple(found))
 
     def worked(self) -> Worked:
-        """Returns this process's work since the last call, and the amount that waits for all links."""
+        """Returns this process's work since the last call, and the amount waiting for all links."""
         before, self._worked_ns = self._worked_ns, time.process_time_ns()
         queued = sum(sum(client.load[:2]) for client in self._lanes.values())
         return Worked((self._worked_ns - before) // 1000, queued)

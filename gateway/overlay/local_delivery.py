@@ -17,7 +17,7 @@ from gateway.overlay.settling import Settling
 
 
 class LocalDelivery:
-    """The delivery of one gateway. `now`: UNIX time in seconds, corrected by the clocks of replicas."""
+    """The delivery of a gateway. `now`: UNIX time in seconds, corrected by the clocks of replicas."""
 
     def __init__(
         self, own_topics: OwnTopics, figures: Figures, settling: Settling | None, now: Callable[[], float]
@@ -37,7 +37,7 @@ class LocalDelivery:
         broker.deliver_stored(publication, effect.groups_lost)
 
     def deliver_shared(self, broker: LocalBroker, effect: DeliverShared) -> None:
-        """Hands a publication to one shared group."""
+        """Hands a publication to a shared group."""
         publication = self._permitted(effect.publication)
         if publication is not None:
             broker.deliver_shared((effect.group, effect.filter), publication)

@@ -1,7 +1,7 @@
 """Rights of a gateway to publish and to read for its clients, and log lines about refused publications.
 
 A refused publication neither stays local nor goes out in clear. A subscription is refused where nothing can reach it:
-in scopes that the gateway may neither read nor publish in, and in scopes whose right to read it lost while it ran. A
+in scopes the gateway may neither read nor publish in, and in scopes whose right to read it lost while it ran. A
 gateway that may only publish serves subscriptions with publications of its own clients. Not here: sizes
 (`broker_overlay`), rights of other members (`bridge.wire.admission`).
 """
@@ -29,7 +29,7 @@ PUBLISH, READ = "publish", "read"
 
 @dataclass(frozen=True, slots=True)
 class ScopeRights:
-    """The rights of this gateway in one scope now. `scope`: its clear filter. `lost`: rights that ended while the
+    """The rights of this gateway in a single scope now. `scope`: its clear filter. `lost`: rights that ended while the
     process ran. `refused`: rights for want of which a client was refused since the last change.
     """
 

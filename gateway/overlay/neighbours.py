@@ -1,8 +1,8 @@
 """Discovery while a member runs: it says on the local network where it listens, and hears where other members are.
 
-What was heard is one more address to try when a member does not answer where the overlay file says (`redial`). It is
-never more than a hint: the overlay must list the advertised key, and the TLS handshake must show it. Whoever floods the
-network with advertisements can take the hints away, nothing else. The network's side is in `discovery`.
+What was heard is another address to try when a member does not answer where the overlay file says (`redial`). It is
+never more than a hint: the overlay must list the advertised key, and the TLS handshake must show it. Whoever floods
+the network with advertisements can take the hints away, nothing else. The network's side is in `discovery`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Neighbours:
             await self._here.__aexit__(kind, error, trace)
 
     def addresses(self, peer: str) -> list[Address]:
-        """Returns the announced addresses of a member, under a key that the overlay in force lists for it."""
+        """Returns the announced addresses of a member, under a key the overlay in force lists for it."""
         if self._here is None:
             return []
         said = [found for found in self._here.found if found.name == peer and known(found, self._live.overlay)]

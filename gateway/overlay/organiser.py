@@ -113,7 +113,7 @@ class Organiser(Linked):
         raise AssertionError("the organiser has no epoch keys")
 
     def keep(self, rows: Sequence[tuple[bytes, bytes | None]]) -> None:  # type: ignore[override]
-        """On disk before anybody hears of it: of two swaps of one number the second would be proof against us."""
+        """On disk before anybody hears of it: of two swaps of a number the second would be proof against us."""
         for key, value in rows:
             assert key == HIGHEST
             assert value is not None

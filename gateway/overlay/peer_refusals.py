@@ -26,6 +26,6 @@ def refusal(reason: str, now: float) -> PeerRefusal:
 
 
 def reason_in(properties: Properties) -> Reason | None:
-    """The reason that a replica gave; None for an answer that is none of a replica's."""
+    """The reason a replica gave; None for an answer that is none of a replica's."""
     given = {value for name, value in properties.user if name == PROPERTY}
     return next((reason for reason in Reason if reason.value in given), None)

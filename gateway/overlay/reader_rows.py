@@ -1,10 +1,8 @@
 """Rows of a gateway's reader, sealed on their way to the broker's database and opened at the next start.
 
-Rows hold data keys and shares: a thief of the database alone reads nothing by them. A value is sealed under a
-key of the store and bound to the overlay's owner, to the member and to the row's key. A row that does not open is
-left
-out, with one line in the log: it costs at worst a repetition. Not here: the meaning of rows (`bridge.reader`), the
-database.
+Rows hold data keys and shares: a thief of the database alone reads nothing by them. A value is sealed under a key of
+the store and bound to the overlay's owner, to the member and to the row's key. A row that does not open is left out,
+with a line in the log: it costs at worst a repetition. Not here: the meaning of rows (`bridge.reader`), the database.
 """
 
 from __future__ import annotations

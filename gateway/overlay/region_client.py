@@ -1,8 +1,10 @@
-"""What a receiver outside the broker needs: an MQTT 5 client, and a region of the overlay as one source of wires.
+"""What a receiver outside the broker needs: an MQTT 5 client, and a region of the overlay as a single source of wires.
 
 `RegionClient` connects to every replica of its home region under its own identity, states what it wants, and hands
-over each wire together with the replica it came from; it fetches epoch keys and follows changes of the overlay. Nothing
-is opened here: whoever receives the wires recombines shares and decrypts with `keys`, knowing certificates, hops, scope
+over each wire together with the replica it came from; it fetches epoch keys and follows changes of the overlay.
+Nothing
+is opened here: whoever receives the wires recombines shares and decrypts with `keys`, knowing certificates, hops,
+scope
 secrets and epoch keys from the properties below. It does not collect, deduplicate or order either.
 
 `MqttClient` and what else a receiver names are re-exported, so that it need not know how the gateway is divided.
@@ -77,7 +79,7 @@ CONTROL_TOPICS = frozenset({GRANT_TOPIC, OVERLAY_TOPIC, SWAPS_TOPIC, VIEWS_TOPIC
 
 @dataclass(slots=True)
 class Arrival:
-    """One wire from one replica. It stays unacknowledged, and counts against Receive Maximum, until `done`."""
+    """A wire from a replica. It stays unacknowledged, and counts against Receive Maximum, until `done`."""
 
     replica: str
     wire: Wire
@@ -136,12 +138,12 @@ class RegionClient(Linked):
     """All replicas of the home region of the identity in `identity_dir`, and the key servers. `start` it on a loop.
 
     `on_arrival` gets every wire, those of `KEYS_TOPIC` (live keys for a new subscription) included. Who gives
-    `on_arrivals` gets instead what one read brought at once, as it was decoded: the replica, its messages, and the
-    client whose `acknowledge_all` takes them when what they brought is durable. `on_keys` is called when `scope_keys`
-    or `secrets` changed. `filters`: clear filters; the scopes that they touch are subscribed as wholes, so replicas
-    learn nothing finer. `logins`: a file of logins at hosted brokers, as `overlay.hosted` of a gateway holds them.
-    Sessions survive us: what comes meanwhile waits at the replicas, within their bounds.
-    The overlay may change while we run. Raises TrustError, OverlayError, TlsError, ConfigError: one line each.
+    `on_arrivals` gets instead what a single read brought at once, as it was decoded: the replica, its messages, and
+    the client whose `acknowledge_all` takes them when what they brought is durable. `on_keys` is called when
+    `scope_keys` or `secrets` changed. `filters`: clear filters; the scopes that they touch are subscribed as wholes,
+    so replicas learn nothing finer. `logins`: a file of logins at hosted brokers, as `overlay.hosted` of a gateway
+    holds them. Sessions survive us: what comes meanwhile waits at the replicas, within their bounds. The overlay may
+    change while we run. Raises TrustError, OverlayError, TlsError, ConfigError: a line each.
     """
 
     def __init__(
@@ -221,7 +223,7 @@ class RegionClient(Linked):
 
     @property
     def accepted(self) -> bool:
-        """A quorum of the region knows everything that we want."""
+        """A quorum of the region knows everything we want."""
         return all(self._node.interest.accepted(secret.scope.filter) for secret in self.scopes)
 
     # ---------------------------------------------------------------------------- what the overlay says
@@ -251,11 +253,11 @@ class RegionClient(Linked):
         return self.overlay.by_party.get(party_id)
 
     def want(self, name: KeyName) -> None:
-        """A key header named an epoch key that we lack: ask the key servers for it. On the event loop."""
+        """A key header named an epoch key we lack: ask the key servers for it. On the event loop."""
         self._driver.handle(KeyWanted(name))
 
     def doubt(self, name: KeyName) -> None:
-        """A publisher's check value contradicts the key that we hold under this name. On the event loop."""
+        """A publisher's check value contradicts the key we hold under this name. On the event loop."""
         self._driver.handle(KeyDoubted(name))
 
     def ask(self, replica: str, topic: str, payload: bytes) -> None:
@@ -268,7 +270,7 @@ class RegionClient(Linked):
         self._published(peer, client, (publish,))
 
     def _published(self, peer: str, client: MqttClient, publishes: Sequence[Publish]) -> None:
-        """Takes the messages of one read."""
+        """Takes the messages of a read."""
         ours = peer in self._replicas
         if not ours or not CONTROL_TOPICS.isdisjoint([publish.topic for publish in publishes]):
             for publish in publishes:

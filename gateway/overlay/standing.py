@@ -164,5 +164,5 @@ def _swaps(why: str, overlay: Overlay) -> dict[str, object]:
 
 
 def _servers_needed(servers: int, faults: int) -> int:
-    """Answers that make a key: all but those that may lie or be away."""
+    """Answers making a key: all but those that may lie or be away."""
     return servers - faults if faults else 1

@@ -1,9 +1,8 @@
-"""How a node's wires leave: over links that we dialled, else through the session of a member that dialled us.
+"""How a node's wires leave: over links we dialled, else through the session of a member that dialled us.
 
 The node hears of a link what it must know: at a replica, a lane towards the next region lives as long as its session,
-so a connection that comes back is no news unless the peer forgot it. What does not fit into a lane is lost, and the
-peer is begun anew with once there is room. Not here: when a replica acknowledges
-(`backpressure`), connections (`dials`).
+so a connection coming back is no news unless the peer forgot it. What does not fit into a lane is lost, and the peer
+is begun anew with once there is room. Not here: when a replica acknowledges (`backpressure`), connections (`dials`).
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ class Wires:
     # --------------------------------------------------------------------------------------- links up and down
 
     def link_up(self, peer: str) -> None:
-        """A connection that we dialled stands."""
+        """A connection we dialled stands."""
         if self.flow is None:
             self._cut.discard(peer)
             self._handle(LinkUp(peer))
@@ -126,8 +125,7 @@ class Wires:
         it
         lacks.
 
-        A lane that lost wires begins anew, with statements and keys, once the peer has taken those that the lane
-        holds.
+        A lane that lost wires begins anew, with statements and keys, once the peer has taken those the lane holds.
         """
         self._cut.add(peer)
         self._handle(LinkDown(peer))

@@ -1,4 +1,4 @@
-"""Acknowledgements that a reader's machine holds back until it has room for what came (`bridge.contract.withholding`).
+"""Acknowledgements a reader's machine holds back until it has room for what came (`bridge.contract.withholding`).
 
 Bounded by the machine, which takes or replaces what it withheld. Not here: what is on disk (`broker_overlay`).
 """
@@ -14,7 +14,7 @@ Acknowledge: TypeAlias = Callable[[], None]
 class Withheld:
     """The acknowledgements withheld by the machine: `begin`, let the machine handle the publication, then `handled`.
 
-    `when_kept`: calls its argument once all rows that the machine asked to keep are on disk.
+    `when_kept`: calls its argument once all rows the machine asked to keep are on disk.
     """
 
     def __init__(self, when_kept: Callable[[Acknowledge], None]) -> None:
@@ -42,7 +42,7 @@ class Withheld:
             self._when_kept(acknowledge)
 
     def take(self, numbers: Sequence[int]) -> None:
-        """Acknowledges the publications that the machine withheld under these numbers."""
+        """Acknowledges the publications the machine withheld under these numbers."""
         for number in numbers:
             if number == self._number:  # room came while it was handled
                 self._number = 0

@@ -1,4 +1,4 @@
-"""Attaching and detaching of replicas while members run (A13): signs the next view of one region.
+"""Attaching and detaching of replicas while members run (A13): signs the next view of a region.
 
     attach    a replica joins a region at its last place
     detach    a replica leaves; replicas at later places move up by one place

@@ -31,12 +31,11 @@ MAX_CA_BYTES = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class SignOptions:
-    """The options of one signing besides the description.
+    """The options of a signing besides the description.
 
-    `cards`: newer cards that replace cards of the description. `overlap_hours`: validity of a former key. `drained`:
-    the owner's word that no publication waits in scopes whose mode changes to or from plain, or `shares_only`
-    (`scopes`). `grace_s`: seconds for which the former tree of regions stays open, if the tree changes; None: the
-    default.
+    `cards`: newer cards replacing cards of the description. `overlap_hours`: validity of a former key. `drained`: the
+    owner's word that no publication waits in scopes whose mode changes to or from plain, or `shares_only` (`scopes`).
+    `grace_s`: seconds for which the former tree of regions stays open, if the tree changes; None: the default.
     """
 
     cards: tuple[Path, ...] = ()

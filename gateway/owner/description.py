@@ -1,4 +1,4 @@
-"""Model of the owner's YAML: regions, scopes, members and their rights, key service and epochs; one line per mistake.
+"""Model of the owner's YAML: regions, scopes, members and their rights, key service and epochs; a line per mistake.
 
 Topics are written with clear names. Rights count for members that are signed for the first time; later only `veilmq
 trust grant` and `revoke` change them, so that an edited file cannot take rights away by accident. Not here: the
@@ -129,7 +129,7 @@ class BatchEntry(_Model):
 
 
 class ShownEntry(_Model):
-    """An attribute that replicas see, so that they drop publications that no client wants."""
+    """An attribute that replicas see, so that they drop publications no client wants."""
 
     name: str = Field(description="as predicates spell it: a user property, or payload.FIELD of a JSON payload")
     show: Literal["clear", "token"] = Field(
@@ -389,7 +389,7 @@ def read_model(path: Path, model: type[Model]) -> Model:
 
 
 def _near(model: type[BaseModel], key: str) -> str:
-    """Returns a hint at the key that an unknown key may have been meant for; empty if none is alike."""
+    """Returns a hint at the key an unknown key may have been meant for; empty if none is alike."""
     names: set[str] = set()
     models: list[type[BaseModel]] = [model]
     while models:  # descriptions nest models, and no model holds itself

@@ -1,6 +1,6 @@
 """Update of the owner's description after an attachment, so that the next `overlay sign` agrees.
 
-One line is added to the hand-written file; comments, order and all other text stay. The result is parsed and compared
+A line is added to the hand-written file; comments, order and all other text stay. The result is parsed and compared
 with the intended content before it is written. If that fails, the file stays, and the owner is told the line.
 """
 
@@ -35,7 +35,7 @@ def list_member(description: Path, region: str, card: Path, publish: list[str], 
 
 
 def as_line(entry: dict[str, Any]) -> str:
-    """Returns an entry as one line of YAML."""
+    """Returns an entry as a line of YAML."""
     return "{" + ", ".join(f"{key}: {json.dumps(value)}" for key, value in entry.items()) + "}"
 
 

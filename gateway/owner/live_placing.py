@@ -36,7 +36,7 @@ FIELDS = ("failures", "down_s", "watched_s", "from_per_s", "to_per_s")
 
 
 class SpareEntry(BaseModel):
-    """A file of the folder of spares: the entry that a region has for each of its replicas."""
+    """A file of the folder of spares: the entry a region has for each of its replicas."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     card: File = Field(description="card.json that the party made, as seen from the file")
@@ -138,7 +138,7 @@ def _paths(
 ) -> tuple[dict[str, float], list[Path]]:
     """Returns messages a second of gateways and jobs, and weighted paths between their regions.
 
-    The rate of one region is split over the other regions in proportion to the messages that they get.
+    The rate of a region is split over the other regions in proportion to the messages that they get.
     """
     rates: dict[str, float] = {}
     sent, got = dict.fromkeys(regions, 0.0), dict.fromkeys(regions, 0.0)

@@ -1,4 +1,4 @@
-"""Reorganisation by the owner: signs the change of the tree that saves most, by the replicas' measurements (paper D).
+"""Reorganisation by the owner: signs the change of the tree saving most, by the replicas' measurements (paper D).
 
     gathered     signed summaries from running replicas; whoever passes them on can only leave some out
     proposed     the swap, inside the owner's `links`, that may be signed on top of the last signed version

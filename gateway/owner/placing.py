@@ -100,7 +100,7 @@ class Placed:
 def place_replicas(path: File) -> Placed:
     """Returns sizes of regions with which the overlay can be signed.
 
-    Raises TrustError, in one line, if the file cannot be used or no such sizes exist.
+    Raises TrustError, in a line, if the file cannot be used or no such sizes exist.
     """
     wanted = read_model(path, PlacingEntry)
     wrong = next((name for name, count in wanted.failures.items() if not 0 <= count <= FAILURES_MAX), None)
@@ -160,7 +160,7 @@ def _refuse_what_nobody_signs(path: File, wanted: PlacingEntry) -> None:
 
 
 def _signed_sizes(wanted: PlacingEntry, sizes: dict[str, int]) -> dict[str, int]:
-    """Returns sizes cut down to the available trust domains and to the shares that a path may have.
+    """Returns sizes cut down to the available trust domains and to the shares a path may have.
 
     Two replicas at a time are taken off the largest region of a path with too many shares; of equal regions, off the
     one with the fewest failures.
@@ -174,7 +174,7 @@ def _signed_sizes(wanted: PlacingEntry, sizes: dict[str, int]) -> dict[str, int]
 
 
 def load(entry: PathEntry, sizes: Mapping[str, int]) -> dict[str, Any]:
-    """Returns the shares of one key at the path's end, and whether the overlay's limits allow them (`views`)."""
+    """Returns the shares of a key at the path's end, and whether the overlay's limits allow them (`views`)."""
     counts = [sizes[name] for name in entry.regions]
     shares, steps = prod(counts), prod(comb(count, threshold_of(count)) for count in counts[1:])
     fits = shares <= SHARES_PER_KEY_MAX and steps <= CHOICES_LIMIT and len(counts) <= DEPTH_MAX

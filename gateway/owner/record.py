@@ -1,4 +1,4 @@
-"""Record of one overlay in its owner's folder: rights in clear names, and the newest signed document.
+"""Record of an overlay in its owner's folder: rights in clear names, and the newest signed document.
 
     OWNER_DIR/overlays/NAME.json (mode 0600; it names hidden topics, but holds no key)
 
@@ -34,7 +34,7 @@ VALID_DAYS = 365
 
 @dataclass(frozen=True, slots=True)
 class GrantedRight:
-    """A right of one member on a clear filter.
+    """A right of a member on a clear filter.
 
     `since`: bumps of scopes at the time of the grant, where the owner issues keys. Scopes without an entry were at 0,
     or their history was granted too.
@@ -59,14 +59,14 @@ class KnownScope:
 
 @dataclass
 class OwnerRecord:
-    """The owner's record of one overlay.
+    """The owner's record of an overlay.
 
-    `retiring`: the previous token generation, while it is read. `bumps`: by wire filter, also of removed scopes,
-    since a scope that comes back may not come back under old keys. `numbers`: by wire filter, the scopes' numbers on
-    the wire; no number is used again for another scope. `streams`: by clear filter, the scope's first number, under
-    which readers remember streams whatever the tokens. `protections`: by wire filter, the scope's protection in
-    earlier versions, also of removed scopes, whose publications may still wait. `valid_days`, `renew_before_days`:
-    from the last description; None: certificates are not renewed automatically.
+    `retiring`: the previous token generation, while it is read. `bumps`: by wire filter, also of removed scopes, since
+    a scope coming back may not come back under old keys. `numbers`: by wire filter, the scopes' numbers on the wire;
+    no number is used again for another scope. `streams`: by clear filter, the scope's first number, under which
+    readers remember streams whatever the tokens. `protections`: by wire filter, the scope's protection in earlier
+    versions, also of removed scopes, whose publications may still wait. `valid_days`, `renew_before_days`: from the
+    last description; None: certificates are not renewed automatically.
     """
 
     overlay: str
@@ -108,7 +108,7 @@ class OwnerRecord:
         )
 
     def granted_by_member(self) -> dict[str, list[GrantedRight]]:
-        """Returns granted rights by member, for callers that ask for each of thousands of members."""
+        """Returns granted rights by member, for callers asking for each of thousands of members."""
         found: dict[str, list[GrantedRight]] = {}
         for granted in self.granted:
             found.setdefault(granted.member, []).append(granted)
@@ -244,7 +244,7 @@ def open_record_of(domain: TrustDomain, out: Path) -> tuple[OwnerRecord, Overlay
 
 @contextlib.contextmanager
 def locked(domain: TrustDomain) -> Iterator[None]:
-    """Locks the owner's records for one command: two commands would sign two overlays with one version.
+    """Locks the owner's records for a command: two commands would sign two overlays with a version.
 
     Raises TrustError.
     """

@@ -1,8 +1,8 @@
 """Renewal of the members' certificates in the overlay: same keys, same rights, a later expiry.
 
 A repeated call does nothing until the first certificate has less than `before_days` to live. The owner consents by
-`renew_before_days` in the signed description, or by a timer that runs the command. Members adopt the version while
-they run. Not here: new keys (`veilmq trust rotate`), TLS certificates of identities, which their trust domains issue
+`renew_before_days` in the signed description, or by a timer running the command. Members adopt the version while they
+run. Not here: new keys (`veilmq trust rotate`), TLS certificates of identities, which their trust domains issue
 (`gateway.trust.leaves`).
 """
 

@@ -1,8 +1,9 @@
-"""Changes of rights in an owner's record: granting, revoking, comparison with the description. No files, no signatures.
+"""Changes of rights in an owner's record: granting, revoking, comparison with the description. No files, no
+signatures.
 
 Epochs follow the policy's calendar. A revoked right ends with the present epoch, or with the next epoch if keys of
-that may be issued already. Revoked at once, the right ends with the previous epoch, and scopes that the member lost
-get a new bump, which outdates the keys held. Without a key service there is one endless epoch: rights end at once.
+that may be issued already. Revoked at once, the right ends with the previous epoch, and scopes the member lost get a
+new bump, which outdates the keys held. Without a key service there is a single endless epoch: rights end at once.
 """
 
 from __future__ import annotations
@@ -153,7 +154,7 @@ def _has(granted: GrantedRight, wanted: GrantedRight) -> bool:
 
 
 def _check_use(clear: str, right: Right, scopes: Sequence[str]) -> None:
-    """Raises TrustError for a right that fits no scope, which is an error of the operator."""
+    """Raises TrustError for a right fitting no scope, which is an error of the operator."""
     known = ", ".join(scopes) or "none"
     if right is Right.PUBLISH and not any(overlaps(clear, scope) for scope in scopes):
         raise TrustError(f"no scope has topics of {clear}; known are {known}")

@@ -2,9 +2,9 @@
 
 Members accept a publication only under the protection that its scope has in their version: sealed, `shares_only` or
 plain. Publications under another protection may wait for hours in outboxes and sessions, and would be refused after
-they were acknowledged. So a protection changes only if the owner confirms that no publication waits; in a scope with
-hidden names also with new tokens, since the previous scope then retires unchanged. Not here: rights and keys in
-scopes (`rights`, `signing`).
+they were acknowledged. So a protection changes only if the owner confirms no publication waits; in a scope with hidden
+names also with new tokens, since the previous scope then retires unchanged. Not here: rights and keys in scopes
+(`rights`, `signing`).
 """
 
 from __future__ import annotations

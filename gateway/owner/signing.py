@@ -274,9 +274,9 @@ def _server_names(members: dict[str, Member], previous: Overlay | None, rekey: b
 
 
 def _deal(policy: Policy, epoch: int, directory: Path, replace_undealt: bool) -> tuple[Path, ...]:
-    """Writes one secret file for each key server, the only copies of the material. Raises TrustError.
+    """Writes a single secret file for each key server, the only copies of the material. Raises TrustError.
 
-    `replace_undealt`: existing files belong to a first signing that a crash interrupted.
+    `replace_undealt`: existing files belong to a first signing a crash interrupted.
     """
     servers = policy.key_servers
     paths = tuple(directory / f"{name}.material" for name in servers)
@@ -307,7 +307,7 @@ def _rights(
     previous: Overlay | None,
     present: int,
 ) -> None:
-    """Gives new members their described rights; checks that the description repeats the signed rights of others."""
+    """Gives new members their described rights; checks the description repeats the signed rights of others."""
     held = record.granted_by_member()
     asked = [m.certificate.name for m in members.values() if m.certificate.role in (Role.GATEWAY, Role.INGEST)]
     for name, entry in zip(asked, wanted.members, strict=True):
@@ -389,7 +389,7 @@ def _box(
     mine: Sequence[Grant],
     held: Sequence[GrantedRight],
 ) -> bytes:
-    """Returns the owner's box for one member; empty for a member that neither reads nor publishes."""
+    """Returns the owner's box for a member; empty for a member that neither reads nor publishes."""
     name = member.certificate.name
     granted = []
     for scope in policy.scopes:

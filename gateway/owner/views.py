@@ -1,4 +1,4 @@
-"""Views of regions from one signed version to the next, and their check against the description.
+"""Views of regions from a signed version to the next, and their check against the description.
 
 A view that follows another carries the former view, and members that left stay listed, until the former view is over:
 its time has passed *and* the owner has seen that k of its replicas endorsed the change. The owner is no member, so it

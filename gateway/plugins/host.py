@@ -1,9 +1,9 @@
 """Host of amqtt's plugins beside our data plane: calls to plugins, and their view of packets and sessions.
 
-A plugin of amqtt works unchanged: `authenticate`, `topic_filtering`, `on_*` events, `BrokerContext`. An event that no
-loaded plugin declares costs one dict look-up. Verdicts of topic plugins are remembered only for plugins that ship
+A plugin of amqtt works unchanged: `authenticate`, `topic_filtering`, `on_*` events, `BrokerContext`. An event no
+loaded plugin declares costs a single dict look-up. Verdicts of topic plugins are remembered only for plugins that ship
 with amqtt *and* decide from session, topic, action and configuration alone; every other plugin is asked every time. A
-topic plugin that answers None denies, as in amqtt 0.12.1 (its manual says otherwise; the code fails closed, and so do
+topic plugin answering None denies, as in amqtt 0.12.1 (its manual says otherwise; the code fails closed, and so do
 we). This module routes nothing and knows no sockets.
 """
 
@@ -272,7 +272,7 @@ class PluginHost:
     # ----------------------------------------------------------------------------------------------- users
 
     def standing(self, user: str) -> str | None:
-        """Returns a mark of a user from the plugins that know users; a changed password changes the mark.
+        """Returns a mark of a user from the plugins knowing users; a changed password changes the mark.
 
         None: no plugin has this user any more. Empty if no plugin has marks.
         """
@@ -292,7 +292,7 @@ class PluginHost:
 
     @contextlib.contextmanager
     def users_changed_meanwhile(self) -> Iterator[set[str]]:
-        """Yields a set that fills with users whose standing changes, so that logins under way do not count."""
+        """Yields a set filling with users whose standing changes, so that logins under way do not count."""
         changed: set[str] = set()
         self._changes[id(changed)] = changed
         try:
@@ -320,7 +320,7 @@ class PluginHost:
         return bool(given) and all(given)
 
     def covers(self, session: EdgeSession, topic_filter: str) -> bool:
-        """Returns True if the client may receive all topics that a filter matches.
+        """Returns True if the client may receive all topics a filter matches.
 
         A plugin that cannot answer without a message counts as no: serving a shared group twice is better than never.
         """
@@ -359,7 +359,7 @@ class PluginHost:
     async def authenticate(self, session: EdgeSession) -> bool:
         """Returns the verdict on a login by amqtt's rule: at least one plugin answers, and none says no.
 
-        Without plugins, or for a client without a user name, `allow_anonymous` decides. A plugin that raises refuses.
+        Without plugins, or for a client without a user name, `allow_anonymous` decides. A plugin raising refuses.
         Raises MqttError (0x89) if a plugin is too busy.
         """
         known = self.lets_in(session)
@@ -390,7 +390,7 @@ class PluginHost:
         return known
 
     async def ask(self, session: EdgeSession, topic: str, action: Action) -> bool:
-        """Asks every topic plugin. A plugin that raises denies."""
+        """Asks every topic plugin. A plugin raising denies."""
         try:
             answers = await self._manager.map_plugin_topic(session=session, topic=topic, action=action)
         except Exception:  # noqa: BLE001  the log has its traceback

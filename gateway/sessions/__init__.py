@@ -1,6 +1,6 @@
 """Durable state of local clients, which must survive a restart: sessions, queues, retained messages, in SQLite.
 
-Imports `clients`, `outbox` and below; never the broker that uses it.
+Imports `clients`, `outbox` and below; never the broker using it.
 """
 
 from __future__ import annotations

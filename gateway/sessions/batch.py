@@ -21,7 +21,7 @@ _Delivery: TypeAlias = "tuple[StoredSession, Queued | None, int, int]"  # packet
 
 
 class HeldMessage:
-    """Message that is stored for `references` deliveries. `debt`: the PUBACK that waits for nothing else."""
+    """Message that is stored for `references` deliveries. `debt`: the PUBACK waiting for nothing else."""
 
     __slots__ = ("debt", "id", "references")
 

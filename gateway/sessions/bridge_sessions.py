@@ -21,7 +21,7 @@ _WAITING = "SELECT client, (SELECT count(*) FROM deliveries WHERE session = sess
 
 
 def waiting_for_bridges(directory: Path) -> dict[str, int]:
-    """Returns the number of messages that wait for each bridge with a session, by its name. A broker may run meanwhile.
+    """Returns the number of messages waiting for each bridge with a session, by its name. A broker may run meanwhile.
 
     Raises StoreError.
     """

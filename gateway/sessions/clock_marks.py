@@ -26,7 +26,7 @@ class ClockMark(NamedTuple):
 
 
 class ClockMarks:
-    """Maker of marks of one run. `now`: the broker's instant; `difference`: machine's clock less a steady clock."""
+    """Maker of marks of a run. `now`: the broker's instant; `difference`: machine's clock less a steady clock."""
 
     def __init__(
         self, now: Callable[[], float], difference: Callable[[], float] = lambda: time.time() - time.monotonic()

@@ -1,7 +1,7 @@
 """Database of the broker's state of its clients: sessions, subscriptions, messages on their way, retained messages.
 
 Synchronous and single-writer; `gateway/sessions/store.py` decides the content and time of writes. When a call of
-`commit` returns, its changes are on disk (SQLite in WAL mode with synchronous FULL: one fsync for a whole group). A
+`commit` returns, its changes are on disk (SQLite in WAL mode with synchronous FULL: a fsync for a whole group). A
 group is few statements however many rows it has: each statement hands the interpreter lock over, and the event loop
 wants it. Payloads are stored as they came; the directory and its files are open to their owner only.
 """
@@ -67,7 +67,7 @@ WAITING, IN_FLIGHT, RELEASED = 0, 1, 2
 
 @dataclass(slots=True)
 class Changes:
-    """Changes of one group: rows to insert or replace, in the order of the table's columns, and keys to delete.
+    """Changes of a group: rows to insert or replace, in the order of the table's columns, and keys to delete.
 
     Deletions are made first, except that a session's deletion takes its subscriptions and flows along. `received`:
     QoS 2 messages whose PUBREL has not come, as session << 16 | packet identifier, with the topic if the message is
@@ -109,7 +109,7 @@ class SessionDatabase:
     """Database file below the data directory, locked against a second broker."""
 
     def __init__(self, directory: Path) -> None:
-        """Opens or makes the file. Raises StoreError in one line."""
+        """Opens or makes the file. Raises StoreError in a line."""
         self._directory = directory
         try:
             private_directory(directory)
@@ -190,7 +190,9 @@ class SessionDatabase:
         LogEvent.STORED_TIMES_MOVED.say(log, shift)
 
     def commit(self, changes: Changes) -> None:
-        """Writes all changes in one transaction, on disk on return. Raises StoreError; then nothing was changed."""
+        """Writes all changes in a single transaction, on disk on return. Raises StoreError; then nothing was
+        changed.
+        """
         db = self._db
         try:
             with db:

@@ -1,8 +1,8 @@
 """Store of sessions, queues and retained messages, written in groups while the broker goes on.
 
-Changes are collected as the newest state of each row (`Batch`) and written by one thread, one transaction at a time:
-a message that is queued and delivered meanwhile costs no write. A receiver that must not hear of a change before it
-is on disk waits for its batch:
+Changes are collected as the newest state of each row (`Batch`) and written by one thread, a single transaction at a
+time: a message that is queued and delivered meanwhile costs no write. A receiver that must not hear of a change before
+it is on disk waits for its batch:
 
 * PUBACK and PUBREC, as a debt (`owe`), where a persistent session or a retained message needs the publication.
   PUBACK goes earlier if every persistent session has acknowledged the message first: then it need not be stored.
@@ -14,7 +14,8 @@ Batches are committed in order, so the disk always holds a prefix of the changes
 (`database.py`), rows (`rows.py`), the behaviour of a session (`mqtt5/`), the overlay's outbox (`store.py`).
 
 Policy when the disk is full: publications of the group that failed, and all that came behind it until a write
-succeeds, are refused with 0x97 where they would have to be stored; everything else goes on, from memory, and is written
+succeeds, are refused with 0x97 where they would have to be stored; everything else goes on, from memory, and is
+written
 later. A write is tried each `RETRY_S` seconds.
 """
 
@@ -50,7 +51,7 @@ RETRY_S = 1.0
 
 
 def received_of(rows: Mapping[int, str]) -> tuple[dict[int, str], dict[int, str]]:
-    """Returns the messages received at QoS 2 that are done, and those that the overlay's outbox may lack."""
+    """Returns the messages received at QoS 2 that are done, and those the overlay's outbox may lack."""
     done = {packet_id: topic for packet_id, topic in rows.items() if not topic.startswith(UNOFFERED)}
     half = {packet_id: topic.removeprefix(UNOFFERED) for packet_id, topic in rows.items() if packet_id not in done}
     return done, half
@@ -122,7 +123,7 @@ class SessionRecord:
 
 
 class SessionStore:
-    """Store of one broker. Made by `open`; used from the event loop's thread only."""
+    """Store of a broker. Made by `open`; used from the event loop's thread only."""
 
     def __init__(self, database: SessionDatabase) -> None:
         self._database = database
@@ -150,7 +151,7 @@ class SessionStore:
 
     @classmethod
     def open(cls, directory: Path) -> SessionStore:
-        """Opens or makes the database below the data directory. Raises StoreError (one line). Needs a running loop."""
+        """Opens or makes the database below the data directory. Raises StoreError (a line). Needs a running loop."""
         return cls(SessionDatabase(directory))
 
     def load(self, now: Callable[[], float] | None = None) -> Content:
@@ -174,7 +175,7 @@ class SessionStore:
         return self._last_id
 
     def hold(self, message: Message) -> int:
-        """Stores a message for one more delivery and returns the delivery's id."""
+        """Stores a message for another delivery and returns the delivery's id."""
         held = message.stored
         if not isinstance(held, HeldMessage):
             held = message.stored = HeldMessage(self.new_id())

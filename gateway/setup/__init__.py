@@ -1,4 +1,4 @@
-"""Making and running an overlay: folders of its members, an operator's own folder, all members on one machine.
+"""Making and running an overlay: folders of its members, an operator's own folder, all members on a machine.
 
 Imports `owner` and `trust` for signed and issued files, and `base`. Knows no broker: it starts the command `veilmq
 broker`, as any host does.

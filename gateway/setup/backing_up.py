@@ -2,9 +2,8 @@
 
 Of `data/` only the users of the console are included: other old files would bring back used sequence numbers, erased
 keys or revoked tokens (docs/how-to/backup.md). Every file has its digest in a manifest, which a restore checks before
-writing anything. Links, and names that lead out of the folder, are refused on both sides. An unreadable folder and a
-missing file that the configuration names are refused, because an archive without a key looks like a backup until a
-restore.
+writing anything. Links, and names leading out of the folder, are refused on both sides. An unreadable folder and a
+missing file the configuration names are refused, because an archive without a key looks like a backup until a restore.
 """
 
 from __future__ import annotations
@@ -85,7 +84,7 @@ def _paths(folder: Path) -> Iterator[Path]:
 
 
 def _refuse_missing(folder: Path, names: frozenset[str]) -> None:
-    """Raises SetupError if the configuration names an identity or overlay inside the folder that the archive lacks.
+    """Raises SetupError if the configuration names an identity or overlay inside the folder the archive lacks.
 
     An unreadable configuration is accepted, since its file is in the archive.
     """

@@ -1,7 +1,7 @@
-"""Exchange of the signed overlay between the owner's copy and the copies in members' folders on one machine.
+"""Exchange of the signed overlay between the owner's copy and the copies in members' folders on a machine.
 
-A signed overlay has to reach one member, and endorsements have to come back before a region may change again. On one
-machine `veilmq up` carries both: the newest version that verifies, with the most endorsements, replaces every older
+A signed overlay has to reach a single member, and endorsements have to come back before a region may change again. On
+a machine `veilmq up` carries both: the newest version that verifies, with the most endorsements, replaces every older
 copy. A copy by another owner is left alone. Members also pass new versions on among themselves.
 """
 

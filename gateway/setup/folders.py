@@ -1,4 +1,4 @@
-"""Layout of a member's folder: all files of one process and none of other members, so that it can move to any host.
+"""Layout of a member's folder: all files of a process and none of other members, so that it can move to any host.
 
 NAME/broker.yaml     its configuration, with paths relative to the folder
 NAME/identity/       its key, certificate and card
@@ -21,7 +21,7 @@ CONFIG, OVERLAY, IDENTITY, DOMAIN, DATA, MATERIAL, PASSWORDS = (
 
 @dataclass(frozen=True, slots=True)
 class RoleFolder:
-    """The folder of one member. `name`: the folder's name, which `veilmq init` and `join` set to the member's name."""
+    """The folder of a member. `name`: the folder's name, which `veilmq init` and `join` set to the member's name."""
 
     path: Path
 

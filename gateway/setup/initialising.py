@@ -1,4 +1,4 @@
-"""Work of `veilmq init`: trust domains, identities, the signed overlay and one folder a member, on free ports.
+"""Work of `veilmq init`: trust domains, identities, the signed overlay and a single folder a member, on free ports.
 
 Every member has its own trust domain, since different parties must run replicas and key servers; the owner of the
 overlay has another. All files are made by the functions behind `veilmq trust` and `veilmq overlay sign`. A directory

@@ -45,11 +45,11 @@ def join(
     domain: Path | None = None,
     protect: Sequence[str] = (),
 ) -> Joined:
-    """Makes the folder of one member.
+    """Makes the folder of a member.
 
     `address`: HOST:PORT where others reach the member (a gateway: its clients). `domain`: an existing trust domain of
-    the operator, else one is made in the folder. `name`: default is the folder's name. `protect`: the owner's scopes
-    that a gateway seals. Raises SetupError, TrustError.
+    the operator, else one is made in the folder. `name`: default is the folder's name. `protect`: the owner's scopes a
+    gateway seals. Raises SetupError, TrustError.
     """
     if role not in ROLES:
         raise SetupError(f"--role {role}: take one of {', '.join(ROLES)}; for other roles use `veilmq trust issue`")

@@ -26,7 +26,7 @@ MEMBERS_MAX = 200
 
 
 class SetupError(OperatorError):
-    """An overlay that cannot be made or run, in one line: cause and cure. Exit status 2."""
+    """An overlay that cannot be made or run, in a line: cause and cure. Exit status 2."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Plan:
 
 
 def description(plan: Plan, members: Sequence[PlannedMember], overlay: str) -> dict[str, Any]:
-    """Returns the description that the owner signs (`configs/overlay.yaml` has every field)."""
+    """Returns the description the owner signs (`configs/overlay.yaml` has every field)."""
     regions = [f"region{number}" for number in range(1, plan.regions + 1)]
     content: dict[str, Any] = {
         "name": overlay,
@@ -136,7 +136,7 @@ def _card(member: PlannedMember) -> str:
 
 
 def settings(member: PlannedMember, protect: Sequence[str] = ()) -> dict[str, Any]:
-    """Returns the YAML of one member, with paths relative to its folder."""
+    """Returns the YAML of a member, with paths relative to its folder."""
     section: dict[str, Any] = {"identity": IDENTITY, "overlay": OVERLAY}
     content: dict[str, Any] = {"listeners": {"default": {"bind": member.bind}}}
     if member.role is Role.GATEWAY:
@@ -153,7 +153,7 @@ def settings(member: PlannedMember, protect: Sequence[str] = ()) -> dict[str, An
 
 
 def title(member: PlannedMember) -> str:
-    """Returns the comment above a member's YAML: the command that starts it and the first settings to change."""
+    """Returns the comment above a member's YAML: the command starting it and the first settings to change."""
     lines = [f"{member.name}, a {member.role.value}. From this folder: veilmq broker -c {CONFIG}"]
     if member.role is Role.GATEWAY and member.is_here:
         lines += [

@@ -20,7 +20,7 @@ LOOK_EVERY_S = 3_600.0
 
 
 class Renewals:
-    """The renewals of one directory. `say` prints a line for the operator."""
+    """The renewals of a directory. `say` prints a line for the operator."""
 
     def __init__(self, owner: Path, signed: Path, say: Callable[[str], None]) -> None:
         self._owner, self._signed, self._say = owner, signed, say

@@ -1,4 +1,4 @@
-"""Supervisor of `veilmq up`: one process a folder, each with its own log, restarted after a crash, stopped at the end.
+"""Supervisor of `veilmq up`: a process a folder, each with its own log, restarted after a crash, stopped at the end.
 
 Restarts follow systemd's `Restart=on-failure`: a process that SIGTERM ended with status 0 stays stopped. A process
 with status 2, whose last line names a fault for the operator, restarts once its folder changes. New folders are
@@ -165,7 +165,7 @@ class Supervisor:
         child.pause_s = min(2 * child.pause_s, PAUSE_MOST_S)
 
     def stop(self) -> None:
-        """Terminates all processes, then kills processes that remain after END_S."""
+        """Terminates all processes, then kills processes remaining after END_S."""
         running = [child for child in self.children.values() if child.process is not None]
         for child in running:
             _signal(child, signal.SIGTERM)
@@ -186,7 +186,7 @@ def _signal(child: Child, number: int) -> None:
 
 
 def _state(folder: RoleFolder) -> tuple[int, ...]:
-    """Returns the change times of the files that an operator edits for a cure: configuration and overlay."""
+    """Returns the change times of the files an operator edits for a cure: configuration and overlay."""
     return tuple(path.stat().st_mtime_ns if path.exists() else 0 for path in (folder.config, folder.overlay))
 
 

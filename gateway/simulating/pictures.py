@@ -1,6 +1,6 @@
 """Drawing of an experiment's figures with matplotlib, the optional extra `sim`.
 
-matplotlib is imported when a figure is drawn. One figure makes one SVG, byte by byte, with one version of matplotlib.
+matplotlib is imported when a figure is drawn. A figure makes a single SVG, byte by byte, with a version of matplotlib.
 Not here: the numbers (in `bridge`), tables (`simulate`).
 """
 

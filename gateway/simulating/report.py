@@ -1,7 +1,7 @@
-"""`veilmq simulate all`: every figure of every experiment on one page, with the papers' values beside ours.
+"""`veilmq simulate all`: every figure of every experiment on a page, with the papers' values beside ours.
 
-The page begins with the comparison: hits and misses in one table, each miss with its reason. Results of the papers
-without a figure here follow. Then come, figure by figure, the picture, the table and the notes, and the inputs
+The page begins with the comparison: hits and misses in a single table, each miss with its reason. Results of the
+papers without a figure here follow. Then come, figure by figure, the picture, the table and the notes, and the inputs
 measured on this machine. An interrupted run continues: finished figures are kept beside the page.
 """
 

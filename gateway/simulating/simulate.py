@@ -1,4 +1,4 @@
-"""`veilmq simulate`: runs one figure of one experiment, or all, prints tables and notes, and writes pictures.
+"""`veilmq simulate`: runs a single figure of an experiment, or all, prints tables and notes, and writes pictures.
 
 The experiments are pure (in `bridge`); their inputs come from here: the time that real operations take on this
 machine (`measure`, or as given), a clock, and processes for cells. Not here: drawing (`pictures`), the page of all
@@ -77,7 +77,7 @@ _NUMBER = re.compile(r"[-+.,e\d]+")
 
 
 class SimulateError(OperatorError):
-    """An error of a request that does not exist or cannot be written: one line, cause and cure."""
+    """An error of a request that does not exist or cannot be written: a line, cause and cure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,7 +321,7 @@ def _operations() -> Iterator[tuple[str, Callable[[], Any], int]]:
 
 
 def _carrying(packet: bytes) -> Iterator[tuple[str, Callable[[], Any], int]]:
-    """Yields operations that send one packet over loopback from one thread: the system calls of both sides."""
+    """Yields operations sending a single packet over loopback from a thread: the system calls of both sides."""
     for field, kind in (("tcp_us", socket.SOCK_STREAM), ("udp_us", socket.SOCK_DGRAM)):
         with socket.socket(socket.AF_INET, kind) as taker, socket.socket(socket.AF_INET, kind) as sender:
             taker.bind(("127.0.0.1", 0))

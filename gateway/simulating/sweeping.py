@@ -1,8 +1,8 @@
 """Sweeps over cells of an experiment, in this process, in several or in Spark; kept results let a run continue.
 
-A result is its JSON, whatever its origin: one process, several, Spark and a kept file give equal bytes. Spark is
-found by the entry point `veilmq.sweeps`, since nothing here knows of Spark. Not here: definition of cells (in
-`bridge`), progress on the screen (`simulate`).
+A result is its JSON, whatever its origin: a process, several, Spark and a kept file give equal bytes. Spark is found
+by the entry point `veilmq.sweeps`, since nothing here knows of Spark. Not here: definition of cells (in `bridge`),
+progress on the screen (`simulate`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Elsewhere: TypeAlias = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[
 
 
 def on_spark() -> Elsewhere:
-    """Returns the caller that runs cells on Spark. Raises LookupError if no Spark is installed."""
+    """Returns the caller running cells on Spark. Raises LookupError if no Spark is installed."""
     for point in entry_points(group="veilmq.sweeps"):
         found: Elsewhere = point.load()
         return found

@@ -1,4 +1,4 @@
-"""Transport of one accepted connection: address of the peer, TLS, and state.
+"""Transport of an accepted connection: address of the peer, TLS, and state.
 
 Not here: reading and writing (`connection.py`).
 """
@@ -43,7 +43,7 @@ class AcceptedTransport(asyncio.Protocol):
         probe_host(self._transport, within_s)
 
     def _unsent(self) -> int:
-        """Returns the number of written bytes that the peer has not taken."""
+        """Returns the number of written bytes the peer has not taken."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def _is_open(self) -> bool:

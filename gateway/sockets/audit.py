@@ -1,9 +1,9 @@
-"""Log lines that an operator can audit: connections with their addresses, their ends with the cause, and refusals.
+"""Log lines an operator can audit: connections with their addresses, their ends with the cause, and refusals.
 
     event=connected client=door-3 user=nurse address=192.0.2.7:40112 version=V5 listener=default
     event="may not subscribe" client=door-3 user=nurse topic=ward/# times=12
 
-Refusals get one line for each client and cause in `EVERY_S`, with the number since the last; never one a packet.
+Refusals get a line for each client and cause in `EVERY_S`, with the number since the last; never one a packet.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CAUSES_MAX = 4_096
 
 
 class Audit:
-    """Log of the connections and refusals of one broker."""
+    """Log of the connections and refusals of a broker."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now

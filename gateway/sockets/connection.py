@@ -1,7 +1,7 @@
 """Network connection of a client: an `asyncio.Protocol` with batched reads and writes.
 
-One `data_received` parses all packets of the read. All bytes that many publications cause for one receiver leave in
-one write per turn of the event loop (`Flusher`). Reading stops while an earlier packet is undecided (a plugin is
+One `data_received` parses all packets of the read. All bytes that many publications cause for a receiver leave in a
+single write per turn of the event loop (`Flusher`). Reading stops while an earlier packet is undecided (a plugin is
 asked, an acknowledgement is owed) or the client does not read its answers. Not here: the effects of packets
 (`mqtt5/session.py`), their receivers (`gateway/broker/edge_broker.py`).
 """
@@ -47,7 +47,7 @@ UNREAD_FACTOR = 2
 
 
 class MqttConnection(AcceptedTransport):
-    """Connection of one client. `client` is set once CONNECT is accepted."""
+    """Connection of a client. `client` is set once CONNECT is accepted."""
 
     def __init__(self, core: Core, flusher: Flusher, listener: str, overlay: bool, over_limit: bool) -> None:
         super().__init__(listener)
@@ -227,7 +227,7 @@ class MqttConnection(AcceptedTransport):
             self._settled(error)
 
     def _after_run(self, client: Client, actions: list[Action]) -> tuple[list[Action], bool]:
-        """Passes the leading plain publications in one go. Returns the other actions, and True if these wait."""
+        """Passes the leading plain publications in a single go. Returns the other actions, and True if these wait."""
         run = actions if len(actions) == 1 else list(takewhile(is_plain, actions))
         try:
             passed, later = self._core.pass_run(client, run)  # type: ignore[arg-type]

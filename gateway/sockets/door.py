@@ -1,4 +1,4 @@
-"""Admission of new connections: bounds on their number in all, from one address, before CONNECT, and on failed
+"""Admission of new connections: bounds on their number in all, from an address, before CONNECT, and on failed
 logins.
 """
 
@@ -55,9 +55,9 @@ class Door:
     def enter(self, connection: MqttConnection) -> bool:
         """Counts a new connection; returns False if it may not stay.
 
-        Above `half_open` the connection that has waited longest is cut off instead, once all readable data was read.
-        A flood of silent connections must not keep out clients that send CONNECT at once; of thousands that come
-        together most have sent CONNECT before this check.
+        Above `half_open` the connection that has waited longest is cut off instead, once all readable data was read. A
+        flood of silent connections must not keep out clients sending CONNECT at once; of thousands coming together
+        most have sent CONNECT before this check.
         """
         limits, reached = self.limits, self._reached
         if len(self._open) >= min(limits.connections, self.most):
@@ -105,8 +105,8 @@ ORIGINS_MAX = 10_000
 class Failures:
     """Failed logins by address: above a number in a minute the address waits. Loopback is not counted.
 
-    No more logins of one address are judged at once than may still fail: a guesser that sends a thousand passwords at
-    once has no more of them checked than one that sends them in turn. The others wait; a thousand devices behind one
+    No more logins of an address are judged at once than may still fail: a guesser sending a thousand passwords at once
+    has no more of them checked than one that sends them in turn. The others wait; a thousand devices behind a single
     address that all know their passwords get in.
     """
 

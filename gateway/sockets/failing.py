@@ -1,7 +1,7 @@
-"""End of one connection after an exception of the broker: the client gets 0x80, the operator reads the traceback.
+"""End of a connection after an exception of the broker: the client gets 0x80, the operator reads the traceback.
 
-Nothing else ends: other clients, and the sessions of this one, go on. Not here: publications that are refused one by
-one (`broker.offering`).
+Nothing else ends: other clients, and the sessions of this one, go on. Not here: publications that are refused singly
+(`broker.offering`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Common parts of connections: reasons to pause reading, and the writing of many connections in one go.
+"""Common parts of connections: reasons to pause reading, and the writing of many connections in a single go.
 
 `Later` is an unfinished coroutine: reading and later packets wait until it is done. `Waiting` is a future that others
 finish, with the same effect.
@@ -44,7 +44,7 @@ Waiting: TypeAlias = "asyncio.Future[None]"
 
 
 class Core(Protocol):
-    """Methods of the broker that a connection needs. `Later`: reading and later actions wait until it is done."""
+    """Methods of the broker a connection needs. `Later`: reading and later actions wait until it is done."""
 
     limits: Limits
     reached: Reached
@@ -81,7 +81,7 @@ class Flusher:
         self._read_bytes = 0
 
     def read(self, size: int) -> None:
-        """Counts bytes that a connection has read and processed."""
+        """Counts bytes a connection has read and processed."""
         self._read_bytes += size
         if self._read_bytes > TURN_BYTES:
             self.flush()

@@ -1,4 +1,4 @@
-"""False alarm of uvloop: TLS that sends its goodbye on a connection that is already gone.
+"""False alarm of uvloop: TLS sending its goodbye on a connection that is already gone.
 
 A peer that is killed while the broker ends its connection leaves a transport that uvloop has closed, and to which
 uvloop's own TLS layer still writes the goodbye. uvloop then reports a RuntimeError to the loop, which asyncio logs

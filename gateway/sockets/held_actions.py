@@ -1,4 +1,4 @@
-"""Actions that a connection holds behind an undecided publication, in order, with their size.
+"""Actions a connection holds behind an undecided publication, in order, with their size.
 
 A client with a long window has many held actions, and every publication among them may have to wait again. Taking an
 action, putting an action and asking for the size cost constant time. Not here: the wait (`connection.py`).
@@ -28,7 +28,7 @@ def is_plain(action: Action) -> TypeGuard[Publish]:
 
 
 class HeldActions:
-    """Queue of held actions of one connection; iteration takes them out. `payload_bytes`: of the publications among
+    """Queue of held actions of a connection; iteration takes them out. `payload_bytes`: of the publications among
     them, whose number is `publications`.
     """
 

@@ -1,4 +1,4 @@
-"""Connection that a proxy passed on: its peer is the client that the proxy named."""
+"""Connection a proxy passed on: its peer is the client the proxy named."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gateway.sockets.connection import MqttConnection
 
 
 class ProxiedConnection(MqttConnection):
-    """Connection of one client behind a proxy. `client_peer`: address and port of the client."""
+    """Connection of a client behind a proxy. `client_peer`: address and port of the client."""
 
     def __init__(self, client_peer: tuple[str, int], *of_connection: Any) -> None:
         self._client_peer = intern(client_peer[0]), client_peer[1]

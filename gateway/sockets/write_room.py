@@ -1,4 +1,4 @@
-"""Room in the write buffer of a peer: writers wait here for it, and a peer that takes nothing is found.
+"""Room in the write buffer of a peer: writers wait here for it, and a peer taking nothing is found.
 
 The write buffer itself is the transport's; the connection reports when it is full or free again.
 """
@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 
 class Room:
-    """Room in the write buffer of one connection. `unsent`: returns bytes written that the peer has not taken;
-    `stalled` is called once if the peer takes nothing.
+    """Room in the write buffer of a connection. `unsent`: returns bytes written the peer has not taken; `stalled` is
+    called once if the peer takes nothing.
     """
 
     __slots__ = ("_drained", "_stalled", "_stalled_s", "_timer", "_unsent", "is_full")

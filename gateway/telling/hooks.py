@@ -1,4 +1,5 @@
-"""Delivery of events to each receiver: a bounded queue, one event at a time, repeated with growing pauses on failure.
+"""Delivery of events to each receiver: a bounded queue, a single event at a time, repeated with growing pauses on
+failure.
 
 A web address gets a POST with a JSON object and three headers: the event's id, which a repetition keeps, the time,
 and an HMAC over both and the body with the shared secret. An answer of 2xx ends the delivery; an answer of 3xx or
@@ -46,7 +47,7 @@ def signature(secret: bytes, id_: str, when: str, body: bytes) -> str:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A handler that follows no redirect: a signed event goes only to the address that the operator configured."""
+    """A handler following no redirect: a signed event goes only to the address the operator configured."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
         return None
@@ -65,7 +66,7 @@ def post(url: str, body: bytes, headers: dict[str, str]) -> int:
 
 
 class WaitingEvents:
-    """Events that wait for one receiver, fair by source: the client or the topic that an event is about."""
+    """Events waiting for a receiver, fair by source: the client or the topic an event is about."""
 
     def __init__(self) -> None:
         self._events: OrderedDict[int, tuple[str, dict[str, Any]]] = OrderedDict()
@@ -98,7 +99,7 @@ class WaitingEvents:
 
 
 class Hook:
-    """One receiver of events. `publish(topic, body)` publishes in our own broker; `post` sends to a web address."""
+    """A receiver of events. `publish(topic, body)` publishes in our own broker; `post` sends to a web address."""
 
     def __init__(self, settings: EventHook, publish: Callable[[str, bytes], object], post: Post = post) -> None:
         """Reads the secret; raises StartError if it cannot be read."""
@@ -168,7 +169,7 @@ class Hook:
 
 
 class Hooks:
-    """All receivers of one broker.
+    """All receivers of a broker.
 
     `client`, of our own broker, subscribes to reported messages and publishes events.
     """
@@ -196,7 +197,7 @@ class Hooks:
         await self._client.close()
 
     def tell(self, kind: str, /, **fields: Any) -> None:
-        """Queues an event for each receiver that wants its kind and topic."""
+        """Queues an event for each receiver wanting its kind and topic."""
         event: dict[str, Any] = {}
         for hook in self.hooks:
             if hook.wants(kind, str(fields.get("topic", ""))):

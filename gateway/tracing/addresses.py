@@ -1,9 +1,9 @@
-"""Where a broker that traces is reached: one address, or several processes of it that share its entities by name.
+"""Where a broker that traces is reached: an address, or several processes of it sharing its entities by name.
 
-One process fills one core. `gate.example.net:1883-1886` are four of them, with one identity and a data directory each:
-an entity is at home in the process that its name chooses, for each client by itself and the same everywhere, so that no
-process asks another. A tracker connects to all of them. If a process is added, few entities move: each goes to the
-process with the highest digest of both names (D. Thaler, C. Ravishankar, Using name-based mappings to increase hit
+A process fills a single core. `gate.example.net:1883-1886` are four of them, with an identity and a data directory
+each: an entity is at home in the process that its name chooses, for each client by itself and the same everywhere, so
+that no process asks another. A tracker connects to all of them. If a process is added, few entities move: each goes to
+the process with the highest digest of both names (D. Thaler, C. Ravishankar, Using name-based mappings to increase hit
 rates (1998)). Not here: connections (`client`).
 """
 

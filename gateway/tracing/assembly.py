@@ -111,7 +111,7 @@ class Spoken:
 
 
 def make_tracing(settings: TraceSettings, data: Path | None, count: Callable[[Count], None]) -> Tracing:
-    """Raises TrustError, TraceStoreError: one line each."""
+    """Raises TrustError, TraceStoreError: a line each."""
     clock = Clock()
     wall, offenders = clock.wall, Offenders()
     local = LocalIdentity.load(settings.identity)

@@ -2,9 +2,9 @@
 
 The broker asks whether a client may publish or subscribe on a constrained topic, in whatever spelling (`admit`), and
 hands over what was published there (`heard`, `arrived`). Unchanged devices are traced by what else clients do
-(`entity_event`, `willed`). Everything that the machines say leaves as the broker's own publication. Not here: rules
-of topics (`bridge.document.constrained`), tracing (`bridge.traces.tracer`, `bridge.devices.device_tracing`),
-discovery (`bridge.tracking.discovery`), files (`store`).
+(`entity_event`, `willed`). Everything the machines say leaves as the broker's own publication. Not here: rules of
+topics (`bridge.document.constrained`), tracing (`bridge.traces.tracer`, `bridge.devices.device_tracing`), discovery
+(`bridge.tracking.discovery`), files (`store`).
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ TOPIC_MAX_BYTES = 65_535  # the canonical spelling is longer than what a client 
 
 
 class Publishes(Protocol):
-    """The services that a tracing broker needs of the broker around it."""
+    """The services a tracing broker needs of the broker around it."""
 
     def ping(self, topic: str, payload: bytes) -> None:
         """Publish as the broker itself to local clients, QoS 0: said to each entity every second."""
@@ -98,7 +98,7 @@ class Publishes(Protocol):
         ...
 
     def kept(self, topic_filter: str) -> Iterable[tuple[str, bytes]]:
-        """Gives topics and payloads of what is retained here that a filter matches."""
+        """Gives topics and payloads of what is retained here a filter matches."""
         ...
 
     def probe_host(self, client_id: str, within_s: float) -> None:
@@ -239,8 +239,9 @@ class Tracing:
 
     def answered(self, client_id: str, publish: Publish) -> bool:
         """The short way of what entities answer: a QoS 0 PUBLISH that would go through `publishing` and `heard` with
-        the same outcome. For the very names that the tracer gave to its entities, in their one spelling: on these
-        everybody may publish, and nobody but the tracer hears it, who believes what opens under the session's key."""
+        the same outcome. For the very names the tracer gave to its entities, in their a single spelling: on these
+        everybody may publish, and nobody but the tracer hears it, who believes what opens under the session's key.
+        """
         session = self._tracer.session_at(publish.topic)
         if session is None:
             return False
@@ -411,7 +412,7 @@ class Tracing:
             LogEvent.TRACES_NOT_KEPT.say(log, error)
 
     def _schedule(self) -> None:
-        """One timer and no more: a tick that is on its way sets the next one."""
+        """A timer and no more: a tick that is on its way sets the next one."""
         if self._is_awake:
             return
         machines = (self._tracer, self._devices, self._reporter, self._fleet)
@@ -426,8 +427,9 @@ class Tracing:
         self._timer = asyncio.get_running_loop().call_later(delay_s, self._wake)
 
     def _wake(self) -> None:
-        """Something is due. Before anybody is judged whatever can be read is read: in the turn of the event loop that
-        begins behind this one, wherever in a turn that loop looks at its timers."""
+        """Something is due. Before anybody is judged whatever can be read is read: in the turn of the event loop
+        beginning behind this one, wherever in a turn that loop looks at its timers.
+        """
         now = self._clock()
         self._timer, self._is_awake = None, True
         behind_reads(lambda: self._tick(now))

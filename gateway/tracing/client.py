@@ -11,7 +11,7 @@
 
 The directory is the one that `veilmq trust issue --role entity` made. A list of addresses in place of the host makes
 each of these brokers a *witness* of the entity, an odd number of them: what a majority says is believed. A tracker
-connects to as many brokers as it likes, the witnesses or others that hear them. Threads of paho's read, one of ours
+connects to as many brokers as it likes, the witnesses or others hearing them. Threads of paho's read, one of ours
 keeps time; every method may be called from any thread, also from asyncio, where `async for` works in place of `for`.
 The client id is the credentials' name: constrained topics name it. Not here: what is said and believed
 (`bridge.tracking.witnessed`, `bridge.tracking.tracker`).
@@ -65,7 +65,7 @@ _Effects: TypeAlias = Iterable[tuple[int | None, Any]]  # with the connection th
 
 
 class _Driven:
-    """Runs one machine over paho clients, one for each broker."""
+    """Runs a single machine over paho clients, one for each broker."""
 
     def __init__(
         self,
@@ -76,9 +76,9 @@ class _Driven:
         configure: Callable[[mqtt.Client], object] = lambda client: None,
         clock: Clock | None = None,
     ) -> None:
-        """`host`: of one broker, or several: hosts, `HOST:PORT`, or pairs; `HOST:FIRST-LAST` are the processes of one
-        broker (`addresses`). `configure` may set TLS, user name and
-        password on each paho client. Raises TrustError."""
+        """`host`: of a broker, or several: hosts, `HOST:PORT`, or pairs; `HOST:FIRST-LAST` are the processes of a
+        broker (`addresses`). `configure` may set TLS, user name and password on each paho client. Raises TrustError.
+        """
         self.credentials = Credentials.load(Path(directory), time.time())
         self._clock = clock or Clock()
         self._amiss: dict[int, str] = {}  # by connection, what keeps it from being one
@@ -145,7 +145,7 @@ class _Driven:
 
     @property
     def amiss(self) -> tuple[str, ...]:
-        """Returns the faults of connections, one line each; empty where all is well or nothing is known yet."""
+        """Returns the faults of connections, a line each; empty where all is well or nothing is known yet."""
         with self._wake:
             return tuple(self._amiss.values())
 
@@ -203,7 +203,7 @@ class _Driven:
     # ---------------------------------------------------------------------------------------------- effects
 
     def _do(self, act: Callable[[float], _Effects]) -> None:
-        """One thing at a time; what follows from it leaves in its order."""
+        """A thing at a time; what follows from it leaves in its order."""
         with self._wake:
             for index, effect in act(self._clock()):
                 self._perform(index, effect)

@@ -65,7 +65,7 @@ class OtherWitnesses:
             self._closing = asyncio.gather(*(loop.create_task(client.close()) for client in self._clients))
 
     def ask(self, asked: AskThere) -> None:
-        """At each that is reached: one that the entity does not know has nobody who listens."""
+        """At each that is reached: one the entity does not know has nobody who listens."""
         if asked.session not in self._asked and len(self._asked) >= ASKED_MAX:
             _, before = self._asked.popitem(last=False)
             for client in self._clients:

@@ -1,8 +1,8 @@
 """The store of tracing on disk: a discovery node's advertisements, the registered entities, sealed, and a
 tracker's history of observations.
 
-One SQLite file, bounded by rows and age; the oldest observations go first. A lost last second costs nothing
-that cannot be asked for again, so commits are not waited for. Not here: which statements are believed (`bridge`).
+A SQLite file, bounded by rows and age; the oldest observations go first. A lost last second costs nothing that cannot
+be asked for again, so commits are not waited for. Not here: which statements are believed (`bridge`).
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ CREATE INDEX IF NOT EXISTS observations_at ON observations (time_ms);
 
 
 class TraceStoreError(OperatorError):
-    """The file cannot be used: one line, cause and cure."""
+    """The file cannot be used: a line, cause and cure."""
 
 
 @dataclass(frozen=True, slots=True)
 class SeenTrace:
-    """One remembered observation."""
+    """A remembered observation."""
 
     entity: str
     kind: TraceKind
@@ -60,7 +60,7 @@ class SeenTrace:
 
 
 class TraceStore:
-    """One file, one process that writes."""
+    """A file with one process that writes."""
 
     def __init__(self, path: Path, secret: bytes = b"") -> None:
         """Open or make it, private to its owner. `secret`: what records of entities are sealed under; whoever has the
@@ -143,7 +143,7 @@ class TraceStore:
             self._trim(seen.time_ms)
 
     def history(self, entity: str | None = None, limit: int = 1_000) -> list[SeenTrace]:
-        """The newest observations, of one entity or of all, oldest of them first. Raises TraceStoreError."""
+        """The newest observations, of an entity or of all, oldest of them first. Raises TraceStoreError."""
         where, values = ("WHERE entity = ?", [entity]) if entity is not None else ("", [])
         query = f"SELECT entity, kind, time_ms, fields FROM observations {where} ORDER BY id DESC LIMIT ?"  # noqa: S608
         rows = self._execute(query, (*values, limit))

@@ -1,4 +1,4 @@
-"""Alerts by HTTP: each is POSTed as JSON, one after the other, on a thread of its own.
+"""Alerts by HTTP: each is POSTed as JSON, in turn, on a thread of its own.
 
 An endpoint that is slow or away holds up nobody: what waits is bounded, and the oldest goes. A failed alert is tried
 again with the next ones, `TRIES` times. Redirects are not followed. Not here: whose alerts (`bridge.traces.fleet`).
@@ -25,7 +25,7 @@ TRIES = 3
 
 class _Stay(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, req: Any, fp: IO[bytes], code: int, msg: str, headers: Any, newurl: str) -> None:
-        """Follows no redirect: a message for one endpoint goes to no other."""
+        """Follows no redirect: a message for an endpoint goes to no other."""
 
 
 class Webhook:

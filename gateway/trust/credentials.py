@@ -1,4 +1,4 @@
-"""Credentials of an entity that knows VeilMQ, or of a tracker: one directory, made by its trust domain.
+"""Credentials of an entity that knows VeilMQ, or of a tracker: a directory, made by its trust domain.
 
     key.pem        its Ed25519 key, mode 0600
     entity.json    its certificate, the issuing authority, and the trusted discovery nodes

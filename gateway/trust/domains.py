@@ -49,7 +49,7 @@ IDENTITY_FILES = ("key.pem", "cert.pem", "ca.pem", "card.json")
 
 
 class TrustError(OperatorError):
-    """An error of files or rights in one line for the operator: the file, the fault and the cure."""
+    """An error of files or rights in a line for the operator: the file, the fault and the cure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +258,7 @@ class LocalIdentity:
 
     @classmethod
     def load(cls, directory: Path) -> LocalIdentity:
-        """Reads an identity, after finishing a rotation that a crash interrupted.
+        """Reads an identity, after finishing a rotation a crash interrupted.
 
         Raises TrustError when a file is missing, readable by others, or does not fit the other files.
         """
@@ -282,7 +282,7 @@ class LocalIdentity:
 def finish_taking(directory: Path) -> None:
     """Moves the files of `taking/` to their place, and the replaced files to `previous/`. Raises TrustError.
 
-    Files move one by one and each step may be repeated, so that after a crash at any moment the next start continues.
+    Files move singly and each step may be repeated, so that after a crash at any moment the next start continues.
     """
     taking, previous = directory / TAKING, directory / PREVIOUS
     if not taking.is_dir():

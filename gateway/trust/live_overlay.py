@@ -1,7 +1,8 @@
-"""The signed overlay as a file of a running process: replaced files are noticed, newer versions from links are written.
+"""The signed overlay as a file of a running process: replaced files are noticed, newer versions from links are
+written.
 
 A change also updates TLS and the process's own key. `bridge.membership.adopting` decides which document is believed
-and adopted; `overlay_file` and `rotation` make and verify files. Every error here is one line in the log: a running
+and adopted; `overlay_file` and `rotation` make and verify files. Every error here is a line in the log: a running
 process continues with its present state.
 """
 
@@ -115,7 +116,7 @@ class LiveOverlay:
             LogEvent.PREVIOUS_KEY_NOT_ERASED.say(log, error)
 
     def _show_renewed(self) -> None:
-        """Shows a TLS certificate that the trust domain renewed, from the next handshake on."""
+        """Shows a TLS certificate the trust domain renewed, from the next handshake on."""
         if not self._shown.changed():
             return
         try:

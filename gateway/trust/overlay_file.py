@@ -1,6 +1,6 @@
 """The signed overlay as a member's file: read, verified, pinned, rewritten; and the member's own box opened.
 
-A *pin* is a private file that holds the owner of the first overlay and the highest version seen; another owner or an
+A *pin* is a private file holding the owner of the first overlay and the highest version seen; another owner or an
 older version is refused afterwards. Not here: making and signing the file (`owner`), noticing its changes
 (`live_overlay`).
 """
@@ -48,8 +48,8 @@ def save_overlay(path: Path, pin: Path, overlay: Overlay, seen: FileStamp | None
     """Writes a newer verified overlay; returns the stamp of the written file, or None if none was written.
 
     The file is written before the pin: after a crash it is newer than the pin, which `load_overlay` raises; the other
-    order could leave a file that the pin refuses. A file that is as new or newer stays, unless it lacks endorsements
-    or swaps; so does a file that was replaced since `seen`. Raises TrustError, OverlayError.
+    order could leave a file the pin refuses. A file that is as new or newer stays, unless it lacks endorsements or
+    swaps; so does a file that was replaced since `seen`. Raises TrustError, OverlayError.
     """
     owner, version = _read_pin(pin)
     if owner not in (None, overlay.owner):
@@ -86,7 +86,7 @@ def read_document(path: Path) -> dict[str, Any]:
 def load_secrets(local: LocalIdentity, overlay: Overlay) -> tuple[list[ScopeSecret], ScopeKeys]:
     """Opens the member's box: names and token keys of its scopes and, without a key service, the scopes' keys.
 
-    A scope that the overlay no longer has is left out. Raises TrustError when the box is not for the member's key.
+    A scope the overlay no longer has is left out. Raises TrustError when the box is not for the member's key.
     """
     member = overlay.members.get(local.name)
     if member is None:
@@ -112,7 +112,7 @@ def load_secrets(local: LocalIdentity, overlay: Overlay) -> tuple[list[ScopeSecr
 
 
 def worst_search(overlay: Overlay, scope: Scope) -> int:
-    """Returns the most choices of replicas that a reader tries for a key of the scope if f of each region lie.
+    """Returns the most choices of replicas a reader tries for a key of the scope if f of each region lie.
 
     Each choice takes some 10 us (`make bench-keys`). Returns 0 for a scope without keys.
     """

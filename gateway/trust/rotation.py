@@ -6,7 +6,7 @@
     drop_previous                                    erases previous/ once the overlay no longer lists its key
 
 The move is a rename that records the intent, then steps that may be repeated (`trust.finish_taking`). Not here: the
-moment at which a process switches (`live_overlay`), the cards that the owner accepts (`owner.cards`).
+moment at which a process switches (`live_overlay`), the cards the owner accepts (`owner.cards`).
 """
 
 from __future__ import annotations
