@@ -85,7 +85,7 @@ LIBRARIES = (
         "MQTT.js 5.14.1",
         "repeats one by one; if the connection closes meanwhile, all that was published behind "
         "them fails with `Connection closed`",
-        "publish it again, but not within the callback: that never ends (`_flushStoreProcessingQueue`)",
+        "publish it again some time after the callback",
     ),
     (
         "MQTT.js 5.14.1",
