@@ -396,6 +396,8 @@ def _near(model: type[BaseModel], key: str) -> str:
         for name, each in models.pop().model_fields.items():
             names.add(each.alias or name)
             models += [kind for kind in _kinds(each.annotation) if issubclass(kind, BaseModel)]
+    if key in names:
+        return " here; take it out, or write it where it belongs"
     near = get_close_matches(key, sorted(names), 1)
     return f"; did you mean {near[0]}?" if near else ""
 

@@ -91,7 +91,7 @@ def test_places_follow_the_description_and_a_broker_keeps_its_mark(owner: Owner)
     [
         ({"address": "a.test"}, r"regions\.0\.members\.0\.address: string should match pattern"),
         ({"address": "mqtts://a.test:8883"}, r"address: string should match"),
-        ({"card": "x"}, r"members\.0\.card: extra inputs"),
+        ({"card": "x"}, r"members\.0\.card: unknown key here"),
         ({"ca": "overlay.yaml"}, "holds no certificate in PEM; ask a.test for its CA"),
         ({"ca": "nowhere.pem"}, "nowhere.pem: No such file"),
         ({"domain": "c.test"}, "a and c of region cloud are of one trust domain"),

@@ -129,7 +129,7 @@ GOOD = "replicas: 4\nfailures: {a: 1, b: 0}\npaths: [{regions: [a, b]}]\n"
     ("[a, b]", "[a, c]", "paths.0: c is no region under `failures`"),
     ("[a, b]", "[a, a]", "names at least one node and none twice"),
     ("[a, b]}", "[a, b], weight: .inf}", "paths.0.weight"),
-    ("paths: [", "size: 3\npaths: [", "size: extra inputs"),
+    ("paths: [", "size: 3\npaths: [", "size: unknown key"),
     ("a: 1", "a: [", "not valid YAML"),
     (GOOD, "", "input should be a valid dictionary"),
 ])  # fmt: skip
