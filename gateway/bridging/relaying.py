@@ -66,6 +66,9 @@ class _Numbers(OutboundFlows[Queued]):
         self.quota -= 1
         return token.packet_id
 
+    def begin(self, item: Queued, qos: int) -> int:
+        return self.start(item, qos) if self.may_start else 0
+
 
 class RelaySession(ClientSession):
     """Session of a client that neither answers PUBREL nor follows PUBREC by itself.

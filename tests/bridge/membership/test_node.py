@@ -60,7 +60,7 @@ def test_links_are_had_by_both_sides() -> None:
 
 @pytest.mark.parametrize("stranger", ["r3a", "west-2", "east", ""])
 @pytest.mark.parametrize(
-    "make", [LinkUp, LinkDown, lambda peer: Received(peer, Wire("plant/a", b"")), lambda peer: Acked(peer, ())],
+    "make", [LinkUp, LinkDown, lambda peer: Received(peer, Wire("plant/a", b"")), lambda peer: Acked(peer, 7)],
     ids=["link up", "link down", "wire", "acknowledgement"],
 )  # fmt: skip
 def test_what_a_stranger_brings_is_refused_whatever_it_is(stranger: str, make: type[LinkUp]) -> None:

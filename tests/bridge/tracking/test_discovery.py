@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.base import Wall
-from bridge.contract import FairTable
 from bridge.contract.machine import Count
 from bridge.traces.events import Registered
 from bridge.traces.kinds import answers_to
@@ -499,14 +498,14 @@ def test_a_question_for_a_pattern_looks_at_no_names_that_begin_otherwise(
     for owner, count in (("evil", others), ("pump-7", 5)):
         for number in range(count):
             one.make(certified(PUMP, owner), f"{owner}:{number}", ("desk*",), 3_600, NOW_MS)
-    get = FairTable.get
+    get = one._kept.get
 
-    def counting(table: FairTable[bytes, Advertisement], key: bytes) -> Advertisement | None:
+    def counting(key: bytes) -> Advertisement | None:
         nonlocal looked
         looked += 1
-        return get(table, key)
+        return get(key)
 
-    monkeypatch.setattr(FairTable, "get", counting)
+    monkeypatch.setattr(one._kept, "get", counting)
     pattern = replace(QUERY, descriptor="Availability/Traces/pump-7:*")
     assert listed(ask(one, pattern, DESK)) == {f"pump-7:{number}" for number in range(5)}
     assert looked <= 10

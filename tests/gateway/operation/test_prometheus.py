@@ -48,6 +48,9 @@ class Measured:
     def publish(self, *_: Any) -> bool:
         return False
 
+    def may_subscribe(self, *_: Any) -> bool:
+        return True
+
     def __getattr__(self, name: str) -> Any:
         return lambda *_: None
 

@@ -47,7 +47,7 @@ def stands(
     figures = SimpleNamespace(name=name, role="gateway", named={"liar": "why"}, counts=Counter())
     made = node or (gateway(world, name) if name.startswith("g") else replica(world, name))
     links = SimpleNamespace(
-        parts=(made, store, SimpleNamespace(overlay=world.overlay), dials), figures=figures
+        parts=(made, store, SimpleNamespace(overlay=world.overlay), dials), figures=figures, rights=lambda: ()
     )  # fmt: skip
     return standing(links, now, 99)  # type: ignore[arg-type]
 

@@ -128,7 +128,7 @@ def test_spares_are_those_of_the_folder_that_are_in_no_region(made: Made, overla
     (tmp_path / "b.yaml").write_text(yaml.safe_dump({"card": str(card), "address": "127.0.0.1:9"}))
     assert [one.name for one in spares_in(tmp_path, overlay)] == ["r9"]
     (tmp_path / "c.yaml").write_text("card: r9/identity/card.json\n")
-    with pytest.raises(TrustError, match=r"c\.yaml: address: field required"):
+    with pytest.raises(TrustError, match=r"c\.yaml: address: missing; add it"):
         spares_in(tmp_path, overlay)
     with pytest.raises(TrustError, match="is no folder"):
         spares_in(tmp_path / "none", overlay)
