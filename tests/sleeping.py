@@ -45,6 +45,7 @@ SLEEPS: dict[str, tuple[int, str]] = {
     "tests/interop/test_hosted_brokers.py": (4, ABSENCE),
     "tests/mutation/running.py": (1, ANOTHER),
     "tests/peers/programs/device.py": (1, ANOTHER),
+    "tests/peers/programs/exchange.py": (5, ANOTHER),
     "tests/serve_wheel.py": (1, ANOTHER),
     "tests/spark_ingest/dashboard/test_feed.py": (1, PART),
     "tests/spark_ingest/receiver/test_clock.py": (1, CLOCK),
