@@ -287,18 +287,19 @@ class Forwarder:
         return effects
 
     def _late_for(self, statement: Statement, now: float) -> list[Effect]:
-        """Sends publications that passed by planes before we heard a member wanted them.
+        """Sends publications that passed before we heard that a member wants them.
 
-        So it is after a start: statements come after publications, and nobody else serves our plane.
+        After a start statements may come behind publications. If all replicas of a region start anew, or by planes the
+        one that serves a plane, nobody else sends these.
         """
         scope = self._overlay.scope_named(statement.filter)
-        if scope is None or not scope.by_planes or now > self._young_until:
+        if scope is None or now > self._young_until:
             return []
         towards = set(self._towards(statement.member, scope, self._overlay.trees.newest.number))
         return self._late(scope, 0 if statement.goes_on else statement.version, towards, now)
 
     def _late_over(self, peer: str, now: float) -> list[Effect]:
-        """Sends a peer whose link came up, shortly after our start, publications that passed by planes before."""
+        """Sends a peer whose link came up, shortly after our start, publications that passed before."""
         if now > self._young_until:
             return []
         since_ms: dict[str, int] = {}
@@ -307,7 +308,7 @@ class Forwarder:
                 since_ms[each.filter] = min(
                     since_ms.get(each.filter, each.version), 0 if each.goes_on else each.version
                 )
-        scopes = [scope for scope in self._overlay.policy.scopes if scope.by_planes and scope.filter in since_ms]
+        scopes = [scope for scope in self._overlay.policy.scopes if scope.filter in since_ms]
         return [effect for scope in scopes for effect in self._late(scope, since_ms[scope.filter], {peer}, now)]
 
     def _late(self, scope: Scope, since_ms: int, towards: set[str], now: float) -> list[Effect]:

@@ -209,6 +209,39 @@ def test_a_client_that_comes_and_goes_is_not_held_up():
     assert [d.sequence for d in trace.delivered["control"]] == sequences[:16] + sequences[36:39]
 
 
+@pytest.mark.parametrize("late_s", [0.2, 8.0])
+@pytest.mark.parametrize("mode", [Mode.COPIES, Mode.BLOCKS, Mode.PLAIN], ids=lambda mode: mode.name.lower())
+@pytest.mark.parametrize("regions", [1, 2])
+def test_after_all_replicas_were_killed_a_reader_whose_links_come_up_later_lacks_nothing(
+    regions: int, mode: Mode, late_s: float
+):
+    """The replicas know no statement when the outbox is sent to them, and nothing is published afterwards."""
+    sizes, edges = ({1: 3}, []) if regions == 1 else ({1: 3, 2: 3}, [(1, 2)])
+    world = make_world(sizes, edges, {"site": 1, "control": regions}, [Scope("plant/#", mode)])
+    kernel, traffic = world.kernel(random.Random(late_s)), Traffic("site")
+    subscribe(kernel, "control", "plant/#")
+    for number in range(5):
+        traffic.publish(kernel, NOW + 3 + number * 0.2, "plant/a", b"before", qos=1)
+    kernel.run(NOW + 10)
+    replicas = [f"r{region}{letter}" for region in sizes for letter in "abc"]
+    for replica in replicas:
+        kernel.crash(replica)
+    for number in range(40):
+        traffic.publish(kernel, NOW + 11 + number * 0.25, f"plant/{number % 3}", b"meanwhile", qos=1 + number % 2)
+    kernel.run(NOW + 40)
+    near = [replica for replica in replicas if replica.startswith(f"r{regions}")]
+    for replica in near:
+        kernel.cut("control", replica)
+    for replica in replicas:
+        kernel.restart(replica)
+    kernel.run(NOW + 40 + late_s)
+    for replica in near:
+        kernel.heal("control", replica)
+    trace = kernel.run(NOW + 90)
+    check_safety(traffic.published, trace.delivered["control"])
+    check_liveness(traffic.published, trace.delivered["control"])
+
+
 # ---------------------------------------------------------------------------------------------------- soak
 
 
