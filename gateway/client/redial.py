@@ -10,7 +10,10 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 RETRY_FIRST_S = 0.25
-RETRY_MOST_S = 30.0
+RETRY_MOST_S = 8.0
+"""Less than a replica keeps what passed (`content_relay.RECENT_S`): who comes back finds what it missed."""
+REFUSED_S = 30.0
+"""The pause where the peer refuses us: nothing changes there before somebody has looked."""
 STABLE_S = 10.0
 """Seconds after which a connection counts as good: the pauses after it begin at the shortest again."""
 ELSEWHERE_MAX = 4
@@ -58,5 +61,5 @@ class Redial:
                 return 0.0
             self._place, self.address = 0, self._own
         self._failures = 1 if (up_s or 0.0) >= STABLE_S else self._failures + 1
-        most = RETRY_MOST_S if longest else RETRY_FIRST_S * 2 ** min(self._failures - 1, 16)
-        return min(most, RETRY_MOST_S) * (0.5 + 0.5 * self._random())
+        most = min(RETRY_MOST_S, RETRY_FIRST_S * 2 ** min(self._failures - 1, 16))
+        return (REFUSED_S if longest else most) * (0.5 + 0.5 * self._random())

@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridge.replica.content_relay import RECENT_S
 from gateway.client.redial import (
     ELSEWHERE_MAX,
+    REFUSED_S,
     RETRY_FIRST_S,
     RETRY_MOST_S,
     STABLE_S,
@@ -63,7 +65,11 @@ def test_whoever_hears_of_more_addresses_all_the_time_still_comes_back_to_the_si
 def test_pauses_are_bounded_on_both_sides_and_spread_by_half(ends: list[float | None], random: float, longest: bool):
     it = redial(random=random)
     for up_s in ends:
-        assert RETRY_FIRST_S / 2 <= it.ended(up_s, longest) <= RETRY_MOST_S
+        assert RETRY_FIRST_S / 2 <= it.ended(up_s, longest) <= (REFUSED_S if longest else RETRY_MOST_S)
+
+
+def test_who_dials_again_comes_before_a_replica_forgets_what_passed() -> None:
+    assert 2 * RETRY_MOST_S < RECENT_S
 
 
 @pytest.mark.parametrize(
