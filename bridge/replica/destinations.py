@@ -137,7 +137,7 @@ class Destinations:
         return others
 
     def more(self, admitted: Admitted, now: float) -> list[str]:
-        """Returns the receivers for a publication we passed on, by all that is wanted now; by planes, of our own plane."""
+        """Returns the receivers for a publication we passed on, by all wanted now; by planes, of our own plane."""
         if not admitted.scope.by_planes:
             return self._known_ways(admitted.publisher, admitted.scope, admitted.tree, now).peers
         peers = self.planes.more(name_of(admitted.header), admitted, now)
