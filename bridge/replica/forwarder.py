@@ -93,6 +93,7 @@ class Forwarder:
         self._ahead = AheadPublications()
         self._sweep_at: float | None = None
         self._young_until = inf
+        self._met: set[str] = set()  # peers whose link was up since our start
         self._newcomers: Deferrals[tuple[str, str]] = Deferrals(NEWCOMER_BURST, NEWCOMER_EVERY_S)  # (member, scope)
         self._retells: Deferrals[str] = Deferrals(RETELLS_BURST, RETELLS_EVERY_S)  # by replica
 
@@ -293,17 +294,27 @@ class Forwarder:
         one that serves a plane, nobody else sends these.
         """
         scope = self._overlay.scope_named(statement.filter)
-        if scope is None or now > self._young_until:
+        if scope is None or now > self._young_until or not (scope.by_planes or self._is_of_before(statement)):
             return []
         towards = set(self._towards(statement.member, scope, self._overlay.trees.newest.number))
-        return self._late(scope, 0 if statement.goes_on else statement.version, towards, now)
+        since_ms = 0 if statement.goes_on or not scope.by_planes else statement.version
+        return self._late(scope, since_ms, towards, now)
+
+    def _is_of_before(self, statement: Statement) -> bool:
+        """Returns True for a statement made before our start, whose author has been waiting since then."""
+        return statement.version < (self._young_until - YOUNG_S) * 1000
 
     def _late_over(self, peer: str, now: float) -> list[Effect]:
         """Sends a peer whose link came up, shortly after our start, publications that passed before."""
+        is_first = peer not in self._met
+        self._met.add(peer)
         if now > self._young_until:
             return []
         since_ms: dict[str, int] = {}
         for each in self.routing.live(now):
+            scope = self._overlay.scope_named(each.filter)
+            if scope is None or not (scope.by_planes or (is_first and self._is_of_before(each))):
+                continue
             if self.routes.is_replica(peer) or each.member == peer:
                 since_ms[each.filter] = min(
                     since_ms.get(each.filter, each.version), 0 if each.goes_on else each.version

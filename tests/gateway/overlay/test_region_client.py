@@ -444,7 +444,7 @@ def test_reconnects_wait_longer_each_time_and_never_all_together(monkeypatch: py
         return waits[:10]
 
     longest = asyncio.run(main(1.0))
-    assert longest == [0.25, 0.5, 1, 2, 4, 8, 16, 30, 30, 30]
+    assert longest == [0.25, 0.5, 1, 2, 4, 8, 8, 8, 8, 8]
     assert asyncio.run(main(0.0)) == [wait / 2 for wait in longest]
 
 
