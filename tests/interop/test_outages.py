@@ -308,7 +308,7 @@ async def test_every_client_gets_on_after_every_outage_of_a_broker(tmp_path: Pat
 # ------------------------------------------------------------------------------------------- an overlay
 
 SERVICE = KeyService(epochs={"length_s": 40, "ahead_s": 10, "grace_s": 20, "skew_s": 0, "history_epochs": 0})
-"""With a grace that is longer than links take to come up again: a reader opens nothing of an epoch that ended before."""
+"""With a grace longer than links take to come up again: a reader opens nothing of an epoch that ended before."""
 REPLICAS = ("a1", "a2", "a3")
 OUTBOX_BYTES, PAYLOAD_BYTES, PACE_MS = 1 << 20, 500, 500
 """An outbox that 32 sessions fill in half a minute: it holds far more than is on its way to replicas at any time."""
