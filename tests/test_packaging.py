@@ -156,7 +156,11 @@ def test_make_demo_says_at_once_what_it_does_and_takes_no_tools_of_tests() -> No
     if shutil.which("make") is None:
         pytest.skip("no make here")
     told = subprocess.run(
-        ["make", "--dry-run", "VENV=none/here", "demo"], cwd=ROOT, capture_output=True, text=True, check=True
+        ["make", "--no-print-directory", "--dry-run", "VENV=none/here", "demo"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout
     first = [line for line in told.splitlines() if not line.startswith(" ")]
     assert first[1].startswith("echo "), first
