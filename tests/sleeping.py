@@ -15,6 +15,7 @@ PART = "part of what is tested: a slow plugin, a page that drips, a process that
 SLEEPS: dict[str, tuple[int, str]] = {
     "tests/first_minutes.py": (2, ANOTHER),
     "tests/gateway/across.py": (2, ABSENCE),
+    "tests/gateway/auth/test_provider_fetch.py": (2, PACE),
     "tests/gateway/bridging/test_crossing.py": (1, ABSENCE),
     "tests/gateway/bridging/test_ends.py": (2, PACE),
     "tests/gateway/sockets/test_write_room.py": (1, ABSENCE),

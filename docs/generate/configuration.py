@@ -16,6 +16,7 @@ from pydantic_core import PydanticUndefined
 
 from gateway.auth.acl_file import AclFilePlugin, AclPlugin
 from gateway.auth.dynamic import DynamicPlugin
+from gateway.auth.oidc import OidcPlugin
 from gateway.auth.passwords import PasswordPlugin
 from gateway.base.config import Settings
 from gateway.owner.description import Description
@@ -53,7 +54,7 @@ FILES: tuple[tuple[str, str, type[BaseModel]], ...] = (
 )
 
 
-PLUGINS = (ScramPlugin, PasswordPlugin, AclFilePlugin, AclPlugin, DynamicPlugin, GatewayPlugin)
+PLUGINS = (ScramPlugin, PasswordPlugin, OidcPlugin, AclFilePlugin, AclPlugin, DynamicPlugin, GatewayPlugin)
 
 
 def configuration_page() -> str:

@@ -35,6 +35,10 @@ _NAMES = {
         keys.epochs.SCOPE_KEYS_MAX keys.issuing.ARCHIVE_BYTES_MAX keys.issuing.ARCHIVE_EPOCHS_MAX
         keys.material.THRESHOLD_SERVERS_MAX keys.material.WALK_STEPS_MAX""",
     "operator": """
+        gateway.auth.access_tokens.GROUPS_MAX gateway.auth.access_tokens.GROUP_CHARS_MAX
+        gateway.auth.access_tokens.KEYS_MAX gateway.auth.access_tokens.RSA_BITS_MAX
+        gateway.auth.access_tokens.USER_CHARS_MAX gateway.auth.oidc.FILE_BYTES_MAX
+        gateway.auth.revoked_users.REVOKED_MAX
         gateway.auth.acl_file.FILE_BYTES_MAX gateway.auth.api_tokens.NOTE_MAX gateway.auth.api_tokens.USER_MAX
         gateway.auth.claimed_names.SHOWN_MAX gateway.auth.password_file.FILE_BYTES_MAX
         gateway.auth.password_file.USER_BYTES_MAX gateway.auth.password_hashes.ITERATIONS_MAX

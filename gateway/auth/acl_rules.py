@@ -11,7 +11,7 @@ whose name would put a level or a wildcard into the filter.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Protocol
@@ -135,21 +135,32 @@ class Rule:
 class FileRules:
     """The rules of a file in Mosquitto's syntax.
 
-    `of_user`: by user name, None: clients without one. `patterns`: for all clients.
+    `of_user`: by user name, None: clients without one. `of_group`: by group, for users whose groups an identity
+    provider says. `patterns`: for all clients.
     """
 
     of_user: dict[str | None, list[Rule]] = field(default_factory=dict)
     patterns: list[Rule] = field(default_factory=list)
+    of_group: dict[str, list[Rule]] = field(default_factory=dict)
 
-    def permits(self, user: str | None, client_id: str, topic: str, action: Action) -> bool:
-        for rules in (self.of_user.get(user, ()), self.patterns):
+    def permits(
+        self, user: str | None, client_id: str, topic: str, action: Action, groups: Sequence[str] | None = None
+    ) -> bool:
+        """Returns the verdict on an action. `groups`: those of a user who is none of the file's."""
+        for rules in (self._own(user, groups), self.patterns):
             verdict = _verdict(_for_client(rules, user, client_id), topic, action)
             if verdict is not None:
                 return verdict
         return False
 
-    def covers(self, user: str | None, client_id: str, topic_filter: str) -> bool:
-        own, everybody = (_for_client(r, user, client_id) for r in (self.of_user.get(user, ()), self.patterns))
+    def _own(self, user: str | None, groups: Sequence[str] | None) -> Sequence[Rule]:
+        if groups is None:
+            return self.of_user.get(user, ())
+        everybody = self.of_user.get(None, ())
+        return (*everybody, *(rule for group in groups for rule in self.of_group.get(group, ())))
+
+    def covers(self, user: str | None, client_id: str, topic_filter: str, groups: Sequence[str] | None = None) -> bool:
+        own, everybody = (_for_client(r, user, client_id) for r in (self._own(user, groups), self.patterns))
         if any(not access and overlaps(text, topic_filter) for text, access in (*own, *everybody)):
             return False
         return any(access & READ and covers(text, topic_filter) for text, access in (*own, *everybody))

@@ -5,7 +5,8 @@
 
 The file is checked for changes twice a second, so that a command on the broker's host is enough. Every change counts
 from the next login, publication and delivery on; connections and sessions of users who were disabled, removed or
-given another password end (`gateway/broker/changed_users.py`). A damaged file is logged and changes nothing.
+given another password end (`gateway/broker/changed_users.py`). A damaged file is logged and changes nothing. A user
+whose groups an identity provider says (`oidc.py`) has the rules of these groups and of everybody.
 """
 
 from __future__ import annotations
@@ -102,17 +103,17 @@ class DynamicPlugin(PasswordPlugin, BaseTopicPlugin):  # type: ignore[misc]
 
     def decides(self, session: Session, topic: str, action: Action) -> bool:
         """Returns the verdict, without waiting (`plugins/host.py`)."""
-        user = session.username
-        if user is not None and not self.security.hash_of(user):
+        user, groups = session.username, getattr(session, "groups", None)
+        if user is not None and groups is None and not self.security.hash_of(user):
             return False
-        return self._rules.permits(user, session.client_id or "", topic, action)
+        return self._rules.permits(user, session.client_id or "", topic, action, groups)
 
     def covers(self, session: Session, topic_filter: str) -> bool:
         """Returns True if the client may receive all topics the filter matches."""
-        user = session.username
-        if user is not None and not self.security.hash_of(user):
+        user, groups = session.username, getattr(session, "groups", None)
+        if user is not None and groups is None and not self.security.hash_of(user):
             return False
-        return self._rules.covers(user, session.client_id or "", topic_filter)
+        return self._rules.covers(user, session.client_id or "", topic_filter, groups)
 
     async def topic_filtering(
         self, *, session: Session | None = None, topic: str | None = None, action: Action | None = None

@@ -25,6 +25,7 @@ from gateway.mqtt5.encoding import encode
 from gateway.mqtt5.packets import Auth, Connect, Disconnect, Properties, Version
 from gateway.mqtt5.session import Close
 from gateway.mqtt5.types import MAXIMUM_REMAINING_LENGTH, MqttError, PacketTooLarge, ProtocolViolation, ReasonCode
+from gateway.plugins import BusyError
 
 if TYPE_CHECKING:
     from gateway.clients import Client, ClientConnection
@@ -45,17 +46,23 @@ class AuthRefused(Exception):  # noqa: N818 - an outcome, raised by plugins
 
 @dataclass(frozen=True, slots=True)
 class Proven:
-    """The success of an exchange: the client is `username`; `data` goes with the CONNACK or the last AUTH."""
+    """The success of an exchange: the client is `username`; `data` goes with the CONNACK or the last AUTH.
+
+    `groups`: those that a provider says; None: those that are configured. `lasts_s`: seconds until the proof ends;
+    None: it does not.
+    """
 
     username: str
     data: bytes = field(default=b"", repr=False)
+    groups: tuple[str, ...] | None = None
+    lasts_s: float | None = None
 
 
 class AuthExchange(Protocol):
     """An exchange with a client."""
 
     async def step(self, data: bytes) -> bytes | Proven:
-        """Answers the client's bytes: returns the bytes of the next AUTH, or Proven. Raises AuthRefused."""
+        """Answers the client's bytes: returns the bytes of the next AUTH, or Proven. Raises AuthRefused, BusyError."""
 
 
 class EnhancedAuthPlugin(BasePlugin[BrokerContext]):  # type: ignore[misc]
@@ -105,8 +112,17 @@ class EnhancedAuth:
             raise MqttError(f"no end of {method} within {self._timeout_s:g} s", ReasonCode.NOT_AUTHORIZED) from None
         raise MqttError(f"no end of {method} after {STEPS_MAX} steps", ReasonCode.NOT_AUTHORIZED)
 
-    async def again(self, client: Client, packet: Auth, close: Callable[[Client, Close], None]) -> None:
-        """Handles an AUTH of a connected client (§4.12.1); disconnects a client failing to prove its name again."""
+    async def again(
+        self,
+        client: Client,
+        packet: Auth,
+        close: Callable[[Client, Close], None],
+        proven: Callable[[Client, Proven], None],
+    ) -> None:
+        """Handles an AUTH of a connected client (§4.12.1); disconnects a client failing to prove its name again.
+
+        `proven` is called with a new proof.
+        """
         connection = client.connection
         if connection is None:
             return
@@ -125,6 +141,8 @@ class EnhancedAuth:
                 connection.reauthentication = None
                 if outcome.username != client.view.username:
                     raise MqttError("re-authenticated as another user", ReasonCode.NOT_AUTHORIZED)
+                if client.connection is connection:  # it may have been taken over meanwhile
+                    proven(client, outcome)
                 code, data = ReasonCode.SUCCESS, outcome.data
             assert isinstance(data, bytes)
             answer = _auth(code, method, data)
@@ -142,6 +160,8 @@ async def _step(exchange: AuthExchange, data: bytes) -> bytes | Proven:
         return await exchange.step(data)
     except AuthRefused as error:
         raise MqttError(f"authentication refused: {error}", ReasonCode.NOT_AUTHORIZED) from None
+    except BusyError as error:
+        raise MqttError(str(error), ReasonCode.SERVER_BUSY) from None
     except Exception:  # noqa: BLE001  the log has its traceback
         LogEvent.AUTH_METHOD_FAILED.say(log, exc_info=True)
         raise MqttError("an authentication method failed", ReasonCode.NOT_AUTHORIZED) from None
@@ -164,7 +184,8 @@ def _answer(packet: object, method: str) -> bytes:
 
 
 def _proven(method: str, outcome: Proven, view: EdgeSession) -> Properties:
-    if view.username is not None and view.username != outcome.username:
+    if view.username and view.username != outcome.username:
         raise MqttError("proves another user name than CONNECT gives", ReasonCode.BAD_USER_NAME_OR_PASSWORD)
     view.username, view.is_anonymous = outcome.username, False
+    view.groups, view.lasts_s = outcome.groups, outcome.lasts_s
     return Properties(authentication_method=method, authentication_data=outcome.data or None)

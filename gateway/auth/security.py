@@ -104,7 +104,7 @@ class Security(_Model):
             if user.enabled:
                 own = [parse_rule(line, f"of user {name}") for line in user.acl]
                 of_user[name] = [*topics, *own, *(rule for group in user.groups for rule in groups[group])]
-        return FileRules(of_user, [rule for rule in everybody if rule.is_pattern])
+        return FileRules(of_user, [rule for rule in everybody if rule.is_pattern], groups)
 
     def hash_of(self, name: str) -> str:
         """Returns the hash of an enabled user; empty for any other name."""

@@ -89,6 +89,10 @@ class LogEvent(Enum):
     TOPIC_PLUGINS_SLOW = (WARNING, "topic plugins are too slow; a publication is dropped",
         "Too many publications wait for a verdict.")
     PLUGIN_PUBLICATION_FAILED = ERROR, "a publication failed", "What a plugin published was not delivered. Report it."
+    TOKEN_REFUSED = (INFO, "a token is refused: %s", "`client` showed a token that does not count, for this reason.")
+    PROVIDER_KEYS_FETCHED = INFO, "%s: %d keys", "The public keys of the identity provider are known."
+    PROVIDER_KEYS_NOT_FETCHED = (WARNING, "%s: its keys cannot be fetched: %s; those of before count for a day",
+        "Clients whose tokens name a new key cannot log in. Said once until it succeeds again.")
     USERS_NOT_REREAD = (ERROR, "%s; what was before still counts",
         "The file of users was changed and cannot be read; correct it.")
     TOKENS_NOT_ENDED = (

@@ -16,7 +16,7 @@ from typing import Any
 
 from amqtt.events import BrokerEvents, MQTTEvents
 
-from gateway.auth import EnhancedAuth
+from gateway.auth import EnhancedAuth, Proven
 from gateway.base.peer_clock import stamp
 from gateway.broker.exchange import Exchange
 from gateway.broker.member_sessions import recognised
@@ -197,10 +197,21 @@ class Lifecycle:
             case SessionEnded(unfinished):
                 self.forget(client, unfinished)
             case Auth():
-                return self.enhanced_auth.again(client, action, self._close)
+                return self.enhanced_auth.again(client, action, self._close, self._proven_again)
             case _:
                 raise AssertionError(f"unexpected {type(action).__name__}")
         return None
+
+    def _proven_again(self, client: Client, proof: Proven) -> None:
+        """Takes a new proof of a connected client's user: its end and its groups."""
+        view = client.view
+        view.ends_at = None if proof.lasts_s is None else self.now() + proof.lasts_s
+        if view.groups != proof.groups:
+            view.groups = proof.groups
+            self._host.forget_verdicts((view,))
+            if self.exchange.store is not None:
+                self.exchange.store.changed(client)
+        self._deadlines.wake(client, self._deadline_of(client), len(self.clients))
 
     # ---------------------------------------------------------------------------------------- the beginning
 
@@ -314,6 +325,9 @@ class Lifecycle:
             kept.attributes.update(view.attributes)
             kept.is_internal = view.is_internal
             kept.username, kept.is_anonymous = view.username, view.is_anonymous
+            kept.groups, kept.lasts_s = view.groups, view.lasts_s
+        lasts_s = client.view.lasts_s
+        client.view.ends_at = None if lasts_s is None else self.now() + lasts_s
         client.view.transitions.connect()
         if client.session.begun:
             client.view.parent = 1
@@ -444,6 +458,9 @@ class Lifecycle:
         at = client.session.next_deadline
         if at is not None and client.session.state is Connection.CONNECTED:
             at += self._grace_s
+        ends_at = client.view.ends_at
+        if ends_at is not None and client.connection is not None:
+            return ends_at if at is None else min(at, ends_at)
         return at
 
     def _due(self, client: Client, now: float) -> float | None:
@@ -451,6 +468,9 @@ class Lifecycle:
         if at is None:
             return None
         connection = client.connection
+        if connection is not None and client.view.ends_at is not None and client.view.ends_at <= now:
+            self._close(client, client.session.close(ReasonCode.MAXIMUM_CONNECT_TIME, "the login is over"))
+            return self._deadline_of(client) if client.alive else None
         if connection is not None and (connection.is_held or connection.held_until > now - HELD_GRACE_S):
             return now + HELD_GRACE_S  # the broker did not read: silence proves nothing
         if at <= now:

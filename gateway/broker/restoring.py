@@ -26,6 +26,7 @@ from gateway.sessions import (
     Row,
     SessionRecord,
     SessionStore,
+    groups_of,
     kept_of,
     message_of,
     queued_of,
@@ -65,7 +66,7 @@ def _restore_session(
     kept, was_connected = kept_of(row), bool(row[6])
     view = EdgeSession()
     view.client_id, view.clean_session = client_id, False
-    view.username, view.is_anonymous = user, bool(anonymous)
+    view.username, view.is_anonymous, view.groups = user, bool(anonymous), groups_of(row)
     client = lifecycle.enter_offline(view)
     session = client.session
     record = client.record = SessionRecord(store, client, id_)

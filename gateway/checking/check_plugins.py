@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from amqtt.plugins.base import BaseAuthPlugin
 
 from gateway.auth import EnhancedAuthPlugin
-from gateway.auth.claimed_names import claimed_names
+from gateway.auth.claimed_names import claimed_names, unlimited_tokens
 from gateway.base import Settings, StartError
 from gateway.broker import make_broker
 from gateway.checking.check_trust import CheckFinding
@@ -26,6 +26,8 @@ def check_plugins(settings: Settings) -> Iterator[CheckFinding]:
             yield CheckFinding("warning", said)
     if (claimed := claimed_names(plugins, settings.allow_anonymous)) is not None:
         yield CheckFinding("warning", claimed)
+    if (unlimited := unlimited_tokens(plugins)) is not None:
+        yield CheckFinding("warning", unlimited)
     asks = any(isinstance(plugin, BaseAuthPlugin | EnhancedAuthPlugin) for plugin in plugins)
     if not asks and not settings.allow_anonymous and settings.overlay is None:
         cure = "add an auth plugin, or allow_anonymous: true"

@@ -111,6 +111,12 @@ class EdgeSession(Session):  # type: ignore[misc]
     """True for a part of this process, such as a bridge: the operator, not a plugin, grants its rights."""
     from_console = False
     """True for a login at the console: no client on MQTT waits for the verification of its password."""
+    groups: tuple[str, ...] | None = None
+    """Groups that an identity provider says; None: the user's groups are those that are configured here."""
+    lasts_s: float | None = None
+    """Seconds for which the login counted when it was proven; None: it has no end."""
+    ends_at: float | None = None
+    """The instant of the broker's clock at which the login ends."""
     owner_known = True
     """False in a session restored by amqtt's persistence plugin, which does not store the user name."""
     phase = "new"
@@ -266,6 +272,10 @@ class PluginHost:
         self._marking = [plugin for plugin in self.plugins if hasattr(plugin, "mark")]
         for plugin in self._marking:
             plugin.when_changed = self._users_changed
+        # Plugins that judge their kind of login alone (`auth/oidc.py`).
+        self._judging = [plugin for plugin in self.plugins if hasattr(plugin, "takes_login")]
+        for plugin in self._judging:
+            plugin.is_given = self.has_password
         # No plugin decides on publications or sees them.
         self.is_absent = not (self.filters_topics or self.sees_messages)
 
@@ -279,6 +289,23 @@ class PluginHost:
         marks = [plugin.mark(user) for plugin in self._marking]
         known = [mark for mark in marks if mark is not None]
         return "-".join(known) if known or not marks else None
+
+    def has_password(self, user: str) -> bool:
+        """Returns True if a plugin knows the user by a password: nobody else may have that name."""
+        return any(plugin.mark(user) is not None for plugin in self._marking)
+
+    def _judge_of(self, session: EdgeSession) -> Any:
+        """Returns the plugin that judges this login alone; None if all plugins do."""
+        if session.password is None or session.is_internal:
+            return None
+        return next((plugin for plugin in self._judging if plugin.takes_login(session)), None)
+
+    async def _asked(self, session: EdgeSession) -> Mapping[Any, bool | None]:
+        """Returns the answers of the plugins that judge this login."""
+        judge = self._judge_of(session)
+        if judge is not None:
+            return {judge: await judge.authenticate(session=session)}
+        return dict(await self._manager.map_plugin_auth(session=session))
 
     def follow_users(self, follower: Callable[[frozenset[str]], None]) -> None:
         """Calls `follower` after each change of users or rights, with the users whose standing changed."""
@@ -310,7 +337,7 @@ class PluginHost:
 
     async def _proves(self, session: EdgeSession) -> bool:
         try:
-            answers = await self._manager.map_plugin_auth(session=session) if self._manager._auth_plugins else {}
+            answers = await self._asked(session) if self._manager._auth_plugins else {}
         except BusyError:
             raise
         except Exception:  # noqa: BLE001  the log has its traceback
@@ -346,6 +373,8 @@ class PluginHost:
         """Returns the verdict on a login if no plugin has to be asked, else None (`authenticate`)."""
         if session.is_internal:
             return True
+        if self._judging and self._judge_of(session) is not None:
+            return None
         if self._allow_anonymous and session.username is None:
             session.is_anonymous = True
             return True
@@ -367,7 +396,7 @@ class PluginHost:
             return known
         is_claim = self.has_methods and session.username is not None
         try:
-            answers = await self._manager.map_plugin_auth(session=session)
+            answers = await self._asked(session)
         except BusyError as error:
             raise MqttError(str(error), ReasonCode.SERVER_BUSY) from None
         except Exception:  # noqa: BLE001  the log has its traceback

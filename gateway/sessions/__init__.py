@@ -8,7 +8,7 @@ from __future__ import annotations
 from gateway.sessions.batch import HeldMessage
 from gateway.sessions.bridge_sessions import forget_bridge, waiting_for_bridges
 from gateway.sessions.database import IN_FLIGHT, RELEASED, Changes, Content, SessionDatabase
-from gateway.sessions.rows import Row, kept_of, message_of, queued_of, subscription_of
+from gateway.sessions.rows import Row, groups_of, kept_of, message_of, queued_of, subscription_of
 from gateway.sessions.store import SessionRecord, SessionStore, received_of
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "SessionRecord",
     "SessionStore",
     "forget_bridge",
+    "groups_of",
     "kept_of",
     "message_of",
     "queued_of",

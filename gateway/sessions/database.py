@@ -25,7 +25,7 @@ from gateway.sessions.clock_marks import ClockMark, shift_s
 
 log = logging.getLogger("veilmq.broker")
 
-LAYOUT = 3
+LAYOUT = 4
 ROWS_MAX = 1000
 """Rows of one INSERT: keeps it below SQLite's bound of 32,766 parameters."""
 DATABASE = "sessions.sqlite3"
@@ -34,7 +34,8 @@ _SCHEMA = """
 CREATE TABLE IF NOT EXISTS sessions (
     id INTEGER PRIMARY KEY, client TEXT NOT NULL, user TEXT, anonymous INTEGER NOT NULL, version INTEGER NOT NULL,
     expiry_s INTEGER NOT NULL, connected INTEGER NOT NULL, will_at REAL, ends_at REAL,
-    will_topic TEXT, will_payload BLOB, will_qos INTEGER, will_retain INTEGER, will_properties BLOB);
+    will_topic TEXT, will_payload BLOB, will_qos INTEGER, will_retain INTEGER, will_properties BLOB,
+    token_groups TEXT);
 CREATE TABLE IF NOT EXISTS subscriptions (
     session INTEGER NOT NULL, filter TEXT NOT NULL, qos INTEGER NOT NULL, no_local INTEGER NOT NULL,
     retain_as_published INTEGER NOT NULL, retain_handling INTEGER NOT NULL, identifier INTEGER NOT NULL,
@@ -54,6 +55,7 @@ CREATE TABLE IF NOT EXISTS kept (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITH
 _UPGRADES = (
     "ALTER TABLE subscriptions ADD COLUMN predicate TEXT NOT NULL DEFAULT '';",  # 1 to 2
     "ALTER TABLE received ADD COLUMN topic TEXT NOT NULL DEFAULT '';",  # 2 to 3
+    "ALTER TABLE sessions ADD COLUMN token_groups TEXT;",  # 3 to 4
 )
 _TABLES = ("sessions", "subscriptions", "messages", "deliveries", "received", "retained", "kept")
 

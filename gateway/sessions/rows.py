@@ -37,20 +37,24 @@ def message_of(row: Row) -> Message:
     return Message(one.topic, one.payload, one.qos, one.retain, one.properties, expires_at, publisher)
 
 
-def session_row(key: int, client_id: str, user: str | None, anonymous: bool, connected: bool, kept: KeptSession) -> Row:
-    """Returns a session as a row."""
+def session_row(
+    key: int, client_id: str, user: str | None, anonymous: bool, connected: bool, kept: KeptSession,
+    groups: tuple[str, ...] | None = None,
+) -> Row:  # fmt: skip
+    """Returns a session as a row. `groups`: those that a provider says of its user."""
     will = kept.will
     last = (None,) * 5
     if will is not None:
         properties = encode_properties(will.properties, Carrier.WILL)
         last = (will.topic, will.payload, will.qos, will.retain, properties)  # type: ignore[assignment]
     times = (kept.session_expiry_s, connected, kept.will_at, kept.ends_at)
-    return key, client_id, user, anonymous, int(kept.version), *times, *last
+    said = None if groups is None else json.dumps(groups)
+    return key, client_id, user, anonymous, int(kept.version), *times, *last, said
 
 
 def kept_of(row: Row) -> KeptSession:
     """Returns the session state in a row. Raises StoreError if the will is damaged."""
-    version, expiry_s, _, will_at, ends_at, topic, payload, qos, retain, encoded = row[4:]
+    version, expiry_s, _, will_at, ends_at, topic, payload, qos, retain, encoded = row[4:14]
     will = None
     if topic is not None:
         try:
@@ -61,6 +65,11 @@ def kept_of(row: Row) -> KeptSession:
             ) from None
         will = Will(topic, payload, qos, bool(retain), properties or NO_PROPERTIES)
     return KeptSession(Version(version), expiry_s, will, will_at, ends_at)
+
+
+def groups_of(row: Row) -> tuple[str, ...] | None:
+    """Returns the groups in a session's row."""
+    return None if row[14] is None else tuple(json.loads(row[14]))
 
 
 def subscription_row(session: int, subscription: SessionSubscription) -> Row:

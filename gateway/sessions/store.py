@@ -70,8 +70,9 @@ class SessionRecord:
         session, view = self.client.session, self.client.view
         is_connected = session.state is not Connection.OFFLINE
         return session_row(
-            self.id, session.client_id, view.username, bool(view.is_anonymous), is_connected, session.kept
-        )
+            self.id, session.client_id, view.username, bool(view.is_anonymous), is_connected, session.kept,
+            view.groups,
+        )  # fmt: skip
 
     def gate(self) -> None:
         """Makes all later bytes to the client wait for the batch."""

@@ -74,16 +74,18 @@ def test_a_newer_outbox_is_left_as_it_is(tmp_path: Path) -> None:
     assert dumped(path) == before
 
 
-@pytest.mark.parametrize("layout", [1, 2])
+@pytest.mark.parametrize("layout", [1, 2, 3])
 def test_sessions_of_the_layouts_before_are_read(layout: int, tmp_path: Path) -> None:
-    session = (1, "me", None, 1, 5, 100, 0, None, 7.0, None, None, None, None, None)
+    session = (1, "me", None, 1, 5, 100, 0, None, 7.0, None, None, None, None, None, None)
     subscription = (1, "a", 1, 0, 0, 0, 0, "")
     opened = SessionDatabase(tmp_path)
     opened.commit(Changes(sessions=[session], received=[(1 << 16 | 7, "t")], subscriptions=[subscription]))
     opened.close()
     path = tmp_path / sessions.DATABASE
     with sqlite3.connect(path) as db:
-        db.execute("ALTER TABLE received DROP COLUMN topic")
+        db.execute("ALTER TABLE sessions DROP COLUMN token_groups")
+        if layout <= 2:
+            db.execute("ALTER TABLE received DROP COLUMN topic")
         if layout == 1:
             db.execute("ALTER TABLE subscriptions DROP COLUMN predicate")
         db.execute(f"PRAGMA user_version = {layout}")
@@ -91,6 +93,7 @@ def test_sessions_of_the_layouts_before_are_read(layout: int, tmp_path: Path) ->
         opened = SessionDatabase(tmp_path)
         content = opened.load()
         opened.close()
-        assert (content.received, content.subscriptions) == ({1: {7: ""}}, {1: [subscription]})
+        assert (content.sessions, content.subscriptions) == ([session], {1: [subscription]})
+        assert content.received == {1: {7: "t" if layout == 3 else ""}}
     with sqlite3.connect(path) as db:
         assert db.execute("PRAGMA user_version").fetchone()[0] == sessions.LAYOUT

@@ -12,7 +12,7 @@ from gateway.outbox.database import StoreError
 from gateway.sessions import database as module
 from gateway.sessions.database import Changes, SessionDatabase
 
-SESSION = (1, "me", None, 1, 5, 100, 0, None, 7.0, None, None, None, None, None)
+SESSION = (1, "me", None, 1, 5, 100, 0, None, 7.0, None, None, None, None, None, None)
 MESSAGE = (10, b"packet", None, "me")
 
 

@@ -86,12 +86,12 @@ def test_a_damaged_will_names_its_client() -> None:
     will = Will("t", b"x", properties=Properties(will_delay_s=5))
     row = session_row(3, "me", None, True, True, KeptSession(Version.V5, 9, will, None, None))
     with pytest.raises(StoreError, match="will of 'me'"):
-        kept_of((*row[:-1], b"\x05\x18"))
+        kept_of((*row[:-2], b"\x05\x18", None))
 
 
 def test_a_session_without_a_will_has_none() -> None:
     row = session_row(3, "me", None, True, False, KeptSession(Version.V311, 9, None, None, 5.0))
-    assert row == (3, "me", None, True, 4, 9, False, None, 5.0, None, None, None, None, None)
+    assert row == (3, "me", None, True, 4, 9, False, None, 5.0, None, None, None, None, None, None)
     assert kept_of(row).will is None
 
 
