@@ -185,9 +185,13 @@ class OidcPlugin(BaseAuthPlugin, EnhancedAuthPlugin):  # type: ignore[misc]
         """Returns None: no user is known here but by a token."""
         return
 
+    def is_token(self, text: str | None) -> bool:
+        """Returns True if the text has the form of a token."""
+        return self._tokens.is_token(text)
+
     def takes_login(self, session: Session) -> bool:
         """Returns True if a client shows a token instead of a password (`plugins/host.py`)."""
-        return self._tokens.is_token(session.password)
+        return self.is_token(session.password)
 
     def begin(self, session: Session) -> _Exchange:
         return _Exchange(self)
@@ -234,6 +238,13 @@ class OidcPlugin(BaseAuthPlugin, EnhancedAuthPlugin):  # type: ignore[misc]
                 return self.login_now(token, audience)
             except self._tokens.UnknownProviderKey as unknown:
                 raise AuthRefused(str(unknown)) from None
+
+    def shown(self, token: str) -> TokenLogin | None:
+        """Returns the login of a token by the keys that are known; None if it does not count."""
+        try:
+            return self.login_now(token)
+        except (AuthRefused, self._tokens.UnknownProviderKey):
+            return None
 
     def login_now(self, token: str, audience: str | None = None) -> TokenLogin:
         """Returns the login of a token by the keys that are known. Raises AuthRefused, UnknownProviderKey."""

@@ -209,6 +209,8 @@ class LogEvent(Enum):
     SCRAPE_GIVEN_UP = INFO, "a scrape was given up", "Whoever asked for metrics did not wait for the answer."
     CONSOLE_LOGIN = INFO, "login at the console", "`user`, from `address`."
     CONSOLE_LOGIN_FAILED = WARNING, "a login at the console failed", "`user` and `address`; guesses are slowed down."
+    CONSOLE_PROVIDER_AWAY = (WARNING, "the page cannot log in at the identity provider: %s",
+        "The provider tells no addresses; logins by password go on.")
     CONSOLE_FAILED = ERROR, "a request to the console failed", "A defect of ours, with its traceback. Report it."
     # -------------------------------------------------------------------------------------- a receiver for Spark
     RECEIVER_STARTED = INFO, "receiver %s: started, writes to %s", "The spool is its own from now on."

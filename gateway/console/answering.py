@@ -20,6 +20,7 @@ from gateway.client import LocalEnd
 from gateway.clients import INTERNAL
 from gateway.console.asking import Act, ApiError, ApiRequest
 from gateway.console.editing import Editing
+from gateway.console.logins import ConsoleUser
 from gateway.console.operations import document
 from gateway.console.shown import LIST_MAX, Shown, message_json
 from gateway.console.streams import Streams
@@ -49,9 +50,13 @@ class Answering:
 
     # --------------------------------------------------------------------------------------------- users
 
-    def _view(self, user: str, password: str | None = None, address: str = "") -> EdgeSession:
+    @staticmethod
+    def _view(
+        user: str, password: str | None = None, address: str = "", groups: tuple[str, ...] | None = None
+    ) -> EdgeSession:
         """Returns the user as plugins see a client, under an id no client has."""
         view = EdgeSession()
+        view.groups = groups
         view.client_id = f"{INTERNAL}console/{user}"
         view.username, view.password, view.remote_address = user, password, address
         view.clean_session, view.is_anonymous, view.from_console = True, False, True
@@ -61,32 +66,36 @@ class Answering:
         """Returns the function of an operation."""
         return getattr(self if hasattr(self, name) else self._editing, name)  # type: ignore[no-any-return]
 
-    async def authenticate(self, user: str, password: str, address: str) -> bool:
-        """True if plugins let the user in. A login without a name, or where no plugin knows names, is refused.
+    async def authenticate(self, user: str, password: str, address: str) -> ConsoleUser | None:
+        """Returns the user if plugins let it in. A login without a name, or where no plugin knows names, is refused.
 
         A password is verified at a time: guesses at the console take nothing from MQTT. Raises ApiError if too many
         wait.
         """
         if not user or not password:
-            return False
+            return None
         if self._waiting >= LOGINS_WAITING:
             raise ApiError(503, "many log in just now; try again")
         self._waiting += 1
         try:
             async with self._proving:
-                return await self._host.proves(self._view(user, password, address))
+                view = self._view(user, password, address)
+                if not await self._host.proves(view):
+                    return None
+                ends = None if view.lasts_s is None else time.time() + view.lasts_s
+                return ConsoleUser(str(view.username), view.groups, ends)
         except BusyError:
             raise ApiError(503, "many log in just now; try again") from None
         finally:
             self._waiting -= 1
 
-    async def _may_receive(self, user: str, topic: str) -> bool:
-        view = self._view(user)
+    async def _may_receive(self, asked: ApiRequest, topic: str) -> bool:
+        view = self._view(asked.user, groups=asked.groups)
         known = self._host.verdict(view, topic, Action.RECEIVE)
         return known if known is not None else await self._host.ask(view, topic, Action.RECEIVE)
 
     async def me(self, asked: ApiRequest) -> Any:
-        is_admin = asked.user in self._settings.admins
+        is_admin = self._settings.has_admin(asked.user, asked.groups)
         return {"user": asked.user, "admin": is_admin, "write": is_admin and self._settings.write,
                 "users": self._editing.knows_users}  # fmt: skip
 
@@ -104,7 +113,7 @@ class Answering:
             raise ApiError(400, str(error)) from None
         if qos not in (0, 1) or topic.startswith("$"):
             raise ApiError(400, "qos is 0 or 1, and a topic does not begin with $ here")
-        routed = await self._broker.exchange.permitted(self._view(asked.user), topic)
+        routed = await self._broker.exchange.permitted(self._view(asked.user, groups=asked.groups), topic)
         if routed is None:
             raise ApiError(403, f"{asked.user} may not publish to {topic}")
         if routed.startswith("$"):
@@ -138,7 +147,7 @@ class Answering:
         async with self._looking:
             began = time.perf_counter()
             for looks, message in enumerate(self._shown.retained(topic_filter), 1):
-                if await self._may_receive(asked.user, message.topic):
+                if await self._may_receive(asked, message.topic):
                     found.append(message_json(message))
                 if len(found) >= asked.limit:
                     break
@@ -162,7 +171,9 @@ class Answering:
             raise ApiError(400, str(error)) from None
         found = None
         if not topic_filter.startswith("$share/"):
-            found = await self._broker.lifecycle.subscribing.permitted(self._view(asked.user), topic_filter)
+            found = await self._broker.lifecycle.subscribing.permitted(
+                self._view(asked.user, groups=asked.groups), topic_filter
+            )
         if found is None:
             raise ApiError(403, f"{asked.user} may not subscribe to {topic_filter}")
         return found

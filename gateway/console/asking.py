@@ -21,8 +21,8 @@ class ApiError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ApiRequest:
-    """Request of a user. `id`: the last part of the path, where it names an object; `goes_on()`: True while the login
-    counts.
+    """Request of a user. `groups`: those that an identity provider says. `id`: the last part of the path, where it
+    names an object; `goes_on()`: True while the login counts.
     """
 
     user: str
@@ -32,6 +32,7 @@ class ApiRequest:
     body: dict[str, Any]
     request: web.Request
     goes_on: Callable[[], bool]
+    groups: tuple[str, ...] | None = None
 
     @property
     def limit(self) -> int:

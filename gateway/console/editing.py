@@ -78,9 +78,11 @@ class Editing:
 
     def _whose(self, asked: ApiRequest) -> str | None:
         """Returns the user whose tokens the asker sees; None: those of all."""
-        return None if asked.user in self._settings.admins else asked.user
+        return None if self._settings.has_admin(asked.user, asked.groups) else asked.user
 
     async def issue_token(self, asked: ApiRequest) -> Any:
+        if asked.groups is not None:
+            raise ApiError(400, "a login at the provider ends with its token; programs show its access tokens")
         most = self._settings.token_days
         days, note = int(asked.body.get("days", most)), str(asked.body.get("note", ""))
         secret, token = await self._alone(asked, lambda: self._tokens.issue(asked.user, days, most, note, time.time()))

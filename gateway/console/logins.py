@@ -1,8 +1,8 @@
 """Logins of the page to the API. No HTTP here.
 
 A login lasts hours, ends with the process and stands for an MQTT user, whose rights it has. It counts while the user
-stands as at its begin: neither removed, nor with another password. Tokens of programs are in
-`gateway.auth.api_tokens`. Time and randomness are passed in.
+stands as at its begin: neither removed, nor with another password; or until the token ends by which it began. Tokens
+of programs are in `gateway.auth.api_tokens`. Time and randomness are passed in.
 """
 
 from __future__ import annotations
@@ -17,11 +17,22 @@ LOGINS_MAX = 1_000
 SECRET_BYTES = 32
 
 
+@dataclass(frozen=True, slots=True)
+class ConsoleUser:
+    """User of a console. `groups`: those that an identity provider says; None: the user has a password here. `ends`:
+    Unix time at which the provider's token ends.
+    """
+
+    name: str
+    groups: tuple[str, ...] | None = None
+    ends: float | None = None
+
+
 @dataclass(slots=True)
 class ConsoleLogin:
     """Login of the page."""
 
-    user: str
+    user: ConsoleUser
     mark: str
     begun: float
     seen: float
@@ -34,15 +45,15 @@ class Logins:
         self._random, self._standing = random, standing
         self._logins: dict[str, ConsoleLogin] = {}
 
-    def begin(self, user: str, now: float) -> str:
+    def begin(self, user: ConsoleUser, now: float) -> str:
         """Begins a login and returns the secret the browser keeps."""
         if len(self._logins) >= LOGINS_MAX:
             del self._logins[min(self._logins, key=lambda digest: self._logins[digest].seen)]
         secret = self._random(SECRET_BYTES).hex()
-        self._logins[_digest(secret)] = ConsoleLogin(user, self._standing(user) or "", now, now)
+        self._logins[_digest(secret)] = ConsoleLogin(user, self._standing(user.name) or "", now, now)
         return secret
 
-    def user_of_login(self, secret: str, now: float) -> str | None:
+    def user_of_login(self, secret: str, now: float) -> ConsoleUser | None:
         """Returns the user of a login; None if it is over or unknown."""
         digest = _digest(secret)
         login = self._logins.get(digest)
@@ -60,14 +71,17 @@ class Logins:
         return login is not None and self._stands(login, now)
 
     def _stands(self, login: ConsoleLogin, now: float) -> bool:
-        return now - login.begun < LOGIN_S and self._standing(login.user) == login.mark
+        if now - login.begun >= LOGIN_S:
+            return False
+        ends = login.user.ends
+        return now < ends if ends is not None else self._standing(login.user.name) == login.mark
 
     def end(self, secret: str) -> None:
         self._logins.pop(_digest(secret), None)
 
     def end_all(self, users: Collection[str]) -> None:
         """Ends logins of users who were removed, or have another password."""
-        self._logins = {digest: login for digest, login in self._logins.items() if login.user not in users}
+        self._logins = {digest: login for digest, login in self._logins.items() if login.user.name not in users}
 
 
 def _digest(secret: str) -> str:

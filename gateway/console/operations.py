@@ -40,6 +40,7 @@ class ApiOperation:
 OPERATIONS = (
     ApiOperation("POST", "/login", "login", ANYBODY, "Log in; answers with a cookie for the page.",
               body={"user": TEXT, "password": TEXT}, needed=("user", "password")),
+    ApiOperation("GET", "/ways", "ways", ANYBODY, "How to log in: the path to an identity provider, if there is one."),
     ApiOperation("POST", "/logout", "logout", USER, "End this login."),
     ApiOperation("GET", "/me", "me", USER, "Who is logged in, and what that user may do here."),
     ApiOperation("GET", "/openapi.json", "document", ANYBODY, "This document."),

@@ -17,27 +17,32 @@ import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
 from gateway.auth.api_tokens import ApiTokens
+from gateway.auth.oidc import OidcPlugin
 from gateway.base import Stamps, StartError
 from gateway.base.config_console import Console
 from gateway.base.log_events import LogEvent
 from gateway.console.answering import Answering
 from gateway.console.asking import ApiError, ApiRequest
+from gateway.console.code_flow import BACK, BEGIN, FLOW_S, FlowError
 from gateway.console.door import HEADER_S, ConsoleDoor
 from gateway.console.guesses import Guesses, TooManyError
 from gateway.console.hosts import Hosts, names_of
-from gateway.console.logins import Logins
+from gateway.console.logins import ConsoleUser, Logins
 from gateway.console.operations import ADMIN, ANYBODY, API, CHANGE, OPERATIONS, ApiOperation, checked
+
+if TYPE_CHECKING:
+    from gateway.console.provider_login import ProviderLogin
 
 log = logging.getLogger("veilmq.console")
 
 BODY_BYTES_MAX, BODY_S = 1 << 20, 10.0
 LOOK_EVERY_S = 2.0
-COOKIE = "veilmq"
+COOKIE, FLOW_COOKIE = "veilmq", "veilmq-flow"
 ASKED_BY = "X-Requested-By"
 STATIC = Path(__file__).parent / "static"
 PAGES = {"/": ("page.html", "text/html"), "/page.js": ("page.js", "text/javascript"),
@@ -58,8 +63,12 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class ConsoleServer:
     """Server of a process. Call `start`, then `stop`."""
 
-    def __init__(self, settings: Console, logins: Logins, tokens: ApiTokens, answering: Answering) -> None:
+    def __init__(
+        self, settings: Console, logins: Logins, tokens: ApiTokens, answering: Answering,
+        oidc: OidcPlugin | None = None, provider: ProviderLogin | None = None,
+    ) -> None:  # fmt: skip
         self._settings, self._logins, self._tokens, self._answering = settings, logins, tokens, answering
+        self._oidc, self._provider = oidc, provider
         self._guesses, self._hosts = Guesses(), Hosts(settings.hosts)
         self._runner: web.AppRunner | None = None
         self._server: asyncio.Server | None = None
@@ -72,6 +81,9 @@ class ConsoleServer:
         app = web.Application(client_max_size=BODY_BYTES_MAX, middlewares=[self._guarded])
         for path, (file, kind) in PAGES.items():
             app.router.add_get(path, _page(file, kind))
+        if self._provider is not None:
+            app.router.add_get(BEGIN, self._to_provider)
+            app.router.add_get(BACK, self._from_provider)
         for one in OPERATIONS:
             app.router.add_route(one.method, API + one.path, self._handler(one))
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
@@ -136,7 +148,7 @@ class ConsoleServer:
     # ------------------------------------------------------------------------------------------- requests
 
     def _handler(self, one: ApiOperation) -> Handler:
-        act = self._answering.act(one.name) if one.name not in ("login", "logout") else None
+        act = self._answering.act(one.name) if one.name not in ("login", "logout", "ways") else None
 
         async def handle(request: web.Request) -> web.StreamResponse:
             now, address = time.time(), request.remote or ""
@@ -145,13 +157,16 @@ class ConsoleServer:
                     raise ApiError(403, f"a request that changes something needs the header {ASKED_BY}, with any value")
                 if one.name == "login":
                     return await self._login(request, await self._body(one, request), now)
-                user = None if one.who == ANYBODY else self._user(request, address, now)
+                if one.name == "ways":
+                    return web.json_response(self._ways())
+                user = None if one.who == ANYBODY else await self._user(request, address, now)
                 self._allow(one, user)
                 if act is None:
                     return self._logout(request)
                 body = await self._body(one, request)
                 id_, goes_on = request.match_info.get("id", ""), partial(self._goes_on, request)
-                asked = ApiRequest(user or "", address, id_, request.query, body, request, goes_on)
+                name, groups = (user.name, user.groups) if user is not None else ("", None)
+                asked = ApiRequest(name, address, id_, request.query, body, request, goes_on, groups)
                 answer = await act(asked)
             except TooManyError:
                 return _error(429, "too many wrong attempts from this address; wait a minute")
@@ -182,14 +197,14 @@ class ConsoleServer:
         except ValueError as error:
             raise ApiError(400, str(error)) from None
 
-    def _user(self, request: web.Request, address: str, now: float) -> str:
+    async def _user(self, request: web.Request, address: str, now: float) -> ConsoleUser:
         """Returns the user of a request. Raises ApiError, and TooManyError for a wrong token of an address block with
         too many guesses.
         """
         kind, secret = _shown(request)
         user = None
         if kind == "bearer":
-            user = self._tokens.user_of(secret, now)
+            user = self._bearer(secret, now)
         elif cookie := request.cookies.get(COOKIE):
             user = self._logins.user_of_login(cookie, now)
             if user is None:
@@ -200,15 +215,23 @@ class ConsoleServer:
             raise ApiError(401, "log in, or show a token")
         return user
 
+    def _bearer(self, secret: str, now: float) -> ConsoleUser | None:
+        """Returns the user of a token of the API, or of an access token of the identity provider."""
+        if self._oidc is not None and self._oidc.is_token(secret):
+            login = self._oidc.shown(secret)
+            return None if login is None else ConsoleUser(login.user, login.groups, login.ends)
+        name = self._tokens.user_of(secret, now)
+        return None if name is None else ConsoleUser(name)
+
     def _goes_on(self, request: web.Request) -> bool:
         kind, secret = _shown(request)
         if kind == "bearer":
-            return self._tokens.user_of(secret, time.time()) is not None
+            return self._bearer(secret, time.time()) is not None
         return self._logins.is_on(request.cookies.get(COOKIE, ""), time.time())
 
-    def _allow(self, one: ApiOperation, user: str | None) -> None:
-        if one.who in (ADMIN, CHANGE) and user not in self._settings.admins:
-            raise ApiError(403, "only for users that console.admins names")
+    def _allow(self, one: ApiOperation, user: ConsoleUser | None) -> None:
+        if one.who in (ADMIN, CHANGE) and (user is None or not self._settings.has_admin(user.name, user.groups)):
+            raise ApiError(403, "only for users that console.admins names, and groups that console.admin_groups names")
         if one.who == CHANGE and not self._settings.write:
             raise ApiError(403, "this console is read-only; console.write: true lets admins change things")
 
@@ -216,15 +239,58 @@ class ConsoleServer:
         address = request.remote or ""
         user = body["user"]
         block = self._guesses.begin(address, now)  # before it is judged, since many may come at once
-        if not await self._answering.authenticate(user, body["password"], address):
+        found = await self._answering.authenticate(user, body["password"], address)
+        if found is None:
             LogEvent.CONSOLE_LOGIN_FAILED.say(log, user=user, address=address)
             raise ApiError(401, "user or password is wrong")
         self._guesses.right(block, now)
-        LogEvent.CONSOLE_LOGIN.say(log, user=user, address=address)
-        response = web.json_response({"user": user})
+        return self._begin(request, web.json_response({"user": found.name}), found, now)
+
+    def _begin(self, request: web.Request, response: web.Response, user: ConsoleUser, now: float) -> web.Response:
+        """Begins a login of the page and gives its cookie to the browser."""
+        LogEvent.CONSOLE_LOGIN.say(log, user=user.name, address=request.remote or "")
         response.set_cookie(
             COOKIE, self._logins.begin(user, now), httponly=True, samesite="Strict", secure=request.secure, path="/"
         )
+        return response
+
+    # --------------------------------------------------------------------------------- identity provider
+
+    def _ways(self) -> dict[str, str]:
+        provider = self._provider
+        return {} if provider is None else {"provider": BEGIN, "name": provider.name}
+
+    async def _to_provider(self, request: web.Request) -> web.Response:
+        """Sends the browser to the identity provider."""
+        assert self._provider is not None
+        try:
+            begun = await self._provider.begin()
+        except FlowError as error:
+            return _said(502, error)
+        response = web.Response(status=303, headers={"Location": begun.address})
+        # Lax: the provider's page sends the browser back, and a Strict cookie would not come along.
+        response.set_cookie(
+            FLOW_COOKIE, begun.cookie, max_age=int(FLOW_S), httponly=True, samesite="Lax", secure=request.secure,
+            path="/login",
+        )  # fmt: skip
+        return response
+
+    async def _from_provider(self, request: web.Request) -> web.Response:
+        """Takes a browser that comes back from the identity provider."""
+        assert self._provider is not None
+        now, address = time.time(), request.remote or ""
+        try:
+            block = self._guesses.begin(address, now)
+            user = await self._provider.finish(dict(request.query), request.cookies.get(FLOW_COOKIE, ""))
+        except TooManyError:
+            return _said(429, "too many failed logins from this address; wait a minute")
+        except FlowError as error:
+            LogEvent.CONSOLE_LOGIN_FAILED.say(log, address=address, reason=str(error))
+            response = _said(401, error)
+        else:
+            self._guesses.right(block, now)
+            response = self._begin(request, web.Response(status=303, headers={"Location": "/"}), user, now)
+        response.del_cookie(FLOW_COOKIE, path="/login")
         return response
 
     def _logout(self, request: web.Request) -> web.Response:
@@ -266,6 +332,11 @@ def _shown(request: web.Request) -> tuple[str, str]:
     """Returns a program's kind of credential, in small letters, and the secret; both empty for a browser."""
     kind, _, secret = request.headers.get("Authorization", "").partition(" ")
     return kind.lower(), secret.strip()
+
+
+def _said(status: int, text: object) -> web.Response:
+    """Returns a refusal for a person who has left the page for the provider."""
+    return web.Response(status=status, text=f"{text}\n")
 
 
 def _error(status: int, text: str) -> web.Response:

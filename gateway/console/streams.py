@@ -73,9 +73,9 @@ class StreamBacklog:
 
 
 class Streams:
-    """Open streams of a console. `may_receive(user, topic)`: called before each message is shown."""
+    """Open streams of a console. `may_receive(asked, topic)`: called before each message is shown."""
 
-    def __init__(self, broker: EdgeBroker, may_receive: Callable[[str, str], Awaitable[bool]]) -> None:
+    def __init__(self, broker: EdgeBroker, may_receive: Callable[[ApiRequest, str], Awaitable[bool]]) -> None:
         self._broker, self._may_receive = broker, may_receive
         self._of_user: Counter[str] = Counter()
         self.clients: set[LocalEnd] = set()
@@ -136,7 +136,7 @@ class Streams:
                     await asyncio.wait_for(waiting.arrived.wait(), ALIVE_S)
                 except TimeoutError:
                     await _write(response, ": still here\n\n")
-            elif await self._may_receive(asked.user, line["topic"]):
+            elif await self._may_receive(asked, line["topic"]):
                 line |= {"missed": waiting.missed, "time": time.time()}
                 await _write(response, f"data: {json.dumps(line)}\n\n")
 

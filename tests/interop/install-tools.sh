@@ -43,6 +43,9 @@ if [ "$installed" != "$mqttjs" ]; then
     mkdir -p "$tools"
     npm install --prefix "$tools" --no-save --no-audit --no-fund --silent "mqtt@$mqttjs"
 fi
+if [ ! -d "$tools/node_modules/oidc-provider" ]; then
+    npm install --prefix "$tools" --no-save --no-audit --no-fund --silent "mqtt@$mqttjs" oidc-provider@9.13.3
+fi
 for library in ebus-sdk==0.27.0 ha-mqtt-discoverable==0.26.0 mqtt-spb-wrapper==2.1.2 pysparkplug==0.6.1; do
     place=$tools/python/${library%%==*}
     if [ "$(cat "$place/version" 2>/dev/null)" != "$library" ]; then

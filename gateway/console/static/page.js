@@ -349,6 +349,11 @@ async function enter() {
   go(names.includes(wanted) ? wanted : names[0]);
 }
 
+ask("/ways").then((ways) => {
+  if (!ways.provider) return;
+  $("provider").querySelector("a").href = ways.provider;
+  $("provider").querySelector("span").textContent = ways.name; $("provider").hidden = false;
+}, () => {});
 $("login").addEventListener("submit", (event) => {
   event.preventDefault();
   const form = new FormData(event.target);

@@ -23,7 +23,7 @@ from gateway.cli import run
 from gateway.console import editing
 from gateway.console.asking import ApiError, ApiRequest
 from gateway.console.editing import Editing
-from gateway.console.logins import Logins
+from gateway.console.logins import ConsoleUser, Logins
 from tests.gateway.console.running import Api, Running, user
 from tests.gateway.harness import serving
 from tests.waits import wait_until
@@ -162,7 +162,7 @@ class Held:
             return make_hash(*arguments, 1)
 
         monkeypatch.setattr(editing, "make_hash", slow)
-        secret = self.logins.begin("ann", 0.0)
+        secret = self.logins.begin(ConsoleUser("ann"), 0.0)
         self.goes_on: Callable[[], bool] = lambda: self.logins.is_on(secret, 0.0)
 
     def asked(self, name: str, **body: Any) -> ApiRequest:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.console.logins import IDLE_S, LOGIN_S, LOGINS_MAX, Logins
+from gateway.console.logins import IDLE_S, LOGIN_S, LOGINS_MAX, ConsoleUser, Logins
 
 STANDING: dict[str, str] = {}
 
@@ -26,7 +26,7 @@ def standing() -> Iterator[None]:
 
 def test_a_login_counts_while_its_user_stands_as_when_it_began() -> None:
     one = logins()
-    ann, bob = one.begin("ann", 0.0), one.begin("bob", 0.0)
+    ann, bob = one.begin(ConsoleUser("ann"), 0.0), one.begin(ConsoleUser("bob"), 0.0)
     STANDING["ann"] = "another password"
     del STANDING["bob"]
     for secret in (ann, bob):
@@ -36,32 +36,45 @@ def test_a_login_counts_while_its_user_stands_as_when_it_began() -> None:
 
 def test_a_login_ends_by_itself_and_when_it_is_not_used() -> None:
     one = logins()
-    secret = one.begin("ann", 0.0)
-    assert one.user_of_login(secret, IDLE_S - 1) == "ann"
-    assert one.user_of_login(secret, 2 * IDLE_S - 2) == "ann"
+    secret = one.begin(ConsoleUser("ann"), 0.0)
+    assert one.user_of_login(secret, IDLE_S - 1) == ConsoleUser("ann")
+    assert one.user_of_login(secret, 2 * IDLE_S - 2) == ConsoleUser("ann")
     assert one.user_of_login(secret, 3 * IDLE_S) is None
-    busy = one.begin("ann", 0.0)
+    busy = one.begin(ConsoleUser("ann"), 0.0)
     assert one.is_on(busy, LOGIN_S - 1)
     assert not one.is_on(busy, LOGIN_S)
     now = 0.0
     while now < LOGIN_S - IDLE_S / 2:
         now += IDLE_S / 2
-        assert one.user_of_login(busy, now) == ("ann" if now < LOGIN_S else None)
+        assert one.user_of_login(busy, now) == (ConsoleUser("ann") if now < LOGIN_S else None)
     assert one.user_of_login(busy, LOGIN_S) is None
 
 
 def test_a_login_ends_when_it_is_ended_or_its_user_is() -> None:
     one = logins()
-    first, second, other = one.begin("ann", 0.0), one.begin("ann", 0.0), one.begin("bob", 0.0)
+    first, second, other = (one.begin(ConsoleUser(name), 0.0) for name in ("ann", "ann", "bob"))
     one.end(first)
     assert one.user_of_login(first, 1.0) is None
     one.end_all({"ann"})
     assert one.user_of_login(second, 1.0) is None
-    assert one.user_of_login(other, 1.0) == "bob"
+    assert one.user_of_login(other, 1.0) == ConsoleUser("bob")
 
 
 def test_logins_are_bounded_and_the_one_used_longest_ago_goes() -> None:
     one = logins()
-    secrets = [one.begin("ann", float(at)) for at in range(LOGINS_MAX + 1)]
+    secrets = [one.begin(ConsoleUser("ann"), float(at)) for at in range(LOGINS_MAX + 1)]
     assert one.user_of_login(secrets[0], float(LOGINS_MAX)) is None
-    assert one.user_of_login(secrets[1], float(LOGINS_MAX)) == "ann"
+    assert one.user_of_login(secrets[1], float(LOGINS_MAX)) == ConsoleUser("ann")
+
+
+def test_a_login_by_a_token_ends_with_it_and_needs_no_user_here() -> None:
+    one = logins()
+    carl = ConsoleUser("carl", ("plant",), ends=100.0)
+    secret = one.begin(carl, 0.0)
+    assert one.user_of_login(secret, 99.0) == carl
+    assert one.user_of_login(secret, 100.0) is None
+    other = one.begin(carl, 0.0)
+    one.end_all({"carl"})
+    assert not one.is_on(other, 1.0)
+    late = one.begin(ConsoleUser("carl", (), ends=10 * LOGIN_S), 0.0)
+    assert not one.is_on(late, LOGIN_S)
