@@ -28,6 +28,7 @@ from gateway.commands import (
     renewing,
     setting_up,
     status,
+    talking,
 )
 from gateway.commands.bridges import bridges_app
 from gateway.commands.printing import print_json, print_table
@@ -62,7 +63,7 @@ attaching.register(overlay_app)
 organising.register(overlay_app)
 placing.register(overlay_app)
 renewing.register(overlay_app, trust_app)
-for commands in (setting_up, status, passwords, importing, keeping):
+for commands in (setting_up, status, talking, passwords, importing, keeping):
     commands.register(app)
 for group in entry_points(group="veilmq.commands"):
     app.add_typer(group.load(), name=group.name)

@@ -24,7 +24,8 @@ _NAMES = {
     "message": """
         bridge.devices.dashboards.SLUG_MAX bridge.devices.discovery.NAME_MAX bridge.devices.discovery.TOPIC_MAX
         bridge.document.wire_topics.SCOPE_NUMBER_MAX bridge.publisher.sealing.BESIDE_MAX
-        gateway.base.peer_clock.DIGITS_MAX gateway.client.mqtt_client.PACKET_BYTES_MAX gateway.console.shown.LIST_MAX
+        gateway.base.peer_clock.DIGITS_MAX gateway.client.mqtt_client.PACKET_BYTES_MAX
+        gateway.terminal.messages.LINE_BYTES_MAX gateway.console.shown.LIST_MAX
         gateway.mqtt5.copies.COPY_BYTES_MAX gateway.mqtt5.copies.COPY_PROPERTIES_MAX gateway.telling.hooks.PAYLOAD_MAX
         gateway.telling.hooks.TRIES_MAX keys.epochs.EPOCH_MAX keys.records.NUMBER_MAX keys.records.RECORDS_MAX
         keys.requests.ANSWER_BYTES_MAX keys.requests.ARCHIVED_MAX keys.requests.NAMES_MAX""",
@@ -53,6 +54,8 @@ _NAMES = {
         gateway.overlay.discovery.LABEL_BYTES_MAX gateway.overlay.key_material.ARCHIVED_EPOCHS_MAX
         gateway.setup.backing_up.BYTES_MAX gateway.setup.backing_up.FILES_MAX gateway.setup.initialising.PORT_MAX
         gateway.setup.plan.MEMBERS_MAX gateway.setup.supervising.LOG_BYTES_MAX gateway.stock.ARRIVED_MAX
+        gateway.terminal.load.CLIENTS_MAX
+        gateway.terminal.load.SAMPLES_MAX gateway.terminal.publishing.ENDS_MAX
         gateway.tracing.addresses.PROCESSES_MAX""",
     "none": """
         bridge.publisher.intake.CHAINS_MAX bridge.publisher.intake.UNSTORED_BYTES_MAX

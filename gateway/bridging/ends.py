@@ -24,7 +24,7 @@ from gateway.client.redial import split_host_port
 from gateway.mqtt5.actions import SessionLimits
 from gateway.mqtt5.bridge_clients import MARK
 from gateway.mqtt5.client_session import ClientSession
-from gateway.mqtt5.packets import NO_PROPERTIES, Version
+from gateway.mqtt5.packets import Version
 from gateway.mqtt5.types import ReasonCode
 
 log = logging.getLogger("veilmq.bridge")
@@ -67,15 +67,12 @@ class RemoteEnd(Remote):
         super().__init__(
             *addresses[0], client_id=client_id, clean_start=False, ssl=context, username=settings.username,
             password=password, keep_alive_s=settings.keep_alive_s, session_expiry_s=settings.session_expiry_s,
-            receive_maximum=WINDOW, packet_bytes=NO_LIMIT, manual_ack=True, limits=limits,
+            receive_maximum=WINDOW, packet_bytes=NO_LIMIT, manual_ack=True,
+            limits=limits if settings.version == "5" else replace(limits, in_flight_messages=WINDOW_3),
             elsewhere=lambda: addresses[1:], properties=((MARK, ours),) if ours else (),
+            version=Version.V5 if settings.version == "5" else Version.V311,
         )  # fmt: skip
         self.is_private = self._tries_private = settings.version != "5" and settings.try_private
-        if settings.version != "5":
-            self._limits = replace(limits, in_flight_messages=WINDOW_3)
-            self._connect = replace(self._connect, version=Version.V311, properties=NO_PROPERTIES)
-            self._session = self._new_session()
-            self._decoder = self._new_decoder()
 
     def _new_session(self) -> ClientSession:
         session = super()._new_session()

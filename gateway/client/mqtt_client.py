@@ -1,4 +1,4 @@
-"""An asyncio client of MQTT 5: a connection that is restored automatically, with batched reads and writes.
+"""An asyncio client of MQTT 5 or 3.1.1: a connection that is restored automatically, with batched reads and writes.
 
 `mqtt5.client_session` interprets packets; here are sockets, TLS, timers, reconnecting and subscribing anew.
 `MqttClient` serves the links of the overlay and every other client of a broker; `gateway/overlay/region_client.py`
@@ -6,6 +6,7 @@ has one to each replica of a region. Callbacks run on the event loop and must no
 
     clean_start (the default)   no state survives a connection: the caller repeats unacknowledged publications
     clean_start=False           QoS 1 and 2 survive reconnects, and wait here, bounded, while there is no connection
+    clean_start, and a session_expiry_s     the same, but for what an earlier process left at the server
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ TOO_MUCH = (ReasonCode.PACKET_TOO_LARGE, ReasonCode.QOS_NOT_SUPPORTED, ReasonCod
 
 
 class MqttClient(asyncio.Protocol):
-    """An MQTT 5 client with a connection: `start` or `connect`, then use it; `close` ends it for good.
+    """An MQTT client with a connection: `start` or `connect`, then use it; `close` ends it for good.
 
     `verify_peer`: gets the certificate (DER) after the TLS handshake and returns True if the peer is the intended one.
     `receive_maximum`: messages the server may have sent and we have not acknowledged yet (back-pressure).
@@ -58,7 +59,7 @@ class MqttClient(asyncio.Protocol):
     messages in flight to the server and queued. `random`: 0..1, spreads reconnects. `elsewhere`: other addresses of
     the server, requested and tried when its own address does not answer. `unusable`: returns why the server's CONNACK
     rules the server out, or ""; a reason ends the connection. `copies`: shared by clients receiving the same
-    publications.
+    publications. `version`: of MQTT; below 5 no properties are sent.
     """
 
     cure_without_v5 = NOT_MQTT5  # text for a broker that refuses MQTT 5
@@ -86,6 +87,7 @@ class MqttClient(asyncio.Protocol):
         elsewhere: Callable[[], Sequence[Address]] = tuple,
         unusable: Callable[[ConnAck], str] = lambda connack: "",
         copies: Copies | None = None,
+        version: Version = Version.V5,
     ) -> None:
         self.address = self._where = host_port((host, port))
         self.manual_ack = manual_ack
@@ -111,7 +113,10 @@ class MqttClient(asyncio.Protocol):
             maximum_packet_size=min(packet_bytes, MAXIMUM_PACKET_SIZE_SAID),
             user=properties,
         )
-        self._connect = Connect(client_id, Version.V5, clean_start, keep_alive_s, username, password, will, offer)
+        if version != Version.V5:
+            offer = NO_PROPERTIES
+        self._connect = Connect(client_id, version, clean_start, keep_alive_s, username, password, will, offer)
+        self._is_lasting = not clean_start or session_expiry_s > 0
         self._limits, self._packet_bytes = limits, packet_bytes
         self._session = self._new_session()
         self._copies = copies
@@ -156,12 +161,12 @@ class MqttClient(asyncio.Protocol):
             await self.close()
             raise
 
-    async def close(self) -> None:
-        """Sends DISCONNECT and ends. Waiting messages are given up."""
+    async def close(self, farewell: Properties = NO_PROPERTIES) -> None:
+        """Sends DISCONNECT, with the properties of `farewell`, and ends. Waiting messages are given up."""
         task, self._task = self._task, None
         transport = self._out.transport
         if transport is not None and self._up and not transport.is_closing():
-            self._write(self._session.disconnect())
+            self._write(self._session.disconnect(properties=farewell))
             self._flush()
             transport.close()
             if self._lost is not None:
@@ -195,7 +200,7 @@ class MqttClient(asyncio.Protocol):
         while True:
             self._where = host_port(self._redial.address)
             up_s = await self._connection()
-            self.note(self._why or f"{self._where} closed the connection; check the log of that broker")
+            self.note(self._why or f"{self._where} closed the connection; {self._cure(None)}")
             await asyncio.sleep(self._redial.ended(up_s, self._wait_longest))
 
     async def _connection(self) -> float | None:
@@ -207,7 +212,7 @@ class MqttClient(asyncio.Protocol):
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 await self._open(*self._redial.address)
         except (OSError, ssl_module.SSLError, TimeoutError) as error:
-            self._why = self._why or explain(error, self._where)
+            self._why = self._why or self._explained(error)
             return None
         await lost
         return None if self._up_at is None else loop.time() - self._up_at
@@ -244,7 +249,7 @@ class MqttClient(asyncio.Protocol):
         `urgent`: see `ClientSession.publish`. Raises MalformedPacket or UnsendablePacket for a message no MQTT packet
         can carry.
         """
-        if not self._up and (not qos or self._connect.clean_start):
+        if not self._up and not (qos and self._is_lasting):
             return False
         if not isinstance(properties, Properties):
             properties = Properties(user=properties) if properties else NO_PROPERTIES
@@ -310,7 +315,7 @@ class MqttClient(asyncio.Protocol):
             self._out.transport.abort()
             return
         self._decoder = self._new_decoder()
-        if self._connect.clean_start:
+        if not self._is_lasting:
             self._session = self._new_session()
         self._write(self._session.open(self._now()))
         self._flush()
@@ -341,7 +346,7 @@ class MqttClient(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         if error is not None and not self._why:
-            self._why = explain(error, self._where)
+            self._why = self._explained(error)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -411,7 +416,7 @@ class MqttClient(asyncio.Protocol):
             self._useless(self.cure_without_v5, ReasonCode.UNSUPPORTED_PROTOCOL_VERSION)
             return
         verb = "ended the connection" if self._up else "refused the connection"
-        self._why = f"{self._where} {verb}: {action.text} (0x{action.reason:02x}); see the log of that broker"
+        self._why = f"{self._where} {verb}: {action.text} (0x{action.reason:02x}); {self._cure(action.reason)}"
         # A quick return would throw out the client that took our session over, and so on forever.
         self._wait_longest = action.reason is ReasonCode.SESSION_TAKEN_OVER
         if self._first is not None and not self._first.done():
@@ -419,6 +424,14 @@ class MqttClient(asyncio.Protocol):
         if action.farewell:
             self._write(action.farewell)
         self._end(0.0 if action.reason is ReasonCode.KEEP_ALIVE_TIMEOUT else END_S)
+
+    def _cure(self, reason: ReasonCode | None) -> str:
+        """Returns the cure of a refusal; None: the server closed the connection without a word."""
+        return "check the log of that broker" if reason is None else "see the log of that broker"
+
+    def _explained(self, error: BaseException) -> str:
+        """Returns a line, cause and cure, for a connection that failed below MQTT."""
+        return explain(error, self._where)
 
     def _useless(self, why: str, code: int = ReasonCode.SERVER_UNAVAILABLE) -> None:
         self._why, self._wait_longest = f"broker {self._where} {why}", True

@@ -155,7 +155,8 @@ def explain(error: BaseException, address: str) -> str:
     if isinstance(error, TimeoutError):
         return f"{address} does not answer; check the address, and that a broker listens there"
     if isinstance(error, OSError):
-        return f"{address}: {error.strerror or error}; check the address, and that a broker listens there"
+        why = error.strerror or str(error) or "ended the connection"
+        return f"{address}: {why}; check the address, and that a broker listens there"
     return f"{address}: {error}"
 
 

@@ -30,7 +30,6 @@ def veilmq(*arguments: str | Path, status: int | None = 0) -> str:
     return done.stdout
 
 
-@NEEDS_MOSQUITTO
 @pytest.mark.timeout(600)
 def test_the_page_as_it_stands(tmp_path: Path) -> None:
     page = PAGE.read_text("utf-8")
@@ -45,7 +44,8 @@ def test_the_page_as_it_stands(tmp_path: Path) -> None:
             "--card site/g3/identity/card.json --publish 'plant/#' --read 'plant/#'"
         )
         walk.until((tmp_path / "site/g3/pid").exists, "the gateway that joined was never started")
-        walk.do(f"until mosquitto_sub -p {walk.port('g3')} -t 'plant/#'; do sleep 0.5; done &")
+        walk.until(lambda: walk.listens("g3"), "the gateway that joined does not listen")
+        walk.do(f"veilmq sub -p {walk.port('g3')} 'plant/#' &")
         walk.until(lambda: walk.reads(f"at-g3-{time.time()}"), "who joined reads nothing")
     assert [command for command, _ in rows] == [c for c in commands(page) if not c.startswith("pip ")]
     assert not list((tmp_path / "site").glob("*/pid")), "something is left"

@@ -59,9 +59,12 @@ def test_the_page_as_written(tmp_path: Path) -> None:
     subprocess.run(login, cwd=tmp_path, env=ENVIRONMENT, input=b"secret\n", check=True)
     issued = [command for command in COMMANDS if " trust issue " in command]
     sent = [command for command in COMMANDS if command.startswith("mosquitto_pub")]
+    ours = [command for command in COMMANDS if " pub " in command]
+    (tmp_path / "secret").write_text("secret\n")
+    (tmp_path / "secret").chmod(0o600)
     (renewal,) = [command for command in COMMANDS if " trust renew " in command]
     (check,) = [command for command in COMMANDS if " check " in command]
-    assert (len(issued), len(sent), len(LISTENERS)) == (2, 2, 2)
+    assert (len(issued), len(sent), len(ours), len(LISTENERS)) == (2, 2, 2, 2)
     for command in issued:
         run(command, tmp_path)
     ports = {"8883": str(tls), "1883": str(here)}
@@ -70,9 +73,11 @@ def test_the_page_as_written(tmp_path: Path) -> None:
     run(check, tmp_path)
     with broker(tmp_path, plain, tls):
         run(sent[0], tmp_path, tls=tls)
+        run(ours[0], tmp_path, tls=tls)
     rest = plain[plain.index("allow_anonymous") :]
     with broker(tmp_path, strict + rest, tls):
         run(sent[1], tmp_path, tls=tls)
+        run(ours[1], tmp_path, tls=tls)
         with pytest.raises(AssertionError):
             run(sent[0], tmp_path, tls=tls)
     assert "nothing to do" in run(renewal, tmp_path)
