@@ -17,7 +17,7 @@ from gateway.commands.trust import Json
 
 if TYPE_CHECKING:
     from gateway.mqtt5.packets import Properties, Will
-    from gateway.terminal import Measured, Server, TlsFiles
+    from gateway.terminal import BenchFigures, Server, TlsFiles
 
 R = TypeVar("R")
 VERSIONS = {"5": 5, "3.1.1": 4, "311": 4}
@@ -116,7 +116,7 @@ def sub(
 ) -> int:  # fmt: skip
     """Subscribe, and print what comes until Ctrl-C. Status 2: refused; 1: fewer than --count in --seconds."""
     from gateway.terminal import FORMS, TerminalError, TlsFiles, subscribe
-    from gateway.terminal.subscribing import Wanted
+    from gateway.terminal.subscribing import SubscribeOptions
 
     version = _version(mqtt)
     if as_json:
@@ -132,7 +132,7 @@ def sub(
     will = _will(version, will_topic, will_payload, will_qos, will_retain, will_delay)
     files = TlsFiles(tls, cafile, certfile, keyfile, any_name)
     server = _server(host, port, version, client_id, username, password_file, files, keep_alive, session, will)
-    wanted = Wanted(filters, qos, count, seconds, 2 if no_retained else 0, no_local)
+    wanted = SubscribeOptions(filters, qos, count, seconds, 2 if no_retained else 0, no_local)
 
     def granted() -> None:
         if verbose:
@@ -164,7 +164,7 @@ def bench(
     from dataclasses import replace
 
     from gateway.client.redial import split_host_port
-    from gateway.terminal import Load, TerminalError, TlsFiles, measure
+    from gateway.terminal import BenchLoad, TerminalError, TlsFiles, measure
     from gateway.terminal.messages import checked_topic
 
     checked_topic(topic)
@@ -177,7 +177,7 @@ def bench(
         except ValueError:
             raise TerminalError(f"--to {to}: is no HOST:PORT; write it like 127.0.0.1:1884") from None
         target = replace(source, host=there, port=at)
-    load = Load(topic, publishers, subscribers, messages, size, qos, in_flight, rate)
+    load = BenchLoad(topic, publishers, subscribers, messages, size, qos, in_flight, rate)
     found = _run(measure(source, target, load), False)
     if as_json:
         print_json(found.to_json())
@@ -186,7 +186,7 @@ def bench(
     return 1 if qos and (found.lost or found.disordered or (qos == 2 and found.repeated)) else 0
 
 
-def _print_measured(found: Measured, qos: int) -> None:
+def _print_measured(found: BenchFigures, qos: int) -> None:
     said = found.to_json()
     print(f"sent          {found.sent:,} in {found.sent_s:.2f} s, {said['sent_per_s']:,.0f} a second")
     if qos:

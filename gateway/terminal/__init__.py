@@ -5,24 +5,24 @@ Imports `base`, `client` and `mqtt5`; knows neither broker nor overlay. Commands
 
 from __future__ import annotations
 
-from gateway.terminal.load import Load, Measured, measure
+from gateway.terminal.load import BenchFigures, BenchLoad, measure
 from gateway.terminal.messages import from_arguments, from_lines, payload_of
-from gateway.terminal.publishing import Sent, publish
+from gateway.terminal.publishing import PublishOutcome, publish
 from gateway.terminal.server import Server, TerminalClient, TerminalError, TlsFiles, password_of
-from gateway.terminal.subscribing import Wanted, subscribe
+from gateway.terminal.subscribing import SubscribeOptions, subscribe
 from gateway.terminal.written import FORMS, Form, one_line, terminal_text
 
 __all__ = [
     "FORMS",
+    "BenchFigures",
+    "BenchLoad",
     "Form",
-    "Load",
-    "Measured",
-    "Sent",
+    "PublishOutcome",
     "Server",
+    "SubscribeOptions",
     "TerminalClient",
     "TerminalError",
     "TlsFiles",
-    "Wanted",
     "from_arguments",
     "from_lines",
     "measure",

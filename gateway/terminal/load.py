@@ -37,7 +37,7 @@ SAMPLES_MAX = 20_000_000
 
 
 @dataclass(frozen=True)
-class Load:
+class BenchLoad:
     """A load. `rate`: messages a second of all publishers together, or None for as many as go.
 
     `in_flight`: unacknowledged messages of each publisher at QoS 1 and 2. `quiet_s`: seconds without a message after
@@ -56,7 +56,7 @@ class Load:
 
 
 @dataclass
-class Measured:
+class BenchFigures:
     """The figures of a run. Times in seconds; `acknowledged` and `delivered`: percentiles in ms by name."""
 
     sent: int = 0
@@ -94,7 +94,7 @@ def percentiles(nanoseconds: Sequence[int]) -> dict[str, float]:
     return {**{name: round(ordered[rank] / 1e6, 3) for name, rank in ranks.items()}, "max": round(ordered[-1] / 1e6, 3)}
 
 
-async def measure(source: Server, target: Server, load: Load) -> Measured:
+async def measure(source: Server, target: Server, load: BenchLoad) -> BenchFigures:
     """Runs a load: publishers at `source`, subscribers at `target`. Raises TerminalError."""
     if load.publishers + load.subscribers > CLIENTS_MAX:
         raise TerminalError(f"more than {CLIENTS_MAX} clients; start several commands")
@@ -112,7 +112,7 @@ async def measure(source: Server, target: Server, load: Load) -> Measured:
 class _Publisher:
     """A publisher of a run, with a number and a window."""
 
-    def __init__(self, client: TerminalClient, number: int, load: Load) -> None:
+    def __init__(self, client: TerminalClient, number: int, load: BenchLoad) -> None:
         self.client, self.number = client, number
         self.topic = f"{load.topic}/{number}"
         self.share = load.messages // load.publishers + (number < load.messages % load.publishers)
@@ -149,7 +149,7 @@ class _Subscriber:
 
 
 class _Run:
-    def __init__(self, load: Load, source: Server, target: Server) -> None:
+    def __init__(self, load: BenchLoad, source: Server, target: Server) -> None:
         self._load, self._id = load, os.urandom(8)
         self._publishers = [_Publisher(source.client(), number, load) for number in range(load.publishers)]
         self._subscribers = [_Subscriber(target.client(), load.publishers) for _ in range(load.subscribers)]
@@ -164,7 +164,7 @@ class _Run:
         if self._failed.done():
             self._failed.exception()  # said already
 
-    async def measured(self) -> Measured:
+    async def measured(self) -> BenchFigures:
         for client in self._clients:
             await client.begin()
         await self._subscribe()
@@ -281,12 +281,12 @@ class _Run:
     def _count(self) -> int:
         return sum(each.received for each in self._subscribers)
 
-    def _figures(self, begun: int, sent_ns: int) -> Measured:
+    def _figures(self, begun: int, sent_ns: int) -> BenchFigures:
         delays: list[int] = []
         for each in self._subscribers:
             delays.extend(each.delays)
         expected = self._load.messages * len(self._subscribers)
-        return Measured(
+        return BenchFigures(
             sent=self._load.messages,
             sent_s=sent_ns / 1e9,
             expected=expected,

@@ -22,7 +22,7 @@ ENDS_MAX = 2
 
 
 @dataclass
-class Sent:
+class PublishOutcome:
     """The outcome of a publisher: messages, seconds from the first to the last answer, longest wait for an answer."""
 
     messages: int = 0
@@ -30,7 +30,7 @@ class Sent:
     slowest_s: float = 0.0
 
 
-async def publish(server: Server, messages: AsyncIterator[Publish], within_s: float) -> Sent:
+async def publish(server: Server, messages: AsyncIterator[Publish], within_s: float) -> PublishOutcome:
     """Publishes messages. Raises TerminalError: no connection, a refusal, or no answer for `within_s` seconds."""
     client = server.client()
     await client.begin()
@@ -43,14 +43,14 @@ async def publish(server: Server, messages: AsyncIterator[Publish], within_s: fl
 class _Publisher:
     def __init__(self, client: TerminalClient, server: Server, within_s: float) -> None:
         self._client, self._server, self._within_s = client, server, within_s
-        self._sent = Sent()
+        self._sent = PublishOutcome()
         self._open = self._losses_seen = self._ends = 0
         self._failed: TerminalError | None = None
         self._moved = asyncio.Event()
         client.on_up = client.on_room = self._moved.set
         client.on_down = self._lost
 
-    async def run(self, messages: AsyncIterator[Publish]) -> Sent:
+    async def run(self, messages: AsyncIterator[Publish]) -> PublishOutcome:
         begun = time.monotonic()
         async for message in messages:
             await self._until(lambda: self._open < WINDOW)

@@ -23,7 +23,7 @@ WINDOW = 256
 
 
 @dataclass(frozen=True)
-class Wanted:
+class SubscribeOptions:
     """The messages a subscriber wants. `count`, `seconds`: it ends after so many; None: it goes on.
 
     `retain_handling`: of MQTT 5; 2 leaves retained messages out.
@@ -39,7 +39,7 @@ class Wanted:
 
 async def subscribe(
     server: Server,
-    wanted: Wanted,
+    wanted: SubscribeOptions,
     out: BinaryIO,
     form: Form = one_line,
     wall: Callable[[], float] = time.time,
@@ -67,7 +67,7 @@ async def subscribe(
 
 class _Subscriber:
     def __init__(
-        self, client: TerminalClient, wanted: Wanted, out: BinaryIO, form: Form, wall: Callable[[], float],
+        self, client: TerminalClient, wanted: SubscribeOptions, out: BinaryIO, form: Form, wall: Callable[[], float],
         subscribed: Callable[[], object],
     ) -> None:  # fmt: skip
         self._client, self._wanted, self._out, self._form, self._wall = client, wanted, out, form, wall

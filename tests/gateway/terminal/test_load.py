@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.mqtt5.packets import Publish, Version
-from gateway.terminal import Load, Server, TerminalError, measure
+from gateway.terminal import BenchLoad, Server, TerminalError, measure
 from gateway.terminal.load import _HEAD, PROBE, _Run, percentiles
 from tests.gateway.harness import on_loop, serving
 
@@ -15,7 +15,7 @@ from tests.gateway.harness import on_loop, serving
 async def test_all_that_was_sent_is_counted(version: Version, qos: int) -> None:
     async with serving() as broker:
         server = Server(port=broker.port(), version=version)
-        found = await measure(server, server, Load("load", 3, 2, messages=100, qos=qos, in_flight=7))
+        found = await measure(server, server, BenchLoad("load", 3, 2, messages=100, qos=qos, in_flight=7))
     assert (found.sent, found.expected, found.received, found.lost) == (100, 200, 200, 0)
     assert (found.repeated, found.disordered, found.reconnects) == (0, 0, 0)
     assert bool(found.acknowledged) == bool(qos)
@@ -27,7 +27,7 @@ async def test_all_that_was_sent_is_counted(version: Version, qos: int) -> None:
 async def test_a_rate_is_kept() -> None:
     async with serving() as broker:
         server = Server(port=broker.port())
-        found = await measure(server, server, Load("load", 2, 0, messages=40, rate=200.0))
+        found = await measure(server, server, BenchLoad("load", 2, 0, messages=40, rate=200.0))
     assert found.sent_s >= 39 / 200 - 0.01
     assert (found.expected, found.lost) == (0, 0)
 
@@ -35,7 +35,7 @@ async def test_a_rate_is_kept() -> None:
 @on_loop
 async def test_what_is_lost_repeated_or_out_of_order_is_seen() -> None:
     server = Server()
-    run = _Run(Load("load", 1, 1, messages=5), server, server)
+    run = _Run(BenchLoad("load", 1, 1, messages=5), server, server)
     subscriber = run._subscribers[0]
 
     def came(number: int, run_id: bytes = run._id) -> None:
@@ -55,10 +55,10 @@ async def test_what_cannot_be_measured_is_said() -> None:
     async with serving({"limits": {"topic_levels": 1}}) as broker:
         server = Server(port=broker.port())
         for load, said in (
-            (Load(size=5), "smallest is 24"),
-            (Load(publishers=20_000), "clients"),
-            (Load(messages=10**9), "to receive"),
-            (Load(), r"refused the subscription to bench/\+: topic filter invalid \(0x8f\)"),
+            (BenchLoad(size=5), "smallest is 24"),
+            (BenchLoad(publishers=20_000), "clients"),
+            (BenchLoad(messages=10**9), "to receive"),
+            (BenchLoad(), r"refused the subscription to bench/\+: topic filter invalid \(0x8f\)"),
         ):
             with pytest.raises(TerminalError, match=said):
                 await measure(server, server, load)
