@@ -44,7 +44,7 @@ from gateway.auth import (
     Verifier,
     saslprep,
 )
-from gateway.base import PrivateFileError, StartError, read_private, write_private
+from gateway.base import PrivateFileError, StartError, alone_in, read_private, write_private
 
 ITERATIONS = 65_536
 """Iterations of `set_user`: about 30 ms of a client's time; 4,096 is the least that RFC 7677 allows."""
@@ -99,10 +99,11 @@ def set_user(path: Path | str, name: str, password: str, iterations: int = ITERA
     Raises ValueError for a name, password or number of iterations that SCRAM cannot have; StartError,
     PrivateFileError for the file.
     """
-    path = Path(path)
-    users = ScramUsers.load(path) if path.exists() else ScramUsers({}, os.urandom(DECOY_KEY_BYTES))
+    path, name = Path(path), saslprep(name)
     verifier = Verifier.of(password, os.urandom(SALT_BYTES), iterations)
-    ScramUsers({**users.verifiers, saslprep(name): verifier}, users.decoy_key).save(path)
+    with alone_in(path.parent):
+        users = ScramUsers.load(path) if path.exists() else ScramUsers({}, os.urandom(DECOY_KEY_BYTES))
+        ScramUsers({**users.verifiers, name: verifier}, users.decoy_key).save(path)
 
 
 class _Exchange:

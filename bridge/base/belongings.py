@@ -61,3 +61,11 @@ class Belongings(Generic[O, T]):
     def oldest_of_most(self) -> T:
         """Returns the oldest thing of the owner with most things. Raises ValueError if the table is empty."""
         return next(iter(max(self._held.values(), key=len)))
+
+    def oldest_of_more(self, owner: O) -> T | None:
+        """Returns the oldest thing of the owner with most things, where `owner` had fewer even with one thing more.
+
+        None: nobody has more than `owner` would have.
+        """
+        most = max(self._held.values(), key=len, default=())
+        return next(iter(most)) if len(most) > len(self.of(owner)) + 1 else None

@@ -14,11 +14,11 @@ import hmac
 import json
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from bridge.base import OperatorError
+from bridge.base import Belongings, OperatorError
 from gateway.base import PrivateFileError, Stamps, alone_in, read_private, write_private
 from gateway.base.log_events import LogEvent
 
@@ -27,6 +27,7 @@ log = logging.getLogger("veilmq.auth")
 FILE = "console-tokens.json"
 """File name in a broker's data directory."""
 TOKENS_MAX = 1_000
+"""Tokens of all users; beyond it the user with most loses its oldest to another user, and gets no more itself."""
 NOTE_MAX, USER_MAX = 200, 1_000  # characters of a token's note and of its user
 SECRET_BYTES = 32
 ID_CHARS = 12
@@ -92,7 +93,10 @@ class ApiTokens:
             for ended in [one for one in tokens.values() if not self._counts(one, now)]:
                 del tokens[ended.digest]
             if len(tokens) >= TOKENS_MAX:
-                raise ApiTokenError(f"{TOKENS_MAX} tokens count already; revoke some")
+                gone = _loses(user, tokens.values())
+                if gone is None:
+                    raise ApiTokenError(f"{TOKENS_MAX} tokens count already; revoke some")
+                del tokens[gone]
             tokens[token.digest] = token
         return secret, token
 
@@ -175,6 +179,14 @@ class ApiTokens:
         except (ValueError, TypeError):
             raise PrivateFileError(f"{self._path}: holds no tokens; remove it and make new ones") from None
         self._tokens = {token.digest: token for token in tokens}
+
+
+def _loses(user: str, tokens: Iterable[ApiToken]) -> str | None:
+    """Returns the token that ends for a new one of `user`, by digest; None: the new one is refused."""
+    of_user: Belongings[str, str] = Belongings()
+    for token in tokens:
+        of_user.add(token.user, token.digest)
+    return of_user.oldest_of_more(user)
 
 
 def _digest(secret: str) -> str:

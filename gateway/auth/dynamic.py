@@ -35,11 +35,12 @@ LOOK_S = 0.5
 
 
 class DynamicUsers(Users):
-    """The users of a version of the document, with their rights. Raises SecurityError."""
+    """The users of a version of the document at `path`, with their rights. Raises SecurityError."""
 
-    def __init__(self, security: Security) -> None:
-        super().__init__(security.hashes)
-        self.security, self.rules = security, security.check()
+    def __init__(self, path: Path) -> None:
+        self.path, self.security = path, Security.load(path)
+        super().__init__(self.security.hashes)
+        self.rules = self.security.check()
 
 
 class DynamicPlugin(PasswordPlugin, BaseTopicPlugin):  # type: ignore[misc]
@@ -52,15 +53,14 @@ class DynamicPlugin(PasswordPlugin, BaseTopicPlugin):  # type: ignore[misc]
         self._adopt(self._users)
 
     def _read(self, path: str | Path | None) -> DynamicUsers:  # type: ignore[override]
-        self.path = Path(path or self.config.file)
         try:
-            return DynamicUsers(Security.load(self.path))
+            return DynamicUsers(Path(path or self.config.file))
         except SecurityError as error:
             raise StartError(str(error)) from None
 
     def _adopt(self, users: Users) -> None:
         assert isinstance(users, DynamicUsers)
-        self.security, self._rules = users.security, users.rules
+        self.path, self.security, self._rules = users.path, users.security, users.rules
 
     def _take(self, users: Users) -> None:
         self._adopt(users)
@@ -75,11 +75,14 @@ class DynamicPlugin(PasswordPlugin, BaseTopicPlugin):  # type: ignore[misc]
         self._watching = asyncio.get_running_loop().create_task(self._watch(), name="users")
 
     async def _watch(self) -> None:
-        stamps = Stamps([self.path])
+        path, stamps = self.path, Stamps([self.path])
         await self._follow()  # for a change between the start and the first check
         while True:
             await asyncio.sleep(LOOK_S)
-            if stamps.changed():
+            if self.path != path:  # SIGHUP named another file
+                path, stamps = self.path, Stamps([self.path])
+                await self._follow()
+            elif stamps.changed():
                 await self._follow()
 
     async def _follow(self) -> None:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from bridge.base import OperatorError, breaks_line, text_lines
 from gateway.auth.password_hashes import is_known
-from gateway.base import sync_directory
+from gateway.base import PrivateFileError, alone_in, sync_directory
 
 FILE_BYTES_MAX = 64 << 20
 """Stops a wrong path from being read as a password file; half a million users fit."""
@@ -22,6 +23,21 @@ NEW_MODE = 0o600
 
 class PasswordFileError(OperatorError):
     """An error of a password file, in a line: the file, the fault and the cure."""
+
+
+@contextlib.contextmanager
+def changing(path: Path, *, must_exist: bool = False) -> Iterator[PasswordFile]:
+    """Yields the file as it is, for a change, and writes it afterwards. No other command changes the file meanwhile.
+
+    Raises PasswordFileError.
+    """
+    try:
+        with alone_in(path.parent):
+            users = PasswordFile(path, must_exist=must_exist)
+            yield users
+            users.save()
+    except PrivateFileError as error:
+        raise PasswordFileError(str(error)) from None
 
 
 class PasswordFile:

@@ -10,9 +10,10 @@ from pydantic import Field, model_validator
 from gateway.base.limits import Model, is_loopback
 
 CONNECTIONS_MAX = 128
-"""Connections to a console: beyond it the connection that has waited longest for its next request is closed."""
-STREAMS_MAX, STREAMS_OF_USER = 50, 10
-"""Streams that are open at a console, and of one user."""
+"""Connections to a console: beyond it the address with most loses its oldest; if none has more, the new address its
+own that has waited longest for a request."""
+STREAMS_MAX = 50
+"""Streams open at a console: beyond it the user with most loses its oldest to another user."""
 CONSOLE_FILES = CONNECTIONS_MAX + 2 * STREAMS_MAX
 """Files that a console may open; they are no files of MQTT connections."""
 

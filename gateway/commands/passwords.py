@@ -27,18 +27,17 @@ def passwd(
     """Add a user to a password file, change the password, or remove the user. Asks, or reads standard input."""
     import secrets
 
-    from gateway.auth.password_file import PasswordFile, PasswordFileError
+    from gateway.auth.password_file import PasswordFile, PasswordFileError, changing
     from gateway.auth.password_hashes import ITERATIONS, HashError, make_hash
 
     if batch != (password is not None):
         raise PasswordFileError("-b and a password as argument go together; leave both out to be asked")
     if delete:
-        users = PasswordFile(file, must_exist=True)
-        users.remove(user)
-        users.save()
+        with changing(file, must_exist=True) as users:
+            users.remove(user)
         print(f"{user} is removed from {file}")
         return
-    users = PasswordFile(file)
+    PasswordFile(file)  # before anybody types for a wrong path
     given = password if password is not None else asked(user)
     if not given:
         raise PasswordFileError("an empty password lets everybody in; give one")
@@ -46,8 +45,8 @@ def passwd(
         hashed = make_hash(given.encode(), secrets.token_bytes, ITERATIONS if iterations is None else iterations)
     except HashError as error:
         raise PasswordFileError(f"-I: {error}") from None
-    is_new = users.put(user, hashed)
-    users.save()
+    with changing(file) as users:
+        is_new = users.put(user, hashed)
     print(f"{user} {'is added to' if is_new else 'has a new password in'} {file}")
 
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from itertools import islice
 from typing import Any
+from weakref import WeakValueDictionary
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry, generate_latest
@@ -44,7 +46,8 @@ class Answering:
         self._broker, self._host = shown.broker, shown.broker.host
         self._streams = Streams(self._broker, self._may_receive)
         self._proving, self._waiting = asyncio.Lock(), 0
-        self._looking = asyncio.Lock()  # one question at a time looks through what is retained
+        self._looking = asyncio.Lock()  # one question at a time looks at retained messages, a few in a turn
+        self._of_user: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # and one of each user
         self._publisher: LocalEnd | None = None
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -144,17 +147,19 @@ class Answering:
     async def retained(self, asked: ApiRequest) -> Any:
         topic_filter = await self._permitted(asked)
         found: list[dict[str, Any]] = []
-        async with self._looking:
-            began = time.perf_counter()
-            for looks, message in enumerate(self._shown.retained(topic_filter), 1):
-                if await self._may_receive(asked, message.topic):
-                    found.append(message_json(message))
-                if len(found) >= asked.limit:
-                    break
-                if looks % LOOKS_AT_ONCE == 0:
-                    await asyncio.sleep(time.perf_counter() - began)
+        async with self._of_user.setdefault(asked.user, asyncio.Lock()):
+            messages, is_more = self._shown.retained(topic_filter), True
+            while is_more and len(found) < asked.limit:
+                async with self._looking:  # users take turns: locks are given in the order in which they were asked for
                     began = time.perf_counter()
-            await asyncio.sleep(time.perf_counter() - began)
+                    if not asked.goes_on():
+                        raise ApiError(401, "the login is over; log in again")
+                    few = list(islice(messages, LOOKS_AT_ONCE))
+                    is_more = len(few) == LOOKS_AT_ONCE
+                    for message in few:
+                        if len(found) < asked.limit and await self._may_receive(asked, message.topic):
+                            found.append(message_json(message))
+                    await asyncio.sleep(time.perf_counter() - began)
         return {"messages": found}
 
     async def clear_retained(self, asked: ApiRequest) -> Any:

@@ -1,20 +1,23 @@
 """Admission of connections to the console: their number, their origins, and the time for each next request.
 
 HTTP is aiohttp's; this stands before it. A connection without a new complete request in time is closed, even if half
-a request came. So a client that only opens connections neither takes files that MQTT needs, nor keeps others out.
+a request came; when there are too many, the address with most loses its oldest. So a client that only opens
+connections neither takes files that MQTT needs, nor keeps others out.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import cast
 
+from bridge.base import Belongings
 from gateway.base.config_console import CONNECTIONS_MAX
 from gateway.sockets.door import origin_of
 
+HERE = "here"
+"""Origin of the connections of this machine."""
 OF_ADDRESS_MAX = 32
 """Connections of one IPv4 address or IPv6 /64. This machine is not counted: a proxy may stand there for many."""
 HEADER_S = 10.0
@@ -30,7 +33,7 @@ class ConsoleDoor:
         self._make = make
         self._open: dict[asyncio.BaseTransport, Visit] = {}
         self._idle: dict[Visit, None] = {}  # idle connections, in the order in which they became idle
-        self._by_origin: Counter[str] = Counter()
+        self._of_origin: Belongings[str, Visit] = Belongings()  # the oldest of each origin first
 
     def __len__(self) -> int:
         return len(self._open)
@@ -43,19 +46,23 @@ class ConsoleDoor:
         """Counts a new connection; returns True if it may stay."""
         peer = transport.get_extra_info("peername")
         origin = origin_of(peer[0]) if isinstance(peer, tuple) else None
-        if origin is not None and self._by_origin[origin] >= OF_ADDRESS_MAX:
+        if origin is not None and len(self._of_origin.of(origin)) >= OF_ADDRESS_MAX:
             return False
+        visit.origin = origin or HERE
         if len(self._open) >= CONNECTIONS_MAX:
-            oldest = next(iter(self._idle), None)
-            if oldest is None:
+            gone = self._of_origin.oldest_of_more(visit.origin) or self._oldest_idle(visit.origin)
+            if gone is None:
                 return False
-            oldest.cut()
-        visit.origin = origin
-        if origin is not None:
-            self._by_origin[origin] += 1
+            gone.cut()
+        self._of_origin.add(visit.origin, visit)
         self._open[transport] = visit
         self._wait(visit, HEADER_S)
         return True
+
+    def _oldest_idle(self, origin: str) -> Visit | None:
+        """Returns the idle connection that waited longest: of this origin, or of any for an origin without one."""
+        has_own = bool(self._of_origin.of(origin))
+        return next((visit for visit in self._idle if visit.origin == origin or not has_own), None)
 
     def leave(self, visit: Visit, transport: asyncio.BaseTransport) -> None:
         """Removes a connection from the count."""
@@ -63,10 +70,7 @@ class ConsoleDoor:
             return
         visit.stop_timer()
         self._idle.pop(visit, None)
-        if visit.origin is not None:
-            self._by_origin[visit.origin] -= 1
-            if not self._by_origin[visit.origin]:
-                del self._by_origin[visit.origin]
+        self._of_origin.drop(visit.origin, visit)
 
     @contextlib.contextmanager
     def asked(self, transport: asyncio.BaseTransport | None) -> Iterator[None]:
@@ -94,7 +98,7 @@ class Visit(asyncio.Protocol):
         self._transport: asyncio.BaseTransport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._is_in = False
-        self.origin: str | None = None
+        self.origin = HERE
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport

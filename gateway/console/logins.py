@@ -11,9 +11,12 @@ import hashlib
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
+from bridge.contract import FairTable
+
 LOGIN_S = 8 * 3600.0
 IDLE_S = 3600.0
 LOGINS_MAX = 1_000
+"""Logins of all users; beyond it the user with most loses the login used longest ago."""
 SECRET_BYTES = 32
 
 
@@ -43,14 +46,13 @@ class Logins:
 
     def __init__(self, random: Callable[[int], bytes], standing: Callable[[str], str | None]) -> None:
         self._random, self._standing = random, standing
-        self._logins: dict[str, ConsoleLogin] = {}
+        self._logins: FairTable[str, ConsoleLogin] = FairTable(LOGINS_MAX)  # by digest of the secret; of users
 
     def begin(self, user: ConsoleUser, now: float) -> str:
         """Begins a login and returns the secret the browser keeps."""
-        if len(self._logins) >= LOGINS_MAX:
-            del self._logins[min(self._logins, key=lambda digest: self._logins[digest].seen)]
         secret = self._random(SECRET_BYTES).hex()
-        self._logins[_digest(secret)] = ConsoleLogin(user, self._standing(user.name) or "", now, now)
+        login = ConsoleLogin(user, self._standing(user.name) or "", now, now)
+        self._logins.put(_digest(secret), user.name.encode("utf-8", "surrogatepass"), login)
         return secret
 
     def user_of_login(self, secret: str, now: float) -> ConsoleUser | None:
@@ -60,9 +62,10 @@ class Logins:
         if login is None:
             return None
         if not self._stands(login, now) or now - login.seen >= IDLE_S:
-            del self._logins[digest]
+            self._logins.pop(digest)
             return None
         login.seen = now
+        self._logins.touch(digest)
         return login.user
 
     def is_on(self, secret: str, now: float) -> bool:
@@ -77,11 +80,12 @@ class Logins:
         return now < ends if ends is not None else self._standing(login.user.name) == login.mark
 
     def end(self, secret: str) -> None:
-        self._logins.pop(_digest(secret), None)
+        self._logins.pop(_digest(secret))
 
     def end_all(self, users: Collection[str]) -> None:
         """Ends logins of users who were removed, or have another password."""
-        self._logins = {digest: login for digest, login in self._logins.items() if login.user.name not in users}
+        for digest in [digest for digest, login in self._logins.items() if login.user.name in users]:
+            self._logins.pop(digest)
 
 
 def _digest(secret: str) -> str:

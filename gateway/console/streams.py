@@ -10,14 +10,16 @@ import asyncio
 import json
 import secrets
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import web
 
-from gateway.base.config_console import STREAMS_MAX, STREAMS_OF_USER
+from bridge.base import Belongings
+from gateway.base.config_console import STREAMS_MAX
 from gateway.broker import EdgeBroker
 from gateway.client import LocalEnd
 from gateway.clients import INTERNAL
@@ -72,44 +74,65 @@ class StreamBacklog:
         return {**message_json(message), "bytes": length}
 
 
+@dataclass(eq=False, slots=True)
+class OpenStream:
+    """Stream of a user. `is_over`: it ends at the next look, for a stream of another user."""
+
+    user: str
+    is_over: bool = False
+
+
 class Streams:
     """Open streams of a console. `may_receive(asked, topic)`: called before each message is shown."""
 
     def __init__(self, broker: EdgeBroker, may_receive: Callable[[ApiRequest, str], Awaitable[bool]]) -> None:
         self._broker, self._may_receive = broker, may_receive
-        self._of_user: Counter[str] = Counter()
+        self._open: Belongings[str, OpenStream] = Belongings()  # the oldest of each user first
+        self._count = 0
         self.clients: set[LocalEnd] = set()
 
     async def serve(self, asked: ApiRequest, topic_filter: str) -> web.StreamResponse:
         """Serves a single stream to its end. Raises ApiError if there are too many."""
         user = asked.user
-        if self._of_user.total() >= STREAMS_MAX:
-            raise ApiError(503, f"{STREAMS_MAX} streams are open; close one")
-        if self._of_user[user] >= STREAMS_OF_USER:
-            raise ApiError(503, f"{STREAMS_OF_USER} streams of {user} are open; close one")
+        stream = self._begin(user)
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store",
                                                "X-Content-Type-Options": "nosniff"})  # fmt: skip
         client = LocalEnd(f"{INTERNAL}console/{secrets.token_hex(8)}", self._broker)
-        self._of_user[user] += 1
         self.clients.add(client)
         try:
             await response.prepare(asked.request)
             telling = asyncio.ensure_future(self._tell(asked, topic_filter, client, response))
             try:
-                while asked.goes_on() and not telling.done():
+                while asked.goes_on() and not telling.done() and not stream.is_over:
                     await asyncio.wait([telling], timeout=LOOK_S)
             finally:
                 telling.cancel()
                 with suppress(ConnectionError, TimeoutError, asyncio.CancelledError):
                     await telling
         finally:
-            self._of_user[user] -= 1
-            if not self._of_user[user]:
-                del self._of_user[user]
+            self._end(stream)
             self.clients.discard(client)
             await client.close()
         response.force_close()
         return response
+
+    def _begin(self, user: str) -> OpenStream:
+        """Counts a new stream, for which the user with most loses its oldest. Raises ApiError if nobody has more."""
+        if self._count >= STREAMS_MAX:
+            gone = self._open.oldest_of_more(user)
+            if gone is None:
+                raise ApiError(503, f"{STREAMS_MAX} streams are open; close one")
+            self._end(gone)
+        stream = OpenStream(user)
+        self._open.add(user, stream)
+        self._count += 1
+        return stream
+
+    def _end(self, stream: OpenStream) -> None:
+        if not stream.is_over:
+            stream.is_over = True
+            self._open.drop(stream.user, stream)
+            self._count -= 1
 
     async def _tell(self, asked: ApiRequest, topic_filter: str, client: LocalEnd, response: web.StreamResponse) -> None:
         """Writes arriving messages. Returns where the broker refuses the filter; raises TimeoutError for a browser that

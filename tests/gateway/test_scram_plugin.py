@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -80,3 +82,11 @@ def test_a_file_that_others_may_read_is_refused(users: Path) -> None:
             make_broker(parse(config(users)))
 
     asyncio.run(check())
+
+
+def test_users_set_in_parallel_are_all_there(users: Path) -> None:
+    made = "import sys; from gateway.scram_plugin import set_user\n"
+    made += f"for n in range(5): set_user(sys.argv[1], f'{{sys.argv[2]}}{{n}}', 'pw', {ITERATIONS_MIN})"
+    writers = [subprocess.Popen([sys.executable, "-c", made, str(users), name]) for name in "abc"]
+    assert [one.wait(60) for one in writers] == [0, 0, 0]
+    assert len(ScramUsers.load(users).verifiers) == 17

@@ -39,7 +39,11 @@ def test_it_is_as_a_list_for_each_owner(acts: list[tuple[str, int, int]]) -> Non
         if model:
             most = max(len(things) for things in model.values())
             assert held.oldest_of_most() in [things[0] for things in model.values() if len(things) == most]
+            for each in range(3):
+                loses = most > len(model.get(each, [])) + 1
+                assert held.oldest_of_more(each) == (held.oldest_of_most() if loses else None)
     if not model:
+        assert held.oldest_of_more(0) is None
         with pytest.raises(ValueError, match="empty"):
             held.oldest_of_most()
 

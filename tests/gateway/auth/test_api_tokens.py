@@ -132,3 +132,15 @@ def test_a_refused_change_leaves_what_is_kept(tmp_path: Path) -> None:
     path.chmod(0o600)
     assert one.user_of(secret, 0.0) == "ann"
     assert len(json.loads(path.read_text())) == 1
+
+
+def test_a_user_with_all_tokens_takes_none_from_others(tmp_path: Path) -> None:
+    """Attack: a user of the console issues tokens until nobody else gets one."""
+    one = tokens()
+    first, *rest = [one.issue("ann", 1, 90, "", 0.0)[0] for _ in range(TOKENS_MAX)]
+    bob, _ = one.issue("bob", 1, 90, "", 0.0)
+    assert one.user_of(bob, 0.0) == "bob"
+    assert one.user_of(first, 0.0) is None, "who has most loses its oldest"
+    assert all(one.user_of(secret, 0.0) == "ann" for secret in rest)
+    with pytest.raises(ApiTokenError, match="revoke some"):
+        one.issue("ann", 1, 90, "", 0.0)

@@ -55,3 +55,30 @@ def test_users_and_rules_follow_the_file(
             assert list(plugin.security.users) == ["bob"]
 
     asyncio.run(go())
+
+
+def test_another_file_is_followed_once_all_of_the_configuration_is_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Attack: users are removed from the file that SIGHUP named, and stay, as the former file is looked at."""
+    monkeypatch.setattr(dynamic, "LOOK_S", 0.01)
+    former, other = tmp_path / "former.json", tmp_path / "other.json"
+    security(ann="topic readwrite a/#").save(former)
+    security(ann="topic readwrite a/#", bob="topic readwrite a/#").save(other)
+
+    async def go() -> None:
+        async with serving({"plugins": {PLUGIN: {"file": str(former)}}, "allow_anonymous": False}) as broker:
+            plugin = next(p for p in broker.host.plugins if isinstance(p, DynamicPlugin))
+            take = plugin.reread({"file": str(other)})
+            await plugin.follow()
+            assert list(plugin.security.users) == ["ann"], "the rest of the configuration was wrong"
+            assert plugin.path == former
+            take()
+            assert list(plugin.security.users) == ["ann", "bob"]
+            security(bob="topic readwrite a/#").save(other)
+            await until(lambda: list(plugin.security.users) == ["bob"])
+            security(eve="topic readwrite a/#").save(former)
+            await plugin.follow()
+            assert list(plugin.security.users) == ["bob"]
+
+    asyncio.run(go())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import getpass
 import io
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -93,3 +95,29 @@ def test_a_terminal_is_asked_twice(monkeypatch: pytest.MonkeyPatch, typed: tuple
     else:
         with pytest.raises(PasswordFileError, match="differ; nothing is changed"):
             asked("ann")
+
+
+def test_a_user_who_is_removed_while_another_password_is_typed_stays_removed(
+    file: Path, veilmq: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ann", "ben"):
+        veilmq("passwd", "-b", file, name, "first")
+
+    def typed() -> str:
+        assert veilmq("passwd", "-D", file, "ben")[0] == 0
+        return "second\n"
+
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    monkeypatch.setattr("sys.stdin.readline", typed, raising=False)
+    assert veilmq("passwd", file, "ann")[0] == 0
+    assert list(PasswordFile(file).users) == ["ann"]
+    assert let_in(file, "ann", b"second")
+
+
+def test_users_added_in_parallel_are_all_there(file: Path) -> None:
+    """Processes of their own, since a thread of this process would not wait for a lock of another."""
+    add = "import sys; from gateway.auth.password_file import changing; from pathlib import Path\n"
+    add += "for n in range(20):\n    with changing(Path(sys.argv[1])) as users: users.put(f'{sys.argv[2]}{n}', 'x')"
+    made = [subprocess.Popen([sys.executable, "-c", add, str(file), name]) for name in "abc"]
+    assert [one.wait(60) for one in made] == [0, 0, 0]
+    assert len(PasswordFile(file).users) == 60

@@ -137,3 +137,30 @@ def test_retained_messages_of_others_hide_none_and_are_looked_through_in_turns(t
             assert 1 < most <= 2 * LOOKS_AT_ONCE
 
     asyncio.run(check())
+
+
+def test_a_user_who_asks_without_end_for_all_that_is_retained_keeps_no_other_waiting(tmp_path: Path) -> None:
+    """Attack: a user asks a hundred times at once, and each question looks through all that is retained."""
+
+    async def check() -> None:
+        path = tmp_path / "security.json"
+        Security(users={"bob": user("pw", "topic read #"), "ann": user("pw", "topic read #")}).save(path)
+        config = {"plugins": {"gateway.auth.dynamic.DynamicPlugin": {"file": str(path)}}, "allow_anonymous": False}
+        async with serving(config) as broker:
+            answering = Answering(Console(), Shown(broker, dict, "entities", LogTail()), editing=None)  # type: ignore[arg-type]
+            for number in range(10 * LOOKS_AT_ONCE):
+                broker.exchange.retain(None, Message(f"seen/{number}", b"x", 1, True))
+
+            def asks(who: str) -> asyncio.Task[Any]:
+                request = ApiRequest(who, "", "", {"filter": "#", "limit": "5000"}, {}, None, lambda: True)  # type: ignore[arg-type]
+                return asyncio.create_task(answering.retained(request))
+
+            many = [asks("bob") for _ in range(100)]
+            await asyncio.sleep(0)
+            assert len((await asks("ann"))["messages"]) > 0
+            assert sum(one.done() for one in many) <= 3
+            for one in many:
+                one.cancel()
+            await asyncio.gather(*many, return_exceptions=True)
+
+    asyncio.run(check())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any
 
 import pytest
@@ -68,6 +69,24 @@ def test_whoever_has_waited_longest_goes_when_more_come_and_nobody_who_is_answer
             held[1][0].connection_lost(None)  # the loop says so later
             assert held[1][0]._inner.said == ["made", "lost"]
         assert len(one) == CONNECTIONS_MAX
+
+    asyncio.run(check())
+
+
+def test_a_few_addresses_that_keep_all_connections_busy_lock_nobody_out() -> None:
+    """Attack: four addresses send bodies that never end, and a console has no connection left."""
+
+    async def check() -> None:
+        one = ConsoleDoor(Inner)
+        held = [opened(one, f"192.0.2.{number % 4}") for number in range(CONNECTIONS_MAX)]
+        with contextlib.ExitStack() as busy:
+            for _, transport in held:
+                busy.enter_context(one.asked(transport))
+            newcomers = [opened(one, "198.51.100.1") for _ in range(2)]
+            assert not any(transport.is_cut for _, transport in newcomers)
+            assert sum(transport.is_cut for _, transport in held) == 2
+            assert len(one) == CONNECTIONS_MAX
+            assert opened(one, "192.0.2.1")[1].is_cut, "nobody takes from others more than they have"
 
     asyncio.run(check())
 

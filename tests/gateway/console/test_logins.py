@@ -78,3 +78,12 @@ def test_a_login_by_a_token_ends_with_it_and_needs_no_user_here() -> None:
     assert not one.is_on(other, 1.0)
     late = one.begin(ConsoleUser("carl", (), ends=10 * LOGIN_S), 0.0)
     assert not one.is_on(late, LOGIN_S)
+
+
+def test_a_user_who_logs_in_without_end_ends_no_login_of_others() -> None:
+    one = logins()
+    bob = one.begin(ConsoleUser("bob"), 0.0)
+    ann = [one.begin(ConsoleUser("ann"), float(at)) for at in range(LOGINS_MAX + 10)]
+    assert one.user_of_login(bob, float(LOGINS_MAX)) == ConsoleUser("bob")
+    assert one.user_of_login(ann[-1], float(LOGINS_MAX)) == ConsoleUser("ann")
+    assert one.user_of_login(ann[10], float(LOGINS_MAX)) is None
