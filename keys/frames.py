@@ -22,7 +22,7 @@ PROPERTY_HEADER = "vmq"
 PROPERTY_KEY = "vmq-key"
 PROPERTY_SHARES = "vmq-shares"
 PROPERTY_LENGTH_LIMIT = 65_535  # an MQTT string cannot be longer (MQTT 5.0 §1.5.4)
-TEXT_BYTES_LIMIT = 65_535
+TEXT_BYTES_LIMIT = 65_535  # a field has a length of two bytes
 
 
 class Kind(IntEnum):

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from keys import gf256, shamir
 from keys.errors import BadShare, NotEnoughShares, OurFault
 
-MAX_BLOCKS = 255
+MAX_BLOCKS = 255  # points of GF(2^8) without zero
 
 
 def block_bytes(length: int, needed: int) -> int:

@@ -16,7 +16,7 @@ from functools import lru_cache
 from keys import gf256
 from keys.errors import BadShare, OurFault
 
-MAX_PLACE = 255
+MAX_PLACE = 255  # points of GF(2^8) without zero, where the secret stands
 WEIGHTS_KEPT = 8192  # bounds memory when a peer makes us try many subsets of places
 POWERS_KEPT = 64  # bounds memory: there are few kinds of regions, whatever views a peer names
 

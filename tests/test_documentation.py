@@ -153,7 +153,9 @@ def test_every_bound_says_whose_share_it_is() -> None:
     page = (ROOT / "docs" / "reference" / "bounds.md").read_text("utf-8")
     explained = " ".join(re.findall(r"^\| ([a-z, ]+) \| [^|]*\|$", page, re.MULTILINE))
     assert set(re.findall("[a-z]+", explained)) >= OWNERS
-    rows = re.findall(r"^\| (`(?:[a-z_]+\.[\w.]+|\w+)`[^|]*) \|(.*)\|$", page.partition("\n## Keys")[0], re.MULTILINE)
+    rows = re.findall(
+        r"^\| (`(?:[a-z_]+\.[\w.]+|\w+)`[^|]*) \|(.*)\|$", page.partition("\n## All others")[0], re.MULTILINE
+    )
     owners = {
         name: cells.split("|")[-1].strip()
         for name, cells in rows
@@ -163,9 +165,13 @@ def test_every_bound_says_whose_share_it_is() -> None:
     assert {f"`{name}`" for name in Limits.model_fields} <= owners.keys()
 
 
-def test_every_bound_of_the_code_is_on_the_page_with_its_owner(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows of the page name most; the rest is listed by the table made from the code, with its comment there."""
+@pytest.fixture
+def generate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "docs" / "generate"))
+
+
+def test_every_bound_of_the_code_is_on_the_page_with_its_owner(generate: None) -> None:
+    """Rows of the page name most; the rest is listed by the table made from the code, with its comment there."""
     bounds = importlib.import_module("bounds")
     page = (ROOT / "docs" / "reference" / "bounds.md").read_text("utf-8")
     found, said, listed = bounds.comments(), bounds.named(page), bounds.FAIR_BY
@@ -182,11 +188,59 @@ def test_every_bound_of_the_code_is_on_the_page_with_its_owner(monkeypatch: pyte
     assert "keys.records.RECORDS_MAX` | 1,024 | publications in one batch | message |" in table
 
 
-def test_a_new_bound_without_an_owner_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "docs" / "generate"))
+def test_a_new_bound_without_an_owner_is_found(generate: None) -> None:
     bounds = importlib.import_module("bounds")
     source = 'A_MAX = 1  # of one\nB_MAX, C = 2, 3\nD_BURST: int = (\n    4\n)\n"""Of\nall."""\n_E_MAX = 5\n'
     assert dict(bounds._bounds(source)) == {"A_MAX": "of one", "B_MAX": "", "D_BURST": "Of all."}
+
+
+def test_every_table_of_the_code_has_an_owner_and_a_bound(generate: None) -> None:
+    """A table, queue, allowance or registry without an owner is one that a single client may fill for all."""
+    holders, bounds = importlib.import_module("holders"), importlib.import_module("bounds")
+    kinds, owned = holders.tables(), holders.owners()
+    assert len(kinds) > 500
+    assert not kinds.keys() - owned.keys(), "say in docs/generate/table_owners.py by whom each is fair, and its bound"
+    assert not owned.keys() - kinds.keys(), "they are gone: take them off docs/generate/table_owners.py"
+    assert {owner for owner, _ in owned.values()} <= OWNERS
+    page = (ROOT / "docs" / "reference" / "bounds.md").read_text("utf-8")
+    wrong = {name: said for name in kinds if (said := _untrue(name, *owned[name], kinds, owned, bounds.owners(page)))}
+    assert not wrong
+
+
+def _untrue(
+    name: str, owner: str, why: str, kinds: dict[str, str], owned: dict[str, tuple[str, str]], bounds: dict[str, str]
+) -> str:
+    """Returns what is wrong with the owner of a table; empty for what holds as far as the code tells."""
+    holders = importlib.import_module("holders")
+    holder = name.rpartition(".")[0]
+    if why == "fair":
+        return "" if kinds[name] in holders.FAIR else f"a {kinds[name]} is no fair table"
+    if why == "document":
+        return "" if owner in ("member", "publisher", "owner", "operator") else "clients are in no document"
+    if why in ("turn", "tool", "memory"):
+        return "" if owner == "none" else f"{why} is of nobody"
+    if why == "beside":
+        room = holder.rpartition(".")[0].rpartition(".")[0]
+        others = {each for each, said in owned.items() if said[0] == owner and said[1] != "beside"}
+        return "" if any(each.startswith(f"{room}.") for each in others) else "no table of this owner is beside it"
+    if why in holders.WHY:
+        return ""
+    if why not in bounds:
+        return f"{why} is no bound of the page"
+    return "" if bounds[why] == owner else f"{why} is fair by {bounds[why]}"
+
+
+def test_a_new_table_without_an_owner_is_found(tmp_path: Path, generate: None) -> None:
+    path = tmp_path / "new.py"
+    path.write_text(
+        "class A:\n    def __init__(self, n):\n        self.a: dict[str, int] = {}\n        self.b = FairTable(3)\n"
+        "        self.c = n\n        self.d, x = 1, []\n        self.e = asyncio.Queue()\n"
+        "class B:\n    f: list[int] = field(default_factory=list)\n    g: int = field(default=3)\n"
+        "    h: Any = field(default_factory=lambda: deque(maxlen=3))\n"
+    )
+    holders = importlib.import_module("holders")
+    found = {"A.a": "dict", "A.b": "FairTable", "A.e": "Queue", "B.f": "list", "B.h": "deque"}
+    assert dict(holders.tables_of(path)) == found
 
 
 def _functions_named(text: str) -> list[str]:

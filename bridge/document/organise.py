@@ -16,11 +16,11 @@ from keys.errors import BadFrame
 from keys.frames import Reader, number, text
 
 INTERVAL_MOST_S = 3600
-HOPS_MOST = 16
+HOPS_MOST = 16  # regions on a cycle that a swap may close
 DWELL_MOST_S = 30 * 86_400
 PERCENT = 100
 EVEN_PERCENT = 50
-TIMES_MOST = 16
+TIMES_MOST = 16  # how often the bar of an edge is doubled that was taken back
 BAR_MOST_S = 30 * 86_400
 ORGANISER_GRACE_MOST_S = 3600
 

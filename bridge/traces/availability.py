@@ -15,13 +15,12 @@ from __future__ import annotations
 import hashlib
 import heapq
 import json
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 from urllib.parse import quote, unquote
 
-from bridge.base import Wall
+from bridge.base import Belongings, Wall
 from bridge.contract import Count, Publication, Tick
 from bridge.document import OwnTopics
 
@@ -49,6 +48,8 @@ class EntityConnected:
     keep_alive_s: int
     origin: str = ""
     """The client's address, which answers for the client: a user name is often only claimed."""
+    owner: str = ""
+    """The client's user or address, of whose absent clients the oldest is forgotten where there are too many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +155,7 @@ class _Entity:
     seen_ms: int
     reason: str
     keep_alive_s: int = 0
+    owner: str = ""
     connected: bool = False
     dirty: bool = True
     announced: float = float("-inf")
@@ -193,7 +195,7 @@ class Availability:
         self._rejoin_s = rejoin_s
         self._max_entities = max_entities
         self._entities: dict[str, _Entity] = {}
-        self._offline: OrderedDict[str, None] = OrderedDict()  # oldest first: may be evicted
+        self._offline: Belongings[str, str] = Belongings()  # by owner, oldest first: may be evicted
         self._heap: list[tuple[float, str]] = []
 
     def __len__(self) -> int:
@@ -235,6 +237,8 @@ class Availability:
         entity = self._entities.get(event.client_id) or self._admit(event.client_id, now, effects)
         if entity is None:
             return
+        self._not_away(event.client_id, entity)
+        entity.owner = event.owner or event.client_id
         entity.keep_alive_s = event.keep_alive_s
         entity.connected = True
         self._seen(entity, now)
@@ -276,19 +280,24 @@ class Availability:
         entity.last_seen, entity.seen_ms = now, self._wall.ms(now)
 
     def _admit(self, client_id: str, now: float, effects: list[AvailabilityEffect]) -> _Entity | None:
-        """Makes a new entry, to be turned online. In a full table the oldest offline entity makes room, and its
-        retained publication is cleared; None if no entity is offline.
+        """Makes a new entry, to be turned online. In a full table the oldest offline entity of the owner with most
+        makes room, and its retained publication is cleared; None if no entity is offline.
         """
         if len(self._entities) >= self._max_entities:
             if not self._offline:
                 effects.append(Count("availability_refused"))
                 return None
-            oldest, _ = self._offline.popitem(last=False)
-            del self._entities[oldest]
+            oldest = self._offline.oldest_of_most()
+            self._not_away(oldest, self._entities.pop(oldest))
             topic = availability_topic(self._gateway, oldest, self._prefix)
             effects.append(Announce(Publication(topic, b"", qos=1, retain=True, time_ms=self._wall.ms(now))))
-        entity = self._entities[client_id] = _Entity(OFFLINE, self._wall.ms(now), now, self._wall.ms(now), "")
+        entity = _Entity(OFFLINE, self._wall.ms(now), now, self._wall.ms(now), "", owner=client_id)
+        self._entities[client_id] = entity
         return entity
+
+    def _not_away(self, client_id: str, entity: _Entity) -> None:
+        if client_id in self._offline.of(entity.owner):
+            self._offline.drop(entity.owner, client_id)
 
     def _turn(self, client_id: str, entity: _Entity, state: str, reason: str, now: float) -> None:
         if entity.state == state and entity.reason:
@@ -298,10 +307,9 @@ class Availability:
         entity.state = state
         entity.reason = reason
         entity.dirty = True
+        self._not_away(client_id, entity)
         if state == OFFLINE:
-            self._offline[client_id] = None
-        else:
-            self._offline.pop(client_id, None)
+            self._offline.add(entity.owner, client_id)
 
     def _run_due(self, now: float, effects: list[AvailabilityEffect]) -> None:
         heap = self._heap

@@ -8,6 +8,7 @@ import ast
 import importlib
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 
 from fair_by import FAIR_BY
@@ -16,6 +17,8 @@ ROOT = Path(__file__).parents[2]
 ROW = re.compile(r"^\| (?P<names>`[a-z_]+\.[^|]+) \|  \| (?P<text>.*) \|$", re.MULTILINE)
 OTHERS = "<!-- all other bounds -->"
 """Line of the page in whose place the table of `others` comes."""
+BOUND = re.compile(r"MAX_[A-Z_0-9]+|[A-Z][A-Z_0-9]*_(?:MAX|BURST|MOST|KEPT|LIMIT|AT_ONCE)")
+"""Names of constants that are bounds."""
 UNBOUNDED = {"sim", "experiments", "attack_experiments", "overlay_experiments", "simulating", "demo"}
 """Rooms that no member runs."""
 
@@ -42,6 +45,19 @@ def named(markdown: str) -> set[str]:
     return {name for row in re.findall(r"^\| (`[a-z_]+\.[^|]+) \|", markdown, re.MULTILINE) for name in _names(row)}
 
 
+def owners(markdown: str) -> dict[str, str]:
+    """Returns by whom each bound is fair: constants of the page and of `FAIR_BY`, and limits of the configuration."""
+    found, is_limits = dict(FAIR_BY), False
+    for line in markdown.splitlines():
+        is_limits = line == "## Of a broker" or (is_limits and not line.startswith("## "))
+        cells = [cell.strip() for cell in line.strip("|").split(" | ")]
+        if re.match(r"\| `[a-z_]+\.", line):
+            found |= dict.fromkeys(_names(cells[0]), cells[-1].rstrip(" |"))
+        elif is_limits and re.match(r"\| `\w+` \|", line):
+            found[f"limits.{cells[0].strip('`')}"] = cells[-1].rstrip(" |")
+    return found | dict.fromkeys(re.findall(r"`(overlay\.\w+)`", markdown), "client")
+
+
 def comments() -> dict[str, str]:
     """Returns all bounds of the code, by module and name, with the comment or docstring of each, on one line."""
     found: dict[str, str] = {}
@@ -54,7 +70,7 @@ def comments() -> dict[str, str]:
 
 
 def _bounds(source: str) -> Iterator[tuple[str, str]]:
-    if not re.search(r"^[A-Z].*(?:_MAX|_BURST)\b", source, re.MULTILINE):
+    if not BOUND.search(source):
         return
     lines, statements = source.splitlines(), ast.parse(source).body
     for statement, after in zip(statements, [*statements[1:], None], strict=True):
@@ -67,7 +83,7 @@ def _bounds(source: str) -> Iterator[tuple[str, str]]:
         if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) and isinstance(after.value.value, str):
             comment = after.value.value
         for name in names:
-            if re.fullmatch(r"[A-Z][A-Z_0-9]*(?:_MAX|_BURST)", name):
+            if BOUND.fullmatch(name):
                 yield name, " ".join(comment.replace("|", "\\|").split())
 
 
@@ -95,6 +111,11 @@ def _written(name: str, value: object) -> str:
         return ", ".join(f"{key} {_written(name, each)}" for key, each in value.items())
     if isinstance(value, tuple):
         return " / ".join(_written(name, each) for each in value)
+    if is_dataclass(value):
+        given = [
+            (one.name, getattr(value, one.name)) for one in fields(value) if getattr(value, one.name) != one.default
+        ]
+        return ", ".join(f"{field} {_written(field.upper(), each)}" for field, each in given)
     if not isinstance(value, int | float):
         return str(value)
     if "BYTES" in name and "PER_S" not in name and isinstance(value, int):

@@ -14,6 +14,7 @@ from configuration import configuration_page
 from conformance import conformance_page
 from conventions import conventions_page
 from device_rules import device_rules_page
+from holders import PLACE, rows
 from http_api import http_api_page
 from log_events import log_page
 from metrics import metrics_page
@@ -46,4 +47,4 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """MkDocs asks for the Markdown of a page."""
-    return filled(markdown) if page.file.src_uri == "reference/bounds.md" else markdown
+    return filled(markdown).replace(PLACE, rows()) if page.file.src_uri == "reference/bounds.md" else markdown

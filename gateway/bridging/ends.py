@@ -34,7 +34,7 @@ WINDOW = 256
 WINDOW_3 = 20
 """The window towards a broker of 3.1.1, which cannot state its own: Mosquitto drops QoS 2 beyond 20 silently."""
 NEVER = 0xFFFF_FFFF
-NO_LIMIT = 268_435_460
+NO_LIMIT = 268_435_460  # bytes of a packet: more than MQTT can carry
 USE_3 = 'does not speak MQTT 5; write version: "3.1.1" for this bridge'
 
 

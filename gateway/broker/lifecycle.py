@@ -355,7 +355,8 @@ class Lifecycle:
         self._host.fire(BrokerEvents.CLIENT_CONNECTED, client_id=client.client_id, client_session=client.view)
         host = client.connection.peer if client.connection is not None else None
         origin = origin_of(host[0]) if host is not None else None
-        self.exchange.tell(EntityConnected(client.client_id, client.view.keep_alive, origin or "local"))
+        owner = owner_of(client.view)
+        self.exchange.tell(EntityConnected(client.client_id, client.view.keep_alive, origin or "local", owner))
 
     def create_offline(self, client_id: str) -> Client:
         """Returns a session without a connection, as amqtt's persistence plugin makes them; the existing one, if

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gateway.owner.live_placing import PlaceAdvice, Spare
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
-ASKED_AT_ONCE = 16
+ASKED_AT_ONCE = 16  # members asked at the same time, each for as long as it takes to answer
 ASK_S = 5.0
 MINUTES_A_DAY = 1440
 

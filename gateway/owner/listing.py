@@ -16,7 +16,7 @@ import yaml
 from gateway.base import PrivateFileError, write_private, write_public
 from gateway.trust import TrustError, read_public
 
-MAX_BYTES = 16 << 20
+MAX_BYTES = 16 << 20  # of a description: stops a wrong path from being read
 NOT_AS_EXPECTED = (LookupError, TypeError, ValueError, AttributeError, StopIteration, OSError)
 """Exceptions raised on a walk through YAML that does not have a description's form."""
 

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from gateway.broker import EdgeBroker
     from gateway.clients import Client
 
-MAX_BYTES = 64 << 10
+MAX_BYTES = 64 << 10  # of a certificate: stops a wrong path from being read
 
 
 class Spoken:

@@ -29,7 +29,7 @@ from keys.identity import Certificate, Identity, Role
 
 FORMAT = 1
 LIFE_DAYS = 825
-MAX_BYTES = 1 << 20
+MAX_BYTES = 1 << 20  # of a file of credentials: stops a wrong path from being read
 
 
 @dataclass(frozen=True, slots=True)

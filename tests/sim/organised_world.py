@@ -8,10 +8,11 @@ from dataclasses import replace
 
 from bridge.contract import Machine
 from bridge.document import Arrangement, Organising, Overlay, SignedSwap, SwapEndorsement, SwapNews
-from bridge.document.policy import Scope
+from bridge.document.policy import ENDLESS_EPOCH, Scope
 from bridge.document.trees import Edge
 from bridge.organiser import OrganiserNode
 from bridge.sim.kernel import Kernel
+from keys.epochs import Calendar
 from tests.sim.test_trees import PLAIN, ROW
 from tests.sim.world import NOW, World, make_world
 
@@ -22,10 +23,10 @@ ORGANISING = Organising(
 )
 
 
-def organised(scope: Scope = PLAIN, seed: int = 1, **changes: object) -> World:
+def organised(scope: Scope = PLAIN, seed: int = 1, epochs: Calendar = ENDLESS_EPOCH, **changes: object) -> World:
     """In a row, as the owner signed it; `changes`: of `ORGANISING`."""
     gateways = {"site": 1, "second": 2, "third": 3, "far": 4, BOSS: 2}
-    world = make_world(dict.fromkeys(range(1, 5), 3), ROW, gateways, [scope], seed=seed)
+    world = make_world(dict.fromkeys(range(1, 5), 3), ROW, gateways, [scope], seed=seed, calendar=epochs)
     world.overlay = world.with_policy(organising=replace(ORGANISING, **changes))  # type: ignore[arg-type]
     return world
 

@@ -140,6 +140,21 @@ def test_ever_new_names_cannot_grow_memory_nor_evict_the_living() -> None:
     assert (machine.state("b"), machine.state("d"), len(machine)) == (None, "online", 3)
 
 
+def test_who_comes_under_ever_new_names_takes_no_state_of_others() -> None:
+    """Attack: a user without any right connects under a hundred thousand client ids, and who was away is forgotten."""
+    machine = Availability("gw1", max_entities=6)
+    machine.handle(EntityRemembered("remembered", 1_000, 2_000), 0.0)
+    machine.handle(Tick(), 100.0)
+    for name in ("pump", "valve"):
+        machine.handle(EntityConnected(name, 30, owner="user plant"), 100.0)
+        machine.handle(gone(name), 101.0)
+    for number in range(20):
+        machine.handle(EntityConnected(f"x{number}", 30, owner="user evil"), 102.0)
+        machine.handle(gone(f"x{number}"), 102.0)
+    assert [machine.state(name) for name in ("remembered", "pump", "valve")] == ["offline"] * 3
+    assert [machine.state(f"x{number}") for number in (16, 17, 19)] == [None, "offline", "offline"]
+
+
 @pytest.mark.parametrize("prefix", ["", "a/+", "#", "$SYS", "/a"])
 def test_a_prefix_that_is_no_plain_topic_is_refused(prefix: str) -> None:
     with pytest.raises(ValueError, match="plain topic"):

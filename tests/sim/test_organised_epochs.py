@@ -1,0 +1,68 @@
+"""An organiser that swaps edges while views change and epochs end: what is acknowledged comes once and in order.
+
+Keys of an epoch come late to some gateways. Modes, and how many publications a data key protects, are drawn.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from bridge.document.policy import Refresh, Scope
+from bridge.sim.kernel import Kernel
+from keys.envelope import Mode
+from tests.seldom import slow
+from tests.sim.changing import changed
+from tests.sim.organised_world import edges_of, organised, running, slowed
+from tests.sim.test_epochs import keys_changed
+from tests.sim.test_organiser import overlay_of
+from tests.sim.test_stragglers import FIRST, calendar
+from tests.sim.test_trees import LIES, judge, load, tell
+from tests.sim.world import NOW, World
+
+GATEWAYS = ("site", "second", "third", "far")
+EPOCH_S = 16
+
+
+def learn(kernel: Kernel, world: World, epoch: int, rng: random.Random) -> None:
+    """The key service answers, some gateways up to two seconds later."""
+    world.learn(world.keys, [epoch])
+    late = sorted((rng.choice([0.0, 0.0, rng.uniform(0.0, 2.0)]), name) for name in GATEWAYS)
+    began = kernel.now
+    for after_s, name in late:
+        kernel.run(began + after_s)
+        kernel.call(name, keys_changed)
+
+
+@pytest.mark.parametrize("seed", [2, *slow(range(3, 40))])
+def test_swaps_views_and_epochs_at_once_lose_nothing(seed: int) -> None:
+    rng = random.Random(seed)
+    scope = Scope("plant/#", [Mode.COPIES, Mode.ONE, Mode.BLOCKS, Mode.AUTO][seed % 4],
+                  refresh=Refresh(messages=rng.choice([1, 3, 9])))  # fmt: skip
+    world = organised(scope, seed, epochs=calendar(EPOCH_S, 10), dwell_s=5, interval_s=2, grace_s=6)
+    world.learn(world.keys, [FIRST])
+    if seed % 3:
+        world.liars[f"r{rng.choice([1, 3])}{rng.choice('abc')}"] = frozenset(rng.sample(LIES, 2))
+    kernel = running(world, rng, (2, 3))
+    traffic = load(kernel, world, 45, 3)
+    happens = [(NOW + EPOCH_S * n - 2, "keys", FIRST + n) for n in range(1, 6)]
+    happens += [(NOW + 8 + 14 * n, "slow", n) for n in range(3)]
+    happens += [(NOW + rng.uniform(15, 40), "view", region) for region in rng.sample([2, 4], 2)]
+    for at, what, value in sorted(happens):
+        kernel.run(max(at, kernel.now))
+        if what == "keys":
+            learn(kernel, world, value, rng)
+        elif what == "slow":
+            slowed(kernel, [(2, 3), (1, 4), (1, 2)][value])
+        else:
+            members = overlay_of(kernel, "far").latest[value].members
+            tell(
+                kernel, world, changed(world, world.overlay, value, (*members[:2], f"r{value}d"), kernel.now, 3), "far"
+            )
+            kernel.add(f"r{value}d", world.maker(f"r{value}d", rng), [name for name in kernel.nodes if name[0] == "r"])
+    trace = kernel.run(NOW + 85)
+    judge(trace, traffic, world)
+    honest = kernel.nodes.keys() - world.liars.keys()
+    members = [name for name in honest if not kernel.nodes[name].removed]  # type: ignore[attr-defined]
+    assert len({frozenset(edges_of(overlay_of(kernel, name))) for name in members}) == 1, "all have one tree"
