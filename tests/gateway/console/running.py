@@ -73,6 +73,7 @@ class Running:
     directory: Path
     mqtt: int
     port: int
+    pid: int
 
     def api(self) -> Api:
         return Api(self.port)
@@ -99,7 +100,7 @@ def console(directory: Path, **more: Any) -> Iterator[Running]:
         process = subprocess.Popen(
             [sys.executable, *VEILMQ, "-c", str(directory / "broker.yaml")], stdout=log, stderr=log, env=ENVIRONMENT
         )
-    running = Running(directory, mqtt, port)
+    running = Running(directory, mqtt, port, process.pid)
 
     def answers() -> bool:
         assert process.poll() is None, (directory / "log").read_text()

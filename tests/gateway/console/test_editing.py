@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import signal
 import socket
 import threading
 import time
@@ -17,7 +19,7 @@ import pytest
 
 from gateway.auth.api_tokens import ApiTokens
 from gateway.auth.dynamic import DynamicPlugin
-from gateway.auth.security import Security, changing
+from gateway.auth.security import Security, UserGroup, changing
 from gateway.base.config_console import Console
 from gateway.cli import run
 from gateway.console import editing
@@ -123,6 +125,102 @@ def test_a_removed_admin_is_no_more_within_a_second(
     assert took_s < 1.0, "which the manual says"
     assert ended_s < 1.5
     assert wait_until(lambda: "ann2" not in (broker.directory / "data" / "console-tokens.json").read_text(), 20.0)
+
+
+class Present:
+    """A user in every way: a login, a token, a stream, and a client with a session that would outlive it."""
+
+    def __init__(self, broker: Running, name: str) -> None:
+        self.name, self.api = name, broker.api()
+        assert self.api.log_in(name, "pw") == 200
+        self.token = Api(broker.port, token=self.api.ask("POST", "/tokens", {"note": "t"})[1]["token"])
+        self.stream = socket.create_connection(("127.0.0.1", broker.port), 10)
+        cookie = f"Cookie: veilmq={self.api.cookie}"
+        self.stream.sendall(f"GET /api/v1/stream?filter=quiet HTTP/1.1\r\nHost: 127.0.0.1\r\n{cookie}\r\n\r\n".encode())
+        assert b"200 OK" in self.stream.recv(4096)
+        self.client = paho.Client(
+            paho.CallbackAPIVersion.VERSION2, f"{name}-client", clean_session=False, protocol=paho.MQTTv311
+        )
+        self.client.username_pw_set(name, "pw")
+        up = threading.Event()
+        self.client.on_connect = lambda *rest: up.set()
+        self.client.reconnect_delay_set(60, 60)
+        self.client.connect("127.0.0.1", broker.mqtt)
+        self.client.loop_start()
+        assert up.wait(20)
+        self.client.subscribe("quiet", 1)
+
+    def ended(self) -> set[str]:
+        """What of it is no more."""
+        found = {"login"} if self.api.ask("GET", "/me")[0] == 401 else set()
+        found |= {"token"} if self.token.ask("GET", "/me")[0] in (401, 429) else set()  # a guess too many
+        found |= {"client"} if not self.client.is_connected() else set()
+        self.stream.settimeout(0.05)
+        with contextlib.suppress(TimeoutError):
+            while self.stream.recv(4096):
+                pass
+            found |= {"stream"}
+        return found
+
+
+@pytest.mark.slow
+def test_users_removed_among_parallel_writers_are_no_more_within_a_second(
+    broker: Running, ann: Api, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The API, the command in processes of its own, and SIGHUP, all at once and again and again."""
+    path, done = broker.directory / "data" / "security.json", threading.Event()
+    names = [f"leaves{number}" for number in range(6)]
+    for name in names:
+        assert ann.ask("PUT", f"{USERS}/{name}", {"password": "pw", "acl": ["topic read #"]})[0] == 200
+    present = [Present(broker, name) for name in names]
+    said: list[int] = []
+
+    def by_api() -> None:
+        while not done.is_set():
+            said.append(ann.ask("PUT", f"/groups/g{len(said) % 9}", {"acl": ["topic read a/#"]})[0])
+
+    def by_command() -> None:
+        while not done.is_set():
+            with changing(path) as security:
+                security.groups["by-command"] = UserGroup(acl=["topic read b/#"])
+
+    def by_signal() -> None:
+        while not done.wait(0.05):
+            os.kill(broker.pid, signal.SIGHUP)
+
+    def remove(number: int) -> None:
+        if number % 3 == 0:
+            assert ann.ask("DELETE", f"{USERS}/{names[number]}")[0] == 200
+        elif number % 3 == 1:
+            with changing(path) as security:
+                del security.users[names[number]]
+        else:
+            assert ann.ask("PUT", f"{USERS}/{names[number]}", {"enabled": False})[0] == 200
+
+    writers = [threading.Thread(target=each) for each in (by_api, by_command, by_signal)]
+    for writer in writers:
+        writer.start()
+    took_s: list[float] = []
+    try:
+        for number, one in enumerate(present):
+            remove(number)
+            began = time.monotonic()
+            assert wait_until(lambda one=one: len(one.ended()) == 4, 20.0, every_s=0.02), one.ended()
+            took_s.append(time.monotonic() - began)
+    finally:
+        done.set()
+        for writer in writers:
+            writer.join(20)
+        for one in present:
+            one.client.loop_stop()
+            one.stream.close()
+    capsys.readouterr()
+    assert set(said) == {200}
+    found = users_of(broker)
+    assert not {name for name in names if found.hash_of(name)}
+    clients = [one["id"] for one in ann.ask("GET", "/clients?search=leaves")[1]["clients"]]
+    assert clients == [], "their sessions ended, too"
+    assert sorted(took_s)[len(took_s) // 2] < 1.5, took_s
 
 
 def test_a_change_may_say_of_which_version_it_is(broker: Running, ann: Api) -> None:
