@@ -36,9 +36,16 @@ class SlowLinks(Kernel):
 
     world: World
     slow_s: Mapping[frozenset[int], float] = {}
+    regions: dict[str, int]
+
+    def _region(self, name: str) -> int:
+        """The region of a member, also of one that the newest version does not list any more."""
+        if name not in self.regions:
+            self.regions[name] = self.world.overlay.certificate(name).region
+        return self.regions[name]
 
     def _arrival(self, source: str, target: str) -> float:
-        regions = frozenset(self.world.overlay.certificate(name).region for name in (source, target))
+        regions = frozenset(self._region(name) for name in (source, target))
         arrival = self.now + self._rng.uniform(*self._latency_s) + self.slow_s.get(regions, 0.0)
         arrival = max(arrival, self._last_arrival.get((source, target), 0.0))
         self._last_arrival[source, target] = arrival
@@ -59,7 +66,7 @@ def running(
     kernel = world.kernel(rng)
     kernel.__class__ = SlowLinks
     assert isinstance(kernel, SlowLinks)
-    kernel.world = world
+    kernel.world, kernel.regions = world, {}
     slowed(kernel, *slow)
 
     def made() -> Machine:
