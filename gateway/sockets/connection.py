@@ -36,7 +36,7 @@ log = logging.getLogger("veilmq.connection")
 
 CLOSE_GRACE_S = 5.0
 """Seconds that a peer may take to read the farewell before its connection is cut off."""
-TURN_S = 0.005
+TURN_S = 0.002
 """Seconds for which the publications of one read are taken in one turn of the event loop where they are costly; then
 others are served. Stops a read of hundreds, such as discovery messages of devices.
 """
