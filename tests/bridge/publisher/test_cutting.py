@@ -17,7 +17,9 @@ from bridge.contract import (
     Numbered,
     Publication,
     Received,
+    Send,
     Tick,
+    Wire,
     packed,
 )
 from bridge.contract.machine import NotTaken
@@ -28,6 +30,7 @@ from bridge.publisher.cutting import may_be_cut
 from bridge.publisher.entry import Entry
 from keys.envelope import Mode
 from tests.bridge.helpers import NOW, counted, delivered, replica, sent, subscribe_at, subscriber
+from tests.seldom import slow
 from tests.sim.world import World, make_world
 
 SCOPES = [Scope("plant/#")]
@@ -47,9 +50,11 @@ class Region:
         self.tried: list[tuple[str, int]] = []
         self.reader = subscriber(world, "reader")
         self.brokers: dict[str, ReplicaNode] = {}
-        for name in world.overlay.views[1].members:
-            self.brokers[name] = replica(world, name, ["site", "reader"])
-            subscribe_at(self.brokers[name], world, "reader", "plant/#")
+        self.names, self.down = world.overlay.views[1].members, set[str]()
+        for name in self.names:
+            if name not in world.overlay.hosted:
+                self.brokers[name] = replica(world, name, ["site", "reader"])
+                subscribe_at(self.brokers[name], world, "reader", "plant/#")
             self.reader.handle(LinkUp(name), NOW)
         self.site = self.started(world, 1)
 
@@ -58,7 +63,7 @@ class Region:
         self.site = GatewayNode(
             world.overlay, world.identities["site"], "site", world.secrets, world.keys, draw, generation=seed
         )
-        for name in self.brokers:
+        for name in self.names:
             self.handle(LinkUp(name), NOW)
         return self.site
 
@@ -69,15 +74,23 @@ class Region:
                 self.forgotten += effect.sequences
         for send in [send for send in sent(effects) if send.ticket > 0]:
             self.tried.append((send.peer, send.ticket))
+            if send.peer in self.down:
+                continue
             if len(send.wire.payload) > self.most.get(send.peer, 1 << 20):
                 effects += self.handle(NotTaken(send.peer, send.ticket, Reason.SIZE), now)
                 continue
-            passed = self.brokers[send.peer].handle(Received("site", send.wire), now)
-            for onward in sent(passed, "reader"):
-                came = self.reader.handle(Received(send.peer, onward.wire), now)
+            for wire in self.passed(send, now):
+                came = self.reader.handle(Received(send.peer, wire), now)
                 self.got += [each.publication.payload for each in delivered(came)]
             effects += self.handle(Acked(send.peer, send.ticket), now)
         return effects
+
+    def passed(self, send: Send, now: float) -> list[Wire]:
+        """What a broker sends the reader; a hosted one sends on as it is."""
+        broker = self.brokers.get(send.peer)
+        if broker is None:
+            return [send.wire]
+        return [onward.wire for onward in sent(broker.handle(Received("site", send.wire), now), "reader")]
 
     def run(self, until: float) -> list[Effect]:
         effects: list[Effect] = []
@@ -203,3 +216,34 @@ def test_a_record_that_nobody_takes_is_not_lost_and_goes_when_they_take_it(world
     region.run(NOW + 120)
     assert region.forgotten == [102, 101]
     assert sorted(numbers(region.got)) == [101, 102, 103]
+
+
+@pytest.mark.parametrize("hosted", [(), ("r1b",), ("r1a", "r1b", "r1c")], ids=["own", "one", "all"])
+@pytest.mark.parametrize("seed", [0, 1, *slow(range(2, 12))])
+def test_brokers_that_take_less_and_more_and_go_lose_and_repeat_nothing(seed: int, hosted: tuple[str, ...]) -> None:
+    """Parts beside links that break and bounds that move; readers behind brokers of somebody else, too."""
+    rng = random.Random(seed)
+    region = Region(make_world({1: 3}, [], {"site": 1, "reader": 1}, SCOPES, hosted=hosted), {})
+    now, number, previous = NOW, 101, 0
+    for _ in range(25):
+        name, what = rng.choice(region.names), rng.random()
+        if what < 0.35:
+            region.most[name] = rng.choice([400, 900, 2_500, 1 << 20])
+        elif what < 0.5 and not region.down:
+            region.down.add(name)
+            region.handle(LinkDown(name), now)
+        elif what < 0.7 and region.down:
+            back = region.down.pop()
+            region.handle(LinkUp(back), now)
+        count = rng.randrange(1, 15)
+        region.handle(Committed(((number, previous, batch(number, count)),)), now)
+        number, previous = number + count, number
+        now += rng.uniform(0.0, 3.0)
+        region.run(now)
+    for back in list(region.down):
+        region.down.discard(back)
+        region.handle(LinkUp(back), now)
+    region.most.clear()
+    region.run(now + 200)
+    assert numbers(region.got) == list(range(101, number))
+    assert region.site.publisher.depth == 0
