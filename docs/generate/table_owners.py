@@ -330,8 +330,10 @@ OWNERS: dict[str, dict[str, str]] = {
             bridge.document.own_topics.OwnTopics _documents
             gateway.attached.Attached _bridges
             gateway.auth.acl_file.Config acl publish_acl receive_acl subscribe_acl
-            gateway.auth.acl_rules.FileRules of_user patterns
+            gateway.auth.acl_rules.FileRules of_group of_user patterns
             gateway.auth.enhanced_auth.EnhancedAuth methods
+            gateway.auth.oidc.Config algorithms audience
+            gateway.auth.oidc.OidcPlugin _tasks
             gateway.auth.password_file.PasswordFile _lines
             gateway.base.defects.Defects _said_at
             gateway.bridging.circles.Circles bridges
@@ -350,6 +352,8 @@ OWNERS: dict[str, dict[str, str]] = {
             gateway.plugins.host.PluginHost _followers
             gateway.telling.hooks.Hooks _tasks
             gateway.tracing.client._Driven _amiss""",
+        "gateway.auth.revoked_users.REVOKED_MAX": """
+            gateway.auth.revoked_users.RevokedUsers before""",
         "gateway.bridging.ends.WINDOW": """
             gateway.bridging.crossing.Way seen states
             gateway.bridging.exact.ExactWay _cleared _clearing lost stages
