@@ -11,6 +11,7 @@ import pytest
 
 from bridge.document.policy import Refresh, Scope
 from bridge.sim.kernel import Kernel
+from bridge.topology import peers_of
 from keys.envelope import Mode
 from tests.seldom import slow
 from tests.sim.changing import changed
@@ -56,11 +57,9 @@ def test_swaps_views_and_epochs_at_once_lose_nothing(seed: int) -> None:
         elif what == "slow":
             slowed(kernel, [(2, 3), (1, 4), (1, 2)][value])
         else:
-            members = overlay_of(kernel, "far").latest[value].members
-            tell(
-                kernel, world, changed(world, world.overlay, value, (*members[:2], f"r{value}d"), kernel.now, 3), "far"
-            )
-            kernel.add(f"r{value}d", world.maker(f"r{value}d", rng), [name for name in kernel.nodes if name[0] == "r"])
+            view, new = overlay_of(kernel, "far").latest[value].members, f"r{value}d"
+            tell(kernel, world, changed(world, world.overlay, value, (*view[:2], new), kernel.now, 3), "far")
+            kernel.add(new, world.maker(new, rng), peers_of(world.overlay, new))
     trace = kernel.run(NOW + 85)
     judge(trace, traffic, world)
     honest = kernel.nodes.keys() - world.liars.keys()
