@@ -200,6 +200,8 @@ class MqttClient(asyncio.Protocol):
         while True:
             self._where = host_port(self._redial.address)
             up_s = await self._connection()
+            if self._task is None:  # `close` waits for this
+                return
             self.note(self._why or f"{self._where} closed the connection; {self._cure(None)}")
             await asyncio.sleep(self._redial.ended(up_s, self._wait_longest))
 

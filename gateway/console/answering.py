@@ -7,6 +7,7 @@ goes through the broker as a client's message would.
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
 from itertools import islice
 from typing import Any
@@ -48,7 +49,6 @@ class Answering:
         self._proving, self._waiting = asyncio.Lock(), 0
         self._looking = asyncio.Lock()  # one question at a time looks at retained messages, a few in a turn
         self._of_user: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # and one of each user
-        self._publisher: LocalEnd | None = None
         self._closing: set[asyncio.Task[None]] = set()
 
     # --------------------------------------------------------------------------------------------- users
@@ -121,17 +121,24 @@ class Answering:
             raise ApiError(403, f"{asked.user} may not publish to {topic}")
         if routed.startswith("$"):
             raise ApiError(400, "constrained topics are for clients; connect one over MQTT")
-        if self._publisher is None:
-            self._publisher = LocalEnd(f"{INTERNAL}console/publisher", self._broker)
-            self._streams.clients.add(self._publisher)
-            await self._publisher.connect()
+        publisher = LocalEnd(f"{INTERNAL}console/{secrets.token_hex(8)}", self._broker, username=asked.user)
+        self._streams.clients.add(publisher)
+        try:
+            await publisher.connect()
+            return await self._publish(publisher, topic, body)
+        finally:
+            self._streams.clients.discard(publisher)
+            await publisher.close()
+
+    async def _publish(self, publisher: LocalEnd, topic: str, body: dict[str, Any]) -> Any:
+        """Publishes for a user, by a client of its own: it waits behind nothing of others, and counts for the user."""
         done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
         def settle(code: int) -> None:
             if not done.done():
                 done.set_result(code)
 
-        taken = self._publisher.publish(
+        taken = publisher.publish(
             topic, body["payload"].encode(), 1, bool(body.get("retain", False)), (), lambda: settle(0), settle
         )
         if not taken:

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import urllib.request
+from pathlib import Path
+from typing import Any
 
 import paho.mqtt.client as paho
 import pytest
 
+from gateway.auth.security import Security
+from gateway.base.config_console import Console
+from gateway.broker.session_shares import owner_of
 from gateway.cli import run
+from gateway.clients import Client
+from gateway.console.answering import Answering
+from gateway.console.asking import ApiRequest
 from gateway.console.operations import OPERATIONS
-from tests.gateway.console.running import Api, Running
-from tests.waits import wait_until
+from gateway.console.shown import LogTail, Shown
+from tests.gateway.console.running import Api, Running, user
+from tests.gateway.harness import Wire, serving
+from tests.waits import until, wait_until
 
 USERS = "/users"
 
@@ -129,3 +140,48 @@ def test_metrics_overview_log_and_document(ann: Api) -> None:
     assert isinstance(ann.ask("GET", "/entities")[1]["entities"], list)
     document = ann.ask("GET", "/openapi.json")[1]
     assert len(document["paths"]) == len({one.path for one in OPERATIONS})
+
+
+def test_what_a_user_publishes_waits_behind_nothing_of_others_and_counts_for_the_user(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Attack: a user publishes to a client that does not read, and what all others publish waited behind it."""
+
+    async def check() -> None:
+        path = tmp_path / "security.json"
+        rights = {name: user("pw", "topic readwrite #") for name in ("ann", "bob", "slow")}
+        Security(users=rights).save(path)
+        config = {
+            "plugins": {"gateway.auth.dynamic.DynamicPlugin": {"file": str(path)}},
+            "allow_anonymous": False,
+            "limits": {"in_flight": 1, "queue_messages": 4, "hold_s": 600},
+        }
+        async with serving(config) as broker:
+            answering = Answering(Console(), Shown(broker, dict, "entities", LogTail()), editing=None)  # type: ignore[arg-type]
+            stuck = await Wire.connect(broker, "slow", username="slow", password=b"pw")
+            assert await stuck.subscribe("slow/#", 1) == 1
+            owners: list[str] = []
+            accept = broker.exchange._accept
+
+            def accepted(client: Client, *rest: Any) -> Any:
+                owners.append(owner_of(client.view))
+                return accept(client, *rest)
+
+            broker.exchange._accept = accepted  # type: ignore[method-assign]
+
+            def publishes(who: str, topic: str) -> asyncio.Task[Any]:
+                body = {"topic": topic, "payload": "x"}
+                request = ApiRequest(who, "", "", {}, body, None, lambda: True)  # type: ignore[arg-type]
+                return asyncio.create_task(answering.publish(request))
+
+            many = [publishes("bob", "slow/1") for _ in range(8)]
+            await until(lambda: broker.exchange.holding.waiting > 0)
+            assert await publishes("ann", "other/1") == {"topic": "other/1"}
+            assert not all(one.done() for one in many)
+            assert set(owners) == {"user ann", "user bob"}
+            for one in many:
+                one.cancel()
+            await asyncio.gather(*many, return_exceptions=True)
+            assert "closed the connection" not in caplog.text
+
+    asyncio.run(check())
