@@ -1,4 +1,4 @@
-"""One bad client beside a hundred good ones: `python -m tests.bench.fairness [--json] [--only KIND]`.
+"""One bad client beside a hundred good ones: `python -m tests.bench.fairness [--json] [--only KIND] [--turns]`.
 
 The good publish at QoS 1, each to one other, which subscribed. They do so for some seconds alone, then as long beside a
 bad client (`bad_clients`): it publishes, subscribes, connects, retains, names devices, or asks the console, without
@@ -7,6 +7,9 @@ there are two, all clients another.
 
 A row: what was published and not delivered (goal 0), and the 99th percentile of the time from PUBLISH to PUBACK and to
 the subscriber, with the bad client and without (goal: twice as long at most). Exit status 1 if a message was lost.
+With --turns instead: how long the broker's event loop was busy at a stretch, in processor time (`loop_turns`), without
+the bad client, beside it, and without it again. Other work on the machine does not change these figures.
+
 With --json one object a line: bench, work, ours, peer, peer_name, ratio, unit, lost; ratio is ours / peer.
 """
 
@@ -16,6 +19,7 @@ import argparse
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -169,7 +173,43 @@ async def _both(kind: str, port: int, console_port: int, core: int) -> tuple[Tim
     return without, beside
 
 
-def _broker(directory: Path, port: int, console_port: int, core: int) -> subprocess.Popen[bytes]:
+def turns(kind: str) -> Iterator[tuple[str, dict[str, float]]]:
+    """Turns of the broker's event loop without the bad client, beside it, and without it again."""
+    core, (other, _) = cores()
+    with tempfile.TemporaryDirectory(prefix="veilmq-bench-") as directory:
+        port, console_port = free_port(range(20_000, 25_000)), free_port(range(25_000, 30_000))
+        file = Path(directory) / "turns"
+        broker = _broker(Path(directory), port, console_port, core, measures=file)
+        pin(other)
+        try:
+            asyncio.run(_in_turn(kind, port, console_port, other, broker.pid))
+        finally:
+            broker.terminate()
+            broker.wait(60)
+        written = [json.loads(line) for line in file.read_text().splitlines()]
+    yield from zip(("without", "beside", "without"), written[1::2], strict=True)
+
+
+async def _in_turn(kind: str, port: int, console_port: int, core: int, pid: int) -> None:
+    crowd, broker = Crowd(), SimpleNamespace(port=lambda listener="default": port)
+    await crowd.join(broker)
+    await crowd.publish(1.0)
+    for is_beside in (False, True, False):
+        bad = bad_clients.started(kind, port, console_port, core) if is_beside else None
+        await asyncio.sleep(BEGINS_S)
+        os.kill(pid, signal.SIGUSR2)
+        await crowd.publish(SECONDS)
+        os.kill(pid, signal.SIGUSR2)
+        await asyncio.sleep(1.0)
+        if bad is not None:
+            assert bad.is_alive(), "the bad client ended"
+            bad.kill()
+    await crowd.leave()
+
+
+def _broker(
+    directory: Path, port: int, console_port: int, core: int, measures: Path | None = None
+) -> subprocess.Popen[bytes]:
     site, users = Site(directory), directory / "security.json"
     rights = {"good": ["topic readwrite good/#"], "bad": ["topic readwrite bad/#", "topic readwrite homeassistant/#"]}
     hashed = {name: make_hash(name.encode(), os.urandom, 1_000) for name in rights}
@@ -185,9 +225,11 @@ def _broker(directory: Path, port: int, console_port: int, core: int) -> subproc
     file = directory / "broker.yaml"
     file.write_text(yaml.safe_dump(config), "utf-8")
     pin(core)  # which it inherits
-    veilmq = Path(sys.executable).with_name("veilmq")
+    veilmq: list[str | Path] = [Path(sys.executable).with_name("veilmq")]
+    if measures is not None:
+        veilmq = [sys.executable, "-m", "tests.bench.loop_turns", measures]
     log = (directory / "log").open("wb")
-    broker = subprocess.Popen([veilmq, "broker", "-c", file], stdout=log, stderr=subprocess.STDOUT)
+    broker = subprocess.Popen([*veilmq, "broker", "-c", file], stdout=log, stderr=subprocess.STDOUT)
     wait_for(port)
     return broker
 
@@ -209,12 +251,17 @@ def as_json(row: Row) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--turns", action="store_true")
     parser.add_argument("--only", choices=list(bad_clients.KINDS))
     options = parser.parse_args()
     if not options.json:
         print(f"load {os.getloadavg()[0]:.1f}; with the bad client, without, ratio (goal {GOAL:g})")
     lost = 0
     for kind in [options.only] if options.only else list(bad_clients.KINDS):
+        if options.turns:
+            for which, figures in turns(kind):
+                print(json.dumps({"bench": "fairness turns", "work": f"{kind}: {which}", **figures}), flush=True)
+            continue
         for row in rows(kind):
             print((as_json if options.json else show)(row), flush=True)
             lost += row.lost
