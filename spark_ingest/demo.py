@@ -43,7 +43,7 @@ def emit(event: str, **fields: Any) -> None:
     print(json.dumps({"event": event, **fields}, separators=(",", ":")), flush=True)
 
 
-class Sink(PublicationSink):
+class DemoSink(PublicationSink):
     """The exact sink, which also tells the starter how far it is."""
 
     def __init__(self, path: Path) -> None:
@@ -108,7 +108,7 @@ def start(spark: Any, told: argparse.Namespace) -> Sequence[Any]:
             processingTime=trigger
         ).start()  # fmt: skip
 
-    sink, entities = Sink(told.sink), Entities()
+    sink, entities = DemoSink(told.sink), Entities()
     receives = {"identity": str(told.identity), "overlay": str(told.overlay), "topics": told.telemetry}
     return [
         query("sink", stream("sink", **receives), sink.write, trigger=TRIGGER),

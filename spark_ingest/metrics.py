@@ -15,7 +15,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -49,6 +49,7 @@ class QueryFigures:
     batches: int = 0
     rows: int = 0
     quarantine_rows: int = 0
+    dropped_rows: int = 0
     reported_at: float | None = None
     gauges: dict[str, float] = field(default_factory=dict)
 
@@ -78,6 +79,9 @@ class QueryTable:
             figures.rows += int(progress.get("numInputRows", 0))
             observed = progress.get("observedMetrics", {}).get(QUARANTINE, {})
             figures.quarantine_rows += int(observed.get("rows", 0))
+            figures.dropped_rows += sum(
+                int(each.get("numRowsDroppedByWatermark", 0)) for each in progress.get("stateOperators", [])
+            )
             figures.reported_at = self._clock()
             figures.gauges = _gauges(progress)
             self._bound()
@@ -91,10 +95,7 @@ class QueryTable:
 
     def snapshot(self) -> dict[str, QueryFigures]:
         with self._lock:
-            return {
-                name: QueryFigures(f.running, f.failures, f.batches, f.rows, f.quarantine_rows, f.reported_at, f.gauges)
-                for name, f in self._queries.items()
-            }
+            return {name: replace(figures) for name, figures in self._queries.items()}
 
     def _bound(self) -> None:
         if len(self._queries) > QUERIES_MAX:
@@ -166,6 +167,10 @@ class QueryMetrics(Collector):
             "batches": ("Micro-batches that Spark reported.", lambda q: q.batches),
             "rows": ("Rows that came in.", lambda q: q.rows),
             "quarantine_rows": ("Rows of the quarantine, where the query counts them.", lambda q: q.quarantine_rows),
+            "dropped_rows": (
+                "Rows, or sums of rows in windows, that a watermark dropped as too late.",
+                lambda q: q.dropped_rows,
+            ),
             "failures": ("Ends of the query by an error.", lambda q: q.failures),
         }
         for name, (text, value) in counters.items():

@@ -129,6 +129,11 @@ class Options:
         return ",".join(f"{shard or NOTHING}{until}" for shard, until in eras)
 
     @property
+    def redrives(self) -> bool:
+        """True if rows that lack their key may come later, by `veilmq ingest redrive`."""
+        return self.on_missing_key is MissingKey.QUARANTINE
+
+    @property
     def places(self) -> bool:
         """True if the driver puts rows for executors into a storage."""
         return self.extents is not None and "://" in self.extents

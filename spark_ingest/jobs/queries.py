@@ -26,6 +26,8 @@ ALIVE = "alive"
 """State of an entity of which nothing but signs of life is known."""
 OF_OTHERS = ("FAILURE_SUSPICION", "FAILED", "DISCONNECT")
 """Kinds of traces that are no sign of life of their entity."""
+NUMBERS = "veilmq_numbers"
+"""Name of the observation of `windows`: `rows`, the numbers of each micro-batch. Windows count those in time."""
 
 
 def numbers(rows: Any, field: str = DEFAULT_FIELD) -> Any:
@@ -46,14 +48,18 @@ def windows(
 ) -> Any:
     """Count, mean, least and greatest value of each topic in each window of the time when devices published.
 
-    A row that comes later than `watermark` after the newest one is left out, and state is bounded by that.
+    A row that comes later than `watermark` after the newest one is left out, and state is bounded by that. The
+    time of a row is the earlier one of publishing and reception: so a publisher whose clock is fast moves the watermark
+    no further than the receiver's clock does, nor a receiver further than the publishers' clocks.
     """
     from pyspark.sql import functions as f
 
     return (
         numbers(rows, field)
-        .withWatermark("published_at", watermark)
-        .groupBy(f.window("published_at", window).alias("window"), "topic")
+        .observe(NUMBERS, f.count(f.lit(1)).alias("rows"))
+        .withColumn("at", f.least("published_at", "received_at"))
+        .withWatermark("at", watermark)
+        .groupBy(f.window("at", window).alias("window"), "topic")
         .agg(
             f.count("value").alias("count"),
             f.avg("value").alias("mean"),

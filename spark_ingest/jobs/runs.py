@@ -13,16 +13,19 @@ import json
 import os
 import re
 import signal
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from spark_ingest.errors import BadOption, IngestError
 from spark_ingest.jobs import queries as jobs
+from spark_ingest.jobs.late_numbers import LateNumbers
 from spark_ingest.options import IngestStream, Options, parse_options
 from spark_ingest.secrets import read_grants
 from spark_ingest.spool import CONSUMERS, forget
@@ -64,7 +67,8 @@ Rows = Callable[[IngestStream], Any]
 class Job:
     """`made`: its table from the rows of streams. `stream`: its input stream, None if the job needs all rows at once.
 
-    `shown`: the printed table of each micro-batch. `mode`: output mode of the stream.
+    `shown`: the printed table of each micro-batch. `mode`: output mode of the stream. `counts_late`: whether it is a
+    table of windows that leave out late numbers.
     """
 
     told: str
@@ -73,6 +77,7 @@ class Job:
     stream: IngestStream | None = None
     mode: str = "update"
     shown: Callable[[Any], Any] = lambda table: table
+    counts_late: bool = False
 
 
 def _timeline(rows: Rows, settings: RunSettings) -> Any:
@@ -92,6 +97,7 @@ JOBS = {
         lambda rows, told: jobs.windows(rows(IngestStream.TELEMETRY), told.window, told.watermark, told.field),
         ("start", "topic"),
         IngestStream.TELEMETRY,
+        counts_late=True,
     ),
     "late": Job(
         "how late telemetry came, by publisher, and duplicates, of which there must be none",
@@ -150,7 +156,11 @@ def run_job(
             return _once(spark, job, options, settings, as_json)
         with tempfile.TemporaryDirectory(prefix="veilmq-job-", ignore_cleanup_errors=True) as checkpoint:
             stopped = _stopped()
-            _await(_started(spark, job, options, settings, as_json, checkpoint, stopped), stopped)
+            late = LateNumbers()
+            query = _started(spark, job, options, settings, as_json, checkpoint, stopped, late)
+            _await(query, stopped, partial(_say_late, query, late, settings))
+            if late.left_out:
+                _say_left_out(late, settings)
     except IngestError:
         raise
     except Exception as error:  # whatever Spark raises becomes one line
@@ -192,17 +202,22 @@ def _started(
     as_json: bool,
     checkpoint: str,
     stopped: threading.Event,
+    late: LateNumbers,
 ) -> Any:
     """Returns the query of a streaming job. Ctrl-C reaches Spark's workers, too: failures after `stopped` are no
-    news.
+    news. `late` counts the windows that it shows.
     """
 
     def rows(stream: IngestStream) -> Any:
         return spark.readStream.format("veilmq").options(**options, stream=stream.value).load()
 
     def show(table: Any, batch: int) -> None:
+        table.persist()  # so that Spark works a micro-batch out once, however often it is looked at
         try:
+            if job.counts_late:
+                late.count(batch, (row.asDict() for row in table.toLocalIterator()))
             _print(job.shown(table).orderBy(*job.order), as_json)
+            table.unpersist()
         except Exception:
             if not stopped.is_set():
                 raise
@@ -219,11 +234,28 @@ def _stopped() -> threading.Event:
     return stopped
 
 
-def _await(query: Any, stopped: threading.Event) -> None:
-    """Until it `stopped`. Raises what ended the query before."""
+def _say_late(query: Any, late: LateNumbers, settings: RunSettings) -> None:
+    """Says how many numbers windows left out, the first time and whenever there are twice as many."""
+    before = late.left_out
+    late.progress(query.recentProgress)
+    if late.left_out.bit_length() > before.bit_length():
+        _say_left_out(late, settings)
+
+
+def _say_left_out(late: LateNumbers, settings: RunSettings) -> None:
+    print(
+        f"windows: left out {late.left_out} of {late.read} numbers, published more than {settings.watermark} before "
+        "the newest; a longer --watermark takes them",
+        file=sys.stderr,
+        flush=True,
+    )
+
+
+def _await(query: Any, stopped: threading.Event, look: Callable[[], None]) -> None:
+    """Waits until the query is `stopped`, and looks now and then. Raises what ended the query before."""
     try:
         while not (stopped.is_set() or query.awaitTermination(LOOK_S)):
-            continue
+            look()
         query.stop()
     except Exception:
         if not stopped.is_set():

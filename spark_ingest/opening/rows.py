@@ -110,26 +110,32 @@ PLACE = pa.schema([("receiver", pa.string()), ("segment", pa.int64()), ("offset"
 """The place of a row in the spool: its group ends at byte `offset` of a receiver's segment, so that
 reading from there begins behind the row.
 """
+PROGRESS = "progress_at"
+"""The column for watermarks: a row's time of reception; of a redriven row a time that no row to come precedes."""
 OWN = ("key_id", "wire_topic", *PLACE.names)
 EXTRAS = pa.schema(
     [
         ("publisher_id", pa.binary()),
         ("key_id", pa.string()),
         ("wire_topic", pa.string()),
+        (PROGRESS, _TIME),
         *SEALED_TYPES.items(),
         *PLACE,
     ]
 )
 """Columns of telemetry for queries that name them: the publisher as 16 bytes, key and wire topic of the row, sealed
-properties of MQTT, the row's place.
+properties of MQTT, the row's place, the time for watermarks.
 """
 
 
-def schema_of(stream: IngestStream, columns: Sequence[str] = ()) -> Any:
-    """Returns the named columns of a stream in their order, all of them without names. Raises BadOption."""
+def schema_of(stream: IngestStream, columns: Sequence[str] = (), *, redrives: bool = False) -> Any:
+    """Returns the named columns of a stream in their order, all of them without names. Raises BadOption.
+
+    `redrives`: the query may get redriven rows, so that all columns of telemetry are one more, PROGRESS.
+    """
     known = SCHEMAS[stream]
     if not columns:
-        return known
+        return known.append(EXTRAS.field(PROGRESS)) if redrives and stream is IngestStream.TELEMETRY else known
     fields = {field.name: field for field in (*known, *(EXTRAS if stream is IngestStream.TELEMETRY else ()))}
     unknown = [name for name in columns if name not in fields]
     if unknown or len(set(columns)) != len(columns):
@@ -142,7 +148,7 @@ class RowReader:
 
     def __init__(self, options: Options) -> None:
         self._stream = options.stream
-        self._schema = schema_of(options.stream, options.columns)
+        self._schema = schema_of(options.stream, options.columns, redrives=options.redrives)
         self._since_us, self._until_us = options.since_us, options.until_us
         self._grants = options.grants
         self._on_missing_key, self._key_patience_s = options.on_missing_key, options.key_patience_s
@@ -158,17 +164,19 @@ class RowReader:
         self._availability = TopicSet(options.availability)
         self._names = KeyNames()
         self._held: Collection[str] | None = None
-        self._redrives = False
+        self._redriven_us: int | None = None
 
-    def read(self, *extents: ByteRange, held: Collection[str] | None = None, only: bool = False) -> Iterator[Any]:
+    def read(
+        self, *extents: ByteRange, held: Collection[str] | None = None, redriven_us: int | None = None
+    ) -> Iterator[Any]:
         """Yields record batches of at most `rows_per_batch` rows. Raises GrantsError, SpoolError.
 
-        `held`: names of keys whose rows are passed over, or that are the `only` ones to read; None: nobody remembers
-        rows that
-        are passed over.
+        `held`: names of keys whose rows are passed over; None: nobody remembers rows that are passed over.
+        `redriven_us`: column `progress_at` of a redrive, which reads rows under the `held` keys alone; UNIX time in
+        microseconds, 0 for the times of reception.
         """
         self._opener.refresh()
-        self._held, self._redrives = held, only
+        self._held, self._redriven_us = held, redriven_us
         reasons: Counter[str] = Counter()
         yield from in_batches(self._made(extents, reasons), self._rows_per_batch)
         if reasons and self._stream is not IngestStream.QUARANTINE:
@@ -225,14 +233,14 @@ class RowReader:
             return _batch(self._schema, **_availability(group, opened, statements))
         if self._stream is IngestStream.QUARANTINE:
             return _batch(self._schema, **_quarantine(group, opened))
-        return _batch(self._schema, **_telemetry(group, opened, self._schema.names))
+        return _batch(self._schema, **_telemetry(group, opened, self._schema.names, self._redriven_us))
 
     def _opened(self, group: Any) -> Opened:
         """Opens a group; obeys `onMissingKey` if a key is missing. Raises GrantsError, SpoolDamaged."""
         wanted = self._wanted(group)
         if self._held:
             needing = self._names.rows(group, self._held)
-            needing = needing if self._redrives else ~needing
+            needing = ~needing if self._redriven_us is None else needing
             wanted = needing if wanted is None else wanted & needing
         opened = self._opener.open(group, wanted)
         if self._fails_on_change:
@@ -322,7 +330,7 @@ class RowReader:
         return statements
 
 
-def _telemetry(group: Any, opened: Opened, wanted: Sequence[str]) -> dict[str, Any]:
+def _telemetry(group: Any, opened: Opened, wanted: Sequence[str], redriven_us: int | None) -> dict[str, Any]:
     extras = [name for name in OWN if name in wanted]
     taken, content = _taken(group, opened.rows, extras), opened.content
     made: dict[str, Callable[[], Any]] = {
@@ -339,6 +347,7 @@ def _telemetry(group: Any, opened: Opened, wanted: Sequence[str]) -> dict[str, A
         "key_id": lambda: _hex(taken, "key_id"),
     }
     made |= {name: partial(taken.column, name) for name in ("wire_topic", *PLACE.names)}
+    made[PROGRESS] = partial(_progress, taken.column("received_at"), redriven_us)
     made |= {name: partial(content.sealed.__getitem__, name) for name in SEALED_TYPES}
     return {name: made[name]() for name in wanted}
 
@@ -390,6 +399,11 @@ def _batch(schema: Any, **columns: Any) -> Any:
 def _times(content: Contents) -> Any:
     """Returns the device's time of publishing, even if the gateway could send only later."""
     return pa.array(content.time_ms.astype(np.int64) * 1000).cast(_TIME)
+
+
+def _progress(received_at: Any, redriven_us: int | None) -> Any:
+    """Returns the times for watermarks: those of a redrive, else the times of reception."""
+    return pa.repeat(pa.scalar(redriven_us, _TIME), len(received_at)) if redriven_us else received_at
 
 
 def _hex(batch: Any, name: str) -> Any:

@@ -38,7 +38,9 @@ class HandedRows:
         self._options = replace(options, on_missing_key=MissingKey.FAIL) if fails else options
         self._reader: RowReader | None = None
 
-    def read(self, extents: Sequence[ByteRange], held: Collection[str] | None, only: bool) -> list[Any] | None:
+    def read(
+        self, extents: Sequence[ByteRange], held: Collection[str] | None, redriven_us: int | None
+    ) -> list[Any] | None:
         """Record batches of a task; None where a task has to read them."""
         size_bytes = sum(each.end - each.start for each in extents)
         if HandsOver is None or self._options.extents is not None or size_bytes > HANDED_BYTES:
@@ -46,6 +48,6 @@ class HandedRows:
         try:
             if self._reader is None:
                 self._reader = RowReader(self._options)
-            return list(self._reader.read(*extents, held=held, only=only))
+            return list(self._reader.read(*extents, held=held, redriven_us=redriven_us))
         except IngestError:
             return None

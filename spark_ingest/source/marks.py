@@ -1,13 +1,14 @@
 """Marks in an offset of a checkpoint beside positions: its owner, its spool and its devices.
 
-    {"@": {"owner": TOKEN, "parts": {RECEIVER: TEXT}, "held": [KEY...], "redriven": n},
+    {"@": {"owner": TOKEN, "parts": {RECEIVER: TEXT}, "held": [KEY...], "redriven": n, "redriven_us": n},
      RECEIVER: {"segment": n, "byte": n, "shard": PARTS}}
 
 The token is drawn when a query begins without a checkpoint, and goes from offset to offset; it tells consumers apart
 (`spool.consumers`). `parts`: the spool of the positions, for another spool may have groups ending at equal bytes.
 `shard`: the devices, for rows of others were passed by. `held`: names of keys that were missing when the micro-batch
 ending there was planned, whose rows it passes over; `redriven`: the number up to which such rows were read again
-(`spool.ledger`). Not here: the meaning of positions (`spool.view`).
+(`spool.ledger`); `redriven_us`: `progress_at` of the rows that the micro-batch ending there reads again. Not here: the
+meaning of positions (`spool.view`).
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ class OffsetMarks:
         self._view, self._shard, self._lossy = view, shard, lossy
         self._parts: dict[str, str] = {}
 
-    def stamped(self, positions: Offset, owner: str, held: Sequence[str] = (), redriven: int = 0) -> Offset:
+    def stamped(
+        self, positions: Offset, owner: str, held: Sequence[str] = (), redriven: int = 0, redriven_us: int = 0
+    ) -> Offset:
         """An offset for the checkpoint."""
         for name in positions:
             if name not in self._parts and (part := self._view.part(name)):
@@ -43,6 +46,7 @@ class OffsetMarks:
             "parts": {name: self._parts[name] for name in sorted(positions) if name in self._parts},
         }
         mark |= ({"held": list(held)} if held else {}) | ({"redriven": redriven} if redriven else {})
+        mark |= {"redriven_us": redriven_us} if redriven_us else {}
         stamped = {name: {"segment": at["segment"], "byte": at["byte"], **shard} for name, at in positions.items()}
         return ({MARK: mark} if owner or held or redriven else {}) | stamped
 
@@ -96,6 +100,13 @@ def held_of(offset: Offset) -> list[str]:
 def redriven_of(offset: Offset) -> int:
     """The number of the last redrive that was read."""
     return int(_mark(offset).get("redriven", 0))
+
+
+def redriven_us_of(offset: Offset) -> int:
+    """Returns `progress_at` of the redriven rows of the micro-batch ending there, UNIX time in microseconds; 0 without
+    such rows.
+    """
+    return int(_mark(offset).get("redriven_us", 0))
 
 
 def _mark(offset: Offset) -> Mapping[str, Any]:

@@ -31,7 +31,7 @@ from spark_ingest.opening import KeyNames, RowReader
 from spark_ingest.options import IngestStream, MissingKey, Options
 from spark_ingest.secrets import GrantsFile
 from spark_ingest.source.handing import HandedRows, HandsOver
-from spark_ingest.source.marks import OffsetMarks, held_of, new_owner, owner_of, redriven_of
+from spark_ingest.source.marks import OffsetMarks, held_of, new_owner, owner_of, redriven_of, redriven_us_of
 from spark_ingest.spool import (
     UNNAMED_KEPT_S,
     ByteRange,
@@ -65,12 +65,12 @@ Connect: TypeAlias = "Callable[[Options], ReplicaClient]"
 class SpoolPartition(InputPartition):
     """A task: some groups of a segment, or of several. Holds paths, numbers and names, nothing secret.
 
-    `held`, `only`: as `RowReader.read` has them.
+    `held`, `redriven_us`: as `RowReader.read` has them.
     """
 
     extents: tuple[ByteRange, ...]
     held: tuple[str, ...] | None = None
-    only: bool = False
+    redriven_us: int | None = None
 
 
 class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -166,7 +166,18 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         held: Sequence[str] = held_of(start) if redriven == redriven_of(start) else ()
         if self._planned != as_offset(positions_of(at)):
             held = self._missing(view.ranges(at, self._planned, 1)) if self._holds else ()
-        return self._marks.stamped(self._planned, self._owner, held, redriven)
+        redriven_us = self._redriven_us(view) if redriven > redriven_of(start) else 0
+        return self._marks.stamped(self._planned, self._owner, held, redriven, redriven_us)
+
+    def _redriven_us(self, view: SpoolView) -> int:
+        """Returns the time of reception of the first row behind the plan, now without one, in microseconds.
+
+        Micro-batches take rows by time of reception. So a watermark on this time drops neither rows of the redrive nor
+        rows that follow.
+        """
+        now = time.time()
+        behind = view.age_s(self._planned or {}, now)
+        return int((now - max(behind.values(), default=0.0)) * 1e6)
 
     @property
     def _holds(self) -> bool:
@@ -229,7 +240,7 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if held and before != after:
             consumer.hold(before, after, held, redriven_of(end))
         for each in consumer.ledger.between(redriven_of(start), redriven_of(end)):
-            planned += _planned(view, as_offset(each.begin), as_offset(each.end), parts, each.keys, only=True)
+            planned += _planned(view, as_offset(each.begin), as_offset(each.end), parts, each.keys, redriven_us_of(end))
         if not self._options.fails_on_loss:
             view.look_for_damage(extent for each in planned for extent in each.extents)
         if self._placed is None:
@@ -238,7 +249,7 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._placed.remove(positions_of(before))
             self._placed.place(extent for each in planned for extent in each.extents)
         if len(planned) == 1:
-            self._handed = self._handing.read(planned[0].extents, planned[0].held, planned[0].only)
+            self._handed = self._handing.read(planned[0].extents, planned[0].held, planned[0].redriven_us)
         return planned
 
     def getCache(self, _start: Offset, _end: Offset) -> Iterator[Any] | None:
@@ -351,9 +362,14 @@ def _begin(view: SpoolView, options: Options) -> Offset:
 
 
 def _planned(
-    view: SpoolView, start: Offset, end: Offset, parts: int, held: tuple[str, ...] | None = None, *, only: bool = False
+    view: SpoolView,
+    start: Offset,
+    end: Offset,
+    parts: int,
+    held: tuple[str, ...] | None = None,
+    redriven_us: int | None = None,
 ) -> list[SpoolPartition]:
-    return [SpoolPartition(extents, held, only) for extents in in_tasks(view.ranges(start, end, parts), parts)]
+    return [SpoolPartition(extents, held, redriven_us) for extents in in_tasks(view.ranges(start, end, parts), parts)]
 
 
 class _Reading(NamedTuple):
@@ -382,7 +398,7 @@ def _read(options: Options, partition: InputPartition) -> Iterator[Any]:
             if oldest.fetched is not None:
                 oldest.fetched.close()
     if reading.fetched is None:
-        return reading.rows.read(*partition.extents, held=partition.held, only=partition.only)
+        return reading.rows.read(*partition.extents, held=partition.held, redriven_us=partition.redriven_us)
     return _read_fetched(reading.rows, reading.fetched, partition)
 
 
@@ -398,4 +414,4 @@ def _reading(options: Options) -> _Reading:
 def _read_fetched(rows: RowReader, fetched: FetchedExtents, partition: SpoolPartition) -> Iterator[Any]:
     fetched.renew()
     with fetched.held(partition.extents) as extents:
-        yield from rows.read(*extents, held=partition.held, only=partition.only)
+        yield from rows.read(*extents, held=partition.held, redriven_us=partition.redriven_us)

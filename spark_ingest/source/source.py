@@ -37,7 +37,9 @@ class VeilMQDataSource(DataSource):
     def schema(self) -> Any:
         """Fixed by option stream; fewer columns with option columns. Raises BadOption."""
         options = parse_options(self.options, batch=None)
-        return from_arrow_schema(schema_of(options.stream, options.columns)) if options.columns else DDL[options.stream]
+        if not options.columns and not options.redrives:
+            return DDL[options.stream]
+        return from_arrow_schema(_schema(options))
 
     def streamReader(self, schema: Any) -> SpoolStreamReader:
         """Returns the reader for `readStream`. Raises BadOption."""
@@ -68,10 +70,14 @@ class VeilMQDataSource(DataSource):
 
     def _checked(self, schema: Any, *, batch: bool = False) -> Options:
         options = parse_options(self.options, batch=batch)
-        ours = from_arrow_schema(schema_of(options.stream, options.columns))
+        ours = from_arrow_schema(_schema(options))
         if [(each.name, each.dataType) for each in schema] != [(each.name, each.dataType) for each in ours]:
             raise BadOption(f"veilmq has a fixed schema for stream={options.stream}; remove .schema(...)")
         return options
+
+
+def _schema(options: Options) -> Any:
+    return schema_of(options.stream, options.columns, redrives=options.redrives)
 
 
 def register(spark: Any) -> None:

@@ -11,6 +11,8 @@ from typing import Any
 from spark_ingest.writing.outgoing_rows import ID_PROPERTY
 
 WITHIN = "1 hour"
+PROGRESS, RECEIVED = "progress_at", "received_at"
+"""Columns for the watermark, the better first: rows without the first are never redriven rows."""
 
 
 def with_id(rows: Any) -> Any:
@@ -27,13 +29,19 @@ def with_id(rows: Any) -> Any:
 def drop_repeats(rows: Any, within: str = WITHIN) -> Any:
     """Returns the first row of each id, in a stream or a batch; in a stream, of repeats coming `within` so long.
 
-    Spark drops a row of a stream that was received longer than `within` before the newest of earlier micro-batches, a
-    redriven row too; numRowsDroppedByWatermark of the progress counts them.
+    The time of a row is its time of reception; a redriven row's is that of its micro-batch (`progress_at`, which a
+    query with `onMissingKey=quarantine` has unless option `columns` leaves it out). A row `within` before the newest of
+    earlier micro-batches would be dropped unseen: no row of this source is. If one was, the log says how many
+    (`dropped_rows`).
 
     State of a stream holds the ids of that time. A publisher could choose the id of another one: the publisher is part
     of what is compared.
     """
+    from spark_ingest.writing.dropped_rows import say_dropped  # noqa: PLC0415  Spark takes a second to import
+
     rows = with_id(rows)
-    if rows.isStreaming:
-        return rows.withWatermark("received_at", within).dropDuplicatesWithinWatermark(["publisher", "veilmq_id"])
-    return rows.dropDuplicates(["publisher", "veilmq_id"])
+    if not rows.isStreaming:
+        return rows.dropDuplicates(["publisher", "veilmq_id"])
+    say_dropped(rows.sparkSession)
+    time = PROGRESS if PROGRESS in rows.columns else RECEIVED
+    return rows.withWatermark(time, within).dropDuplicatesWithinWatermark(["publisher", "veilmq_id"])

@@ -1,15 +1,17 @@
-"""An application that writes into a sink by its recipe, and dies at one moment: driver and JVM get SIGKILL.
+"""An application that writes into a sink: an executor of it is killed, then it dies at one moment, JVM and all.
 
     python -m tests.spark_ingest.sink_driver WORK SINK TARGET [BATCH MOMENT]
 
-WORK has `spool` and `keys.json` and gets the checkpoint. MOMENT: `before` (nothing of the batch is written), `half`
-(some of it is, and is not committed), `after` (the sink has committed, Spark has not). Without, it reads what is there,
-to the end.
+WORK has `spool` and `keys.json` and gets the checkpoint. The executor is a JVM of its own, killed while the batch
+before BATCH, counted from the first of this life, is written. MOMENT: `before` (nothing of the batch is written),
+`half` (some of it is, and is not committed), `after` (the sink has committed, Spark has not). Without, it reads what is
+there, to the end.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import signal
 import sys
@@ -19,11 +21,17 @@ from typing import Any, NoReturn
 import psutil
 
 from spark_ingest import register, spark_session
-from tests.spark_ingest.sinks import OPTIONS, SINKS
+from tests.spark_ingest.sink_targets import OPTIONS, TARGETS
+
+CLUSTER = {
+    "spark.master": "local-cluster[1,1,1024]",
+    "spark.executor.memory": "1g",
+    "spark.python.authenticate.socketTimeout": "120s",
+}
 
 
 def die() -> NoReturn:
-    """At once, and what belongs to us before: nothing is closed or told."""
+    """Kills this process and what belongs to it: nothing is closed or told."""
     for child in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):
             child.kill()
@@ -31,22 +39,37 @@ def die() -> NoReturn:
     raise AssertionError("it lives")
 
 
+def kill_executors() -> int:
+    """Kills the executors that run; returns their number."""
+    killed = 0
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            if any("CoarseGrainedExecutorBackend" in word for word in child.cmdline()):
+                child.kill()
+                killed += 1
+    return killed
+
+
 def main() -> None:
     work, (name, target) = Path(sys.argv[1]), sys.argv[2:4]
-    batch, moment = (int(sys.argv[4]), sys.argv[5]) if len(sys.argv) > 4 else (-1, "")
-    spark = spark_session("sinks", 2)
+    last, moment = (int(sys.argv[4]), sys.argv[5]) if len(sys.argv) > 4 else (-1, "")
+    spark = spark_session("sinks", 2, CLUSTER)
     register(spark)
-    sink = SINKS[name](target)
+    to = TARGETS[name](target)
+    count = itertools.count()
 
     def write(rows: Any, number: int) -> None:
-        if number != batch:
-            sink.write(rows, number)
+        of_this_life = next(count)
+        if of_this_life == last - 1:
+            print(f"killed {kill_executors()} executors", flush=True)
+        if of_this_life != last:
+            to.sink(rows, number)
             return
         if moment == "before":
             die()
         if moment == "half":
-            sink.write_half(rows, number, die)
-        sink.write(rows, number)
+            to.write_half(rows, number, die)
+        to.sink(rows, number)
         die()
 
     told = {"spool": str(work / "spool"), "grants": str(work / "keys.json"), **OPTIONS}

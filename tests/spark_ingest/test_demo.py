@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from spark_ingest import demo
-from spark_ingest.demo import BAD_INPUT, Entities, Sink, emit, main, show_windows
+from spark_ingest.demo import BAD_INPUT, DemoSink, Entities, emit, main, show_windows
 from spark_ingest.errors import NoJava
 from spark_ingest.writing import PublicationSink
 from spark_ingest.writing.sink import Arrived
@@ -96,7 +96,7 @@ def test_the_sink_is_ready_with_its_first_row_and_counts_no_probe_and_nothing_tw
         return (Arrived("gw", 1, "t", "digest", id_) for id_ in batches[batch])
 
     monkeypatch.setattr(PublicationSink, "arrived_in", arrived)
-    sink = Sink(tmp_path / "sink.sqlite")
+    sink = DemoSink(tmp_path / "sink.sqlite")
     for batch in batches:
         sink.write(None, batch)
     assert told() == [

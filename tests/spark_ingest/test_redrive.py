@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from spark_ingest.redrive import redrive
 from spark_ingest.source.reader import SpoolStreamReader
 from spark_ingest.spool.segments import Offset, segment_numbers
 from tests.spark_ingest.opening.test_rows import Job
-from tests.spark_ingest.region import write_grants
+from tests.spark_ingest.region import NOW, write_grants
 
 pytest.importorskip("pyspark")
 from pyspark.sql.streaming.datasource import ReadAllAvailable
@@ -31,6 +32,8 @@ class Query:
         self._options = parse_options(told)
         self._offsets: list[Offset] = []
         self._sink: dict[int, list[bytes]] = {}
+        self.progress: dict[bytes, datetime] = {}
+        """Column `progress_at` of each row."""
 
     def run(self, *, dies: str = "") -> None:
         """All that there is. `dies`: after the plan of a micro-batch was logged, or after it was read."""
@@ -54,12 +57,9 @@ class Query:
                     self._offsets.append(end)
                 parts = reader.partitions(start, self._offsets[batch])
                 yield
-                self._rows = [
-                    payload
-                    for part in parts
-                    for rows in reader.read(part)
-                    for payload in rows.column("payload").to_pylist()
-                ]
+                read = [row for part in parts for rows in reader.read(part) for row in rows.to_pylist()]
+                self._rows = [row["payload"] for row in read]
+                self.progress |= {row["payload"]: row["progress_at"] for row in read}
                 self._done = True
                 yield
                 self._sink[batch] = self._rows
@@ -131,6 +131,24 @@ def test_nothing_is_read_again_while_the_key_is_missing_and_segments_stay(job: J
     assert query.rows == rows(*range(11))
     query.run()
     assert segment_numbers(job.root / "main") == [2]
+
+
+def test_the_time_for_watermarks_passes_neither_redriven_rows_nor_rows_to_come(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`progress_at`: of a redriven row not before that of rows before, nor behind that of rows that follow."""
+    monkeypatch.setattr("spark_ingest.source.reader.time.time", lambda: NOW + 6_000)
+    query = Query(job)
+    query.run()
+    give(job, 0, 1)
+    job.publisher.new_key("plant/#", bump=0)
+    job.publish(job.publisher.seal("plant/a", b"10"), now=NOW + 5_000)
+    lines(job)
+    query.run()
+    came = datetime.fromtimestamp(NOW, UTC)
+    assert {query.progress[b"%d" % number] for number in range(5)} == {came}
+    assert query.progress[b"10"].timestamp() == NOW + 5_000
+    assert {query.progress[b"%d" % number].timestamp() for number in range(5, 10)} == {NOW + 6_000}
 
 
 def test_who_waits_no_longer_forgets_it(job: Job) -> None:

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from spark_ingest.cli import EXIT_BAD_INPUT, ingest_app
 from spark_ingest.errors import NoJava
+from spark_ingest.jobs.late_numbers import LateNumbers
 from spark_ingest.jobs.runs import JOBS, TWICE, RunSettings, _once, _started, cause
 from spark_ingest.spool.writer import SpoolWriter
 from tests.spark_ingest.region import NOW, Link, Overlay, Publisher, write_grants
@@ -196,7 +197,8 @@ def test_a_job_that_streams_prints_what_changed(
     spool.publish("plant/a", b"5")
     fill_fleet(spool)
     options = {**spool.options, "consumer": f"job-{name}"}
-    query = _started(spark, JOBS[name], options, RunSettings(), True, str(tmp_path / "checkpoint"), Event())
+    late = LateNumbers()
+    query = _started(spark, JOBS[name], options, RunSettings(), True, str(tmp_path / "checkpoint"), Event(), late)
     try:
         query.processAllAvailable()
         before = capsys.readouterr().out.splitlines()
@@ -212,6 +214,31 @@ def test_a_job_that_streams_prints_what_changed(
         assert columns(after, "topic", "count", "mean") == [("plant/a", 2, 6.0)]
     else:
         assert ("gw2", "online", 1) in columns(after, "gateway", "state", "entities")
+
+
+def test_a_fast_clock_moves_no_watermark_and_late_numbers_are_counted(
+    spark: Any, spool: Spool, tmp_path: Path, capsys: Any
+) -> None:
+    """The clock of gw2 is two minutes fast. Then gw1 brings one number in time, and three of a minute ago."""
+    late = LateNumbers()
+    options = {**spool.options, "consumer": "job-windows"}
+    spool.publish("plant/fast", b"1", 120, delay_s=-120, gateway="gw2")
+    spool.publish("plant/a", b"1", 100)
+    spool.write()
+    query = _started(spark, JOBS["windows"], options, RunSettings(), True, str(tmp_path / "checkpoint"), Event(), late)
+    try:
+        query.processAllAvailable()
+        for at_s in (101, 40, 41, 42):
+            spool.publish("plant/a", b"2", at_s, delay_s=101.5 - at_s)
+        spool.write()
+        query.processAllAvailable()
+        late.progress(query.recentProgress)
+        late.progress(query.recentProgress)
+    finally:
+        query.stop()
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert sorted(columns(found, "topic", "count")) == [("plant/a", 1), ("plant/a", 2), ("plant/fast", 1)]
+    assert (late.read, late.left_out) == (6, 3)
 
 
 # ------------------------------------------------------------------------------------------------ the command

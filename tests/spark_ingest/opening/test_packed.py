@@ -123,5 +123,5 @@ def test_rows_that_a_micro_batch_was_planned_to_pass_over_stay_passed_over(job: 
     held = ["scope plant/#, epoch 0, bump 0, local key " + key_tag(LOCAL_KEY).hex()]
     job.pack()
     assert list(reader.read(extent, held=held)) == []
-    redriven = [row for batch in reader.read(extent, held=held, only=True) for row in batch.to_pylist()]
+    redriven = [row for batch in reader.read(extent, held=held, redriven_us=0) for row in batch.to_pylist()]
     assert redriven == job.rows()

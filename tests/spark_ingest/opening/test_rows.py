@@ -14,7 +14,7 @@ import pytest
 from keys.envelope import KeyName, sign_header
 from keys.sharetree import Hop
 from spark_ingest.errors import BadOption, GrantsError
-from spark_ingest.opening.rows import DDL, SCHEMAS, RowReader
+from spark_ingest.opening.rows import DDL, SCHEMAS, RowReader, schema_of
 from spark_ingest.options import IngestStream, Options, parse_options
 from spark_ingest.secrets.grants import Grants, GrantsFile, read_grants
 from spark_ingest.spool.view import SpoolView
@@ -142,7 +142,9 @@ def test_batches_are_cut_to_the_wished_size_and_have_the_schema(job: Job) -> Non
         job.publish(*(job.publisher.seal("plant/a") for _ in range(7)))
     batches = job.batches(rows_per_batch="10")
     assert [batch.num_rows for batch in batches] == [10, 10, 10, 5]
-    assert all(batch.schema.equals(SCHEMAS[IngestStream.TELEMETRY]) for batch in batches)
+    schema = schema_of(IngestStream.TELEMETRY, redrives=True)
+    assert schema.names == [*SCHEMAS[IngestStream.TELEMETRY].names, "progress_at"]
+    assert all(batch.schema.equals(schema) for batch in batches)
 
 
 def test_topics_choose_rows(job: Job) -> None:

@@ -1,0 +1,12 @@
+"""Iceberg: a batch is there once, whoever brings it and however often."""
+
+from __future__ import annotations
+
+from tests.spark_ingest.sink_targets import Iceberg
+from tests.spark_ingest.sinks.driver_written import DriverWrittenTests
+
+
+class TestIceberg(DriverWrittenTests):
+    """Read by Polars."""
+
+    kind = Iceberg
