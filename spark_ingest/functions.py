@@ -1,13 +1,13 @@
-"""Columns of Spark from payloads (JSON, MessagePack, Sparkplug B), levels of topics, and ids of publishers.
+"""Columns of Spark from payloads (JSON, MessagePack, CBOR, SenML, Sparkplug B), levels of topics, ids of publishers.
 
     from spark_ingest.functions import json_payload, messagepack, sparkplug, topic_level
     body = json_payload("payload", "sensor string, value double")
     rows.select(topic_level("topic", 1).alias("device"), body.alias("body")).where("body.reason is null")
 
-`json_payload`, `messagepack` and `sparkplug` give a struct of `value` and `reason`: a payload that cannot be decoded
-has no value and a reason, a null payload neither, and no payload ends a query. The last two run in Python workers,
-with Arrow and without pandas; `veilmq[spark]` must be installed there. Not here: decoding itself
-(`messagepack`, `sparkplug`).
+`json_payload`, `messagepack`, `cbor`, `senml` and `sparkplug` give a struct of `value` and `reason`: a payload that
+cannot be decoded has no value and a reason, a null payload neither, and no payload ends a query. All but the
+first run in Python workers, with Arrow and without pandas; `veilmq[spark]` must be
+installed there. Not here: decoding itself (`payloads`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,15 @@ import pyarrow as pa
 from pyspark.sql import functions
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
-from spark_ingest.payloads import NOT_UTF8, PAYLOAD_BYTES_MAX, PayloadError, decode_sparkplug, messagepack_to_json
+from spark_ingest.payloads import (
+    NOT_UTF8,
+    PAYLOAD_BYTES_MAX,
+    PayloadError,
+    cbor_to_json,
+    decode_senml,
+    decode_sparkplug,
+    messagepack_to_json,
+)
 
 f: Any = functions  # its annotations know no function that takes Arrow arrays by type hints
 ColumnOrName: TypeAlias = Any
@@ -36,7 +44,24 @@ SPARKPLUG_DDL = (
     "double_value: double, boolean_value: boolean, string_value: string, bytes_value: binary>>, body binary"
 )
 """What `sparkplug` gives as `value`."""
+SENML_DDL = (
+    "name: string, unit: string, time: timestamp, is_relative: boolean, value: double, string_value: string, "
+    "boolean_value: boolean, data_value: binary, sum: double, update_s: double"
+)
+"""A record that `senml` gives."""
 _TIME = pa.timestamp("us", tz="UTC")
+_SENML = pa.list_(
+    pa.field(
+        "element",
+        pa.struct(
+            {
+                "name": pa.string(), "unit": pa.string(), "time": _TIME, "is_relative": pa.bool_(),
+                "value": pa.float64(), "string_value": pa.string(), "boolean_value": pa.bool_(),
+                "data_value": pa.binary(), "sum": pa.float64(), "update_s": pa.float64(),
+            }.items()
+        ),
+    )
+)  # fmt: skip
 _METRIC = pa.struct(
     {
         "name": pa.string(), "alias": pa.int64(), "type": pa.string(), "timestamp": _TIME,
@@ -81,7 +106,7 @@ def json_payload(payload: ColumnOrName, schema: str | DataType) -> Any:
     why = f.when(f.length(column) > PAYLOAD_BYTES_MAX, f"json: larger than {PAYLOAD_BYTES_MAX} bytes").when(
         text.isNull() & column.isNotNull(), f"json: {NOT_UTF8}"
     )
-    first = _typed(whole, why, schema, "json")
+    first = by_schema(whole, why, schema, "json")
     many = first["value"].isNotNull() & ~_is_one_value(whole)
     return f.struct(
         f.when(~many, first["value"]).alias("value"),
@@ -96,7 +121,22 @@ def messagepack(payload: ColumnOrName, schema: str | DataType = AS_JSON) -> Any:
     `timestamp` fields reads back.
     """
     made = f.arrow_udf(_messagepack, "value string, reason string")(_column(payload))
-    return made if schema == AS_JSON else _typed(made["value"], made["reason"], schema, "messagepack")
+    return made if schema == AS_JSON else by_schema(made["value"], made["reason"], schema, "messagepack")
+
+
+def cbor(payload: ColumnOrName, schema: str | DataType = AS_JSON) -> Any:
+    """Returns a CBOR payload (RFC 8949) as `messagepack` does; with schema "json" the value is JSON text."""
+    made = f.arrow_udf(_cbor, "value string, reason string")(_column(payload))
+    return made if schema == AS_JSON else by_schema(made["value"], made["reason"], schema, "cbor")
+
+
+def senml(payload: ColumnOrName) -> Any:
+    """Returns a SenML pack (RFC 8428), JSON or CBOR, as struct<value: array of SENML_DDL, reason: string>.
+
+    Records are resolved: names, units and values stand alone. A relative time counts from the time of publishing:
+    add `published_at` where `is_relative`.
+    """
+    return f.arrow_udf(_senml, f"value array<struct<{SENML_DDL}>>, reason string")(_column(payload))
 
 
 def sparkplug(payload: ColumnOrName) -> Any:
@@ -119,8 +159,8 @@ def _is_one_value(text: Any) -> Any:
     return f.coalesce((counted == 1) & behind, f.lit(False))
 
 
-def _typed(text: Any, why: Any, schema: str | DataType, form: str) -> Any:
-    """JSON text by a schema; `why`: null, or why there is none."""
+def by_schema(text: Any, why: Any, schema: str | DataType, form: str) -> Any:
+    """Returns JSON text by a schema, as struct<value, reason>. `why`: a column, null or why there is no text."""
     kind: Any = DataType.fromDDL(schema) if isinstance(schema, str) else schema
     if isinstance(kind, StructType):
         marked = StructType([*kind.fields, StructField(_MALFORMED, StringType())])
@@ -133,6 +173,18 @@ def _typed(text: Any, why: Any, schema: str | DataType, form: str) -> Any:
         text.isNotNull() & value.isNull(), f"{form}: malformed, or not of the schema"
     )
     return f.struct(value.alias("value"), reason.alias("reason"))
+
+
+def _cbor(payloads: pa.Array) -> pa.Array:
+    return _each(payloads, cbor_to_json, pa.string(), "cbor")
+
+
+def _senml(payloads: pa.Array) -> pa.Array:
+    return _each(payloads, _senml_records, _SENML, "senml")
+
+
+def _senml_records(payload: bytes) -> list[dict[str, Any]]:
+    return [{**each, "time": each["time_us"]} for each in decode_senml(payload)]
 
 
 def _messagepack(payloads: pa.Array) -> pa.Array:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any, NoReturn
@@ -31,11 +31,9 @@ CLUSTER = {
 
 
 def die() -> NoReturn:
-    """Kills this process and what belongs to it: nothing is closed or told."""
-    for child in psutil.Process().children(recursive=True):
-        with contextlib.suppress(psutil.Error):
-            child.kill()
-    os.kill(os.getpid(), signal.SIGKILL)
+    """Kills this process and what belongs to it, all at once: nothing is closed or told."""
+    below = [str(child.pid) for child in psutil.Process().children(recursive=True)]
+    subprocess.run(["kill", "-9", *below, str(os.getpid())], check=False)
     raise AssertionError("it lives")
 
 
