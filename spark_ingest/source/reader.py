@@ -170,14 +170,14 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._marks.stamped(self._planned, self._owner, held, redriven, redriven_us)
 
     def _redriven_us(self, view: SpoolView) -> int:
-        """Returns the time of reception of the first row behind the plan, now without one, in microseconds.
+        """Returns the time of reception of the first row behind the plan, in microseconds.
 
-        Micro-batches take rows by time of reception. So a watermark on this time drops neither rows of the redrive nor
-        rows that follow.
+        Without such a row: now, or the time of the newest planned row if receivers' clocks are fast. Micro-batches take
+        rows by time of reception. So a watermark on this time drops neither rows of the redrive nor rows that follow.
         """
-        now = time.time()
-        behind = view.age_s(self._planned or {}, now)
-        return int((now - max(behind.values(), default=0.0)) * 1e6)
+        now, planned = time.time(), self._planned or {}
+        behind_s = max(view.age_s(planned, now).values(), default=0.0)
+        return int((now - behind_s) * 1e6) if behind_s else max(int(now * 1e6), view.newest_us(planned))
 
     @property
     def _holds(self) -> bool:

@@ -125,6 +125,22 @@ class SpoolView:
                 break
         return ages
 
+    def newest_us(self, at: Offset) -> int:
+        """Returns the time of reception of the newest row in the groups that end at `at`, in microseconds; 0 without.
+
+        Groups that were trimmed are left out.
+        """
+        newest = 0
+        for name, place in positions_of(at).items():
+            groups = self._groups(name, place.segment, False) if place.segment in self.segments(name) else ()
+            number = _number_after(groups, place.byte)
+            if number:
+                begin = groups[number - 2].end if number > 1 else 0
+                segment = open_segment(str(segment_path(self._root / name, place.segment)))
+                for batch, _ in segment.batches(begin, groups[number - 1].end):
+                    newest = max(newest, Times().with_batch(batch).last_us)
+        return newest
+
     def part(self, name: str) -> str:
         """Returns the part of a spool in a receiver's directory: another text in every spool; empty for an old one."""
         for number in self.segments(name):
