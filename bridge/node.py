@@ -20,6 +20,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum, auto
 
 from bridge.contract import (
+    HISTORY_TOPIC,
     Acked,
     Appending,
     Beat,
@@ -33,6 +34,7 @@ from bridge.contract import (
     Event,
     GroupJoined,
     GroupLeft,
+    HoldReading,
     KeyDoubted,
     KeysChanged,
     KeyWanted,
@@ -45,9 +47,12 @@ from bridge.contract import (
     OutboxPage,
     Publication,
     PublisherGuard,
+    ReadAgain,
+    Recalled,
     Received,
     Restored,
     Rotated,
+    StopReading,
     Subscribed,
     Tick,
     Unstored,
@@ -63,7 +68,7 @@ from bridge.measuring import PROBE_TOPIC, SUMMARY_TOPIC, IntervalProposal, Measu
 from bridge.membership import GRANT_TOPIC, KeyClient, KeyServerNode, Node, handed_over
 from bridge.presence import PRESENCE_TOPIC, Presence, PresenceTable
 from bridge.publisher import NothingLeft, OutboxIntake, Publisher, Shelf, SigningKey
-from bridge.reader import LINK_WINDOW, Collector, ScopeInterest
+from bridge.reader import LINK_WINDOW, Collector, Readings, ScopeInterest
 from bridge.replica import Forwarder
 from bridge.topology import potential_peers
 from bridge.wire import CONTROL_ROOT, GENERATION_TOPIC, PULL_TOPIC, SUBSCRIBE_TOPIC, OwnLife, refused
@@ -244,6 +249,7 @@ class GatewayNode(ReaderNode):
         self.intake = OutboxIntake(self.publisher, shelf or NothingLeft(), max_age_s, self.publisher.scopes)
         self.collector = Collector(overlay, name, secrets, keys)
         self.interest.kept = self.collector.kept
+        self.readings = Readings(overlay, name, secrets, keys, self.collector, generation << 16)
         self._early.withheld_max = LINK_WINDOW // 4
         self.groups = SharedGroups(overlay, identity, name, secrets, self.interest.accepted)
         self.presence = PresenceTable(overlay, name)
@@ -316,6 +322,20 @@ class GatewayNode(ReaderNode):
                 return self.life.heard(event, self.overlay, self.name, self._signing.identity.party_id, now)
             case Received(_, wire) if wire.topic == PRESENCE_TOPIC:
                 return self.presence.received(event, now)
+            case Received(peer, wire) if wire.topic == HISTORY_TOPIC:
+                try:
+                    return self._collected(self.readings.received(event, now), now)
+                except KeysError as error:
+                    return refused(peer, error)
+            case Received() if self.readings.is_behind and (kept := self.readings.instead(event, now)) is not None:
+                return self._collected(kept, now)
+            case ReadAgain():
+                return self._collected(self.readings.read_again(event, now), now)
+            case StopReading(reading):
+                self.readings.stop(reading)
+                return []
+            case HoldReading(reading, is_held):
+                return self._collected(self.readings.hold(reading, is_held, now), now)
             case Received():
                 return self._collected(self.collector.received(event, now), now)
             case Acked(_, ticket) if ticket > 0:
@@ -339,10 +359,12 @@ class GatewayNode(ReaderNode):
                 # Leases before publications: a receiver of both then knows the groups that we served already.
                 self.collector.skipped.up.add(peer)
                 effects = super()._own(event, now) + self.groups.link_up(peer, now)
+                effects += self._collected(self.readings.link_up(peer, now), now)
                 return effects + self.publisher.link_up(peer, now)
             case LinkDown(peer):
                 self.groups.link_down(peer)
                 self.collector.skipped.up.discard(peer)
+                self.readings.link_down(peer)
                 return super()._own(event, now) + self.publisher.link_down(peer)
             case GroupJoined(group, topic_filter, is_whole, owner):
                 return self.groups.joined((group, topic_filter), now, is_whole, owner)
@@ -359,7 +381,8 @@ class GatewayNode(ReaderNode):
                 self.interest.restore(rows)
                 self.publisher.retained.restore(rows, self.intake.is_left)
                 self.publisher.rows.restore(rows)
-                return self._collected(self.collector.restore(rows, now), now)
+                live, asked = self.readings.restore(rows, now)
+                return asked + self._collected(self.collector.restore(live, now), now)
             case Tick():
                 return self._tick(event, now)
             case _:
@@ -367,6 +390,8 @@ class GatewayNode(ReaderNode):
 
     def _tick(self, event: Tick, now: float) -> list[Effect]:
         effects = self._collected(self.collector.tick(now), now)
+        if self.readings:
+            effects += self._collected(self.readings.tick(now), now)
         effects += self.publisher.tick(now) + super()._own(event, now)
         self.collector.subscriptions.follow(self.interest, self.overlay, now)
         leases, unwanted = self.groups.tick(now)
@@ -398,13 +423,15 @@ class GatewayNode(ReaderNode):
 
     def _keys_changed(self, now: float) -> list[Effect]:
         self.woken()
-        return self._collected(self.collector.keys_changed(now), now) + self.publisher.keys_changed(now)
+        read = self._collected(self.readings.keys_changed(now), now)
+        return read + self._collected(self.collector.keys_changed(now), now) + self.publisher.keys_changed(now)
 
     def _adopt_own(self, overlay: Overlay, now: float) -> list[Effect]:
         self.presence.adopt(overlay)
         self.woken()
         leases = self.groups.adopt(overlay, self.secrets, now)
         collected = self._collected(self.collector.adopt(overlay, self.secrets, now), now)
+        collected += self._collected(self.readings.adopt(overlay, self.secrets, now), now)
         effects = super()._adopt_own(overlay, now)
         self.collector.subscriptions.follow(self.interest, overlay, now)
         return effects + leases + collected + self.publisher.adopt(overlay, self._sends(), now)
@@ -418,7 +445,8 @@ class GatewayNode(ReaderNode):
         if self._sends_at is _UNKNOWN:
             self._sends_at = earliest(self.publisher.next_deadline, self.intake.next_deadline)
         if self._reads_at is _UNKNOWN:
-            self._reads_at = earliest(*super()._deadlines(), self.collector.next_deadline, self.groups.next_deadline)
+            others = self.collector.next_deadline, self.groups.next_deadline, self.readings.next_deadline
+            self._reads_at = earliest(*super()._deadlines(), *others)
         return [self._sends_at, self._reads_at]
 
     def woken(self) -> None:
@@ -467,6 +495,8 @@ class ReplicaNode(Node):
                 return self._presence.beat(event, now)
             case Loads():
                 return self.forwarder.loaded(event, now)
+            case Recalled():
+                return self.forwarder.recalled(event, now)
             case Rotated(identity):
                 self.measurer.rotate(identity)
                 self._presence.rotate(identity)

@@ -6,7 +6,7 @@ strict: unknown version, kind or flag, a missing or a trailing byte, or invalid 
 a value has exactly one encoding, and two parties that hash equal values hash equal bytes.
 
 Not here: the fields of each frame (`sharetree`, `envelope` and the modules that it imports, `identity`, `grants`,
-`handover`, `requests`, `material`, `archive`, `ownword`; `bridge` for kinds 7 to 10, 15, 21, 34 to 36 and 39 to 41).
+`handover`, `requests`, `material`, `archive`, `ownword`; `bridge` for kinds 7 to 10, 15, 21, 34 to 36 and 39 to 44).
 """
 
 from __future__ import annotations
@@ -66,6 +66,8 @@ class Kind(IntEnum):
     SWAP_ENDORSEMENT = 40
     SWAP_NEWS = 41
     PRESENCE = 42
+    HISTORY_REQUEST = 43
+    HISTORY_PAGE = 44
 
 
 def opening(kind: Kind, flags: int = 0) -> bytes:

@@ -57,6 +57,13 @@ class FigureName(StrEnum):
     EXPIRED = "expired", "A publication came after its deadline."
     FORWARDED = "forwarded", "A replica forwarded a publication that it had not seen."
     GAUGES_UNANSWERED = "gauges_unanswered", "A broker did not answer what a tracker wants to hear."
+    HISTORY_DENIED = "history_denied", "A replica refused to give us its history."
+    HISTORY_SLOW = "history_slow", "A replica made a reading of the history wait for too long, and was left behind."
+    READ_ON = "read_on", "This gateway was away for long, and reads on in the history."
+    UNVOUCHED = "unvouched", "Too few replicas have a record of the history for it to count."
+    HISTORY_REFUSED = "history_refused", "A reader asked for a history that it may not read, or that nobody keeps."
+    HISTORY_SENT = "history_sent", "A record of the history was sent to a reader."
+    RECORDED = "recorded", "A publication went into the history."
     GROUPS_TAKEN_OVER = "groups_taken_over", "A shared group of another gateway is served by us, since its lease ended."
     GROUPS_UNLEASED = "groups_unleased", "A shared group lost its lease to newer ones of its client."
     GENERATIONS_PASSED = (

@@ -15,6 +15,17 @@ from enum import StrEnum
 from math import inf
 from typing import Protocol, TypeAlias
 
+from bridge.contract.history import (
+    HoldReading,
+    ReadAgain,
+    ReadAgainDone,
+    ReadAgainLive,
+    Recall,
+    Recalled,
+    Record,
+    RecordEra,
+    StopReading,
+)
 from bridge.contract.loads import Beat, Loads, Worked
 from bridge.contract.withholding import Take, Withhold
 from bridge.document import Overlay
@@ -249,7 +260,8 @@ class Restored:
 Event: TypeAlias = (
     LinkUp | LinkDown | Received | Acked | NotTaken | Lost | Appending | NotAppended | Committed | Unstored
     | OutboxPage | Subscribed | Unsubscribed | GroupJoined | GroupLeft | Offered | KeyWanted | KeyDoubted | Tick
-    | Rotated | Restored | Loads | Worked | Beat
+    | Rotated | Restored | Loads | Worked | Beat | Recalled
+    | ReadAgain | StopReading | HoldReading
 )  # fmt: skip
 
 
@@ -309,6 +321,14 @@ class Deliver:
     sealed_ms: int = 0
     groups_lost: frozenset[tuple[str, str]] = frozenset()
     stored: bool = False
+
+
+@value
+class Reread:
+    """A publication of the past, for the local clients of these readings alone."""
+
+    readings: tuple[int, ...]
+    deliver: Deliver
 
 
 @value
@@ -440,6 +460,7 @@ class KeysChanged:
 Effect: TypeAlias = (
     Send | Refuse | Delay | Withhold | Take | Watch | Deliver | DeliverShared | Forget | LeaveOnDisk | ReadPage | Count
     | Blame | Wanted | Doubted | Adopt | NotAdopted | KeysChanged | KeepMaterial | KeepArchive | Keep | Outlived
+    | Record | RecordEra | Recall | Reread | ReadAgainLive | ReadAgainDone
 )  # fmt: skip
 
 

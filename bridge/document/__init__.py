@@ -9,6 +9,7 @@ from __future__ import annotations
 from bridge.document.arrangement import JUDGED_INTERVALS, Arrangement
 from bridge.document.batching import BATCH_MOST, BATCHING, Batching
 from bridge.document.constrained import BROKER, TRACES, Actions, Constrained, Distribution
+from bridge.document.history import DAY_S, HISTORY_LEAST, HISTORY_MOST, History
 from bridge.document.member_budgets import BUDGETS_MOST, MEMBER_BUDGETS, MemberBudgets
 from bridge.document.organise import (
     DWELL_MOST_S,
@@ -61,9 +62,12 @@ __all__ = [
     "BORDERS_MAX",
     "BROKER",
     "BUDGETS_MOST",
+    "DAY_S",
     "DEPTH_MAX",
     "DWELL_MOST_S",
     "EVEN_PERCENT",
+    "HISTORY_LEAST",
+    "HISTORY_MOST",
     "HOPS_MOST",
     "HOSTED_PROPERTY_CHARS",
     "INTERVAL_MOST_S",
@@ -88,6 +92,7 @@ __all__ = [
     "Batching",
     "Constrained",
     "Distribution",
+    "History",
     "Issuer",
     "Member",
     "MemberBudgets",

@@ -17,12 +17,13 @@ import base64
 import binascii
 import contextlib
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from bridge.base import OperatorError, matches, overlaps, specificity
 from bridge.document.arrangement import Arrangement
+from bridge.document.history import unkept
 from bridge.document.policy import DOMAIN_POLICY, KEY_SERVERS_MAX, Issuer, Policy, Scope, misrouted, numbered
 from bridge.document.record_rights import RecordRights
 from bridge.document.region_view import DOMAIN_VIEW, VIEW_GRACE_S, Endorsement, Member, RegionView
@@ -394,8 +395,21 @@ class Overlay(Reorganised):
                     "take it out, or add the region"
                 )
             carriers = {name for region in self.regions_of(scope) for name in self.latest[region].members}
-            if wrong := misrouted(scope, self.hosted & carriers):
+            if wrong := misrouted(scope, self.hosted & carriers) or self._unkept(scope, self.hosted & carriers):
                 raise OverlayError(wrong)
+
+    def _unkept(self, scope: Scope, hosted: Collection[str]) -> str:
+        """Returns why the history of a scope cannot be kept, or nothing."""
+        if scope.history is None:
+            return ""
+        regions = self.regions_of(scope)
+        if strange := sorted(set(scope.history.regions) - regions):
+            return (
+                f"region {strange[0]} is to keep the history of scope {scope.filter:.40}, which may not enter it; "
+                "add it to the scope's regions"
+            )
+        sizes = {region: len(self.latest[region].members) for region in regions}
+        return unkept(scope.filter, scope.mode, scope.by_planes, sizes, hosted)
 
 
 def _contents(views: Iterable[RegionView], members: Iterable[Member]) -> bytes:

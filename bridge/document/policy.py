@@ -14,6 +14,7 @@ from enum import IntEnum, StrEnum
 from itertools import count
 
 from bridge.document.batching import BATCHING, Batching
+from bridge.document.history import History
 from bridge.document.member_budgets import MEMBER_BUDGETS, MemberBudgets
 from bridge.document.organise import Organising
 from bridge.document.shown import SHOWN_MAX, ShownAttribute
@@ -55,7 +56,8 @@ FLAG_BARS = 0x04  # some links are barred
 FLAG_ORGANISER = 0x08  # a member changes trees in the owner's place
 FLAG_WEIGHT = 0x10  # processing and links count differently in costs
 FLAG_QUANTUM_SAFE = 0x20  # boxes to members withstand the break of X25519
-POLICY_FLAGS = FLAG_TREE | FLAG_ORGANISING | FLAG_BARS | FLAG_ORGANISER | FLAG_WEIGHT | FLAG_QUANTUM_SAFE
+FLAG_HISTORY = 0x40  # replicas keep publications of some scopes
+POLICY_FLAGS = FLAG_TREE | FLAG_ORGANISING | FLAG_BARS | FLAG_ORGANISER | FLAG_WEIGHT | FLAG_QUANTUM_SAFE | FLAG_HISTORY
 
 
 class Issuer(IntEnum):
@@ -121,7 +123,7 @@ class Scope:
     whatever its filter; the owner counts numbers up and uses none again. 0: no number yet (`numbered`). `origin`: the
     first number that this scope had, under other tokens; 0: its own. `shown`: attributes by which replicas may filter
     its publications. `planes`: publications may take detours over other replicas (`topology.planes`). `batch`: limits
-    of its batches.
+    of its batches. `history`: how replicas keep it; None: they do not. That stands in the policy beside the scope.
     """
 
     filter: str
@@ -138,6 +140,7 @@ class Scope:
     planes: bool = False
     batch: Batching = BATCHING
     origin: int = 0
+    history: History | None = None
 
     @property
     def stream(self) -> int:
@@ -232,6 +235,26 @@ def misrouted(scope: Scope, hosted: Collection[str]) -> str:
     return ""
 
 
+def _histories(scopes: Iterable[Scope]) -> list[bytes]:
+    """Returns the parts of a policy's body that say which scopes have a history; none if none has."""
+    kept = sorted((scope.number, scope.history) for scope in scopes if scope.history is not None)
+    found = [number(scope, 4) + history.encode() for scope, history in kept]
+    return [number(len(found), 2), *found] if found else []
+
+
+def _with_histories(frame: Reader, scopes: tuple[Scope, ...]) -> tuple[Scope, ...]:
+    """Reads histories, and returns the scopes with them. Raises BadFrame for other scopes, or another order."""
+    kept: dict[int, History] = {}
+    for _ in range(frame.number(2)):
+        of = frame.number(4)
+        if kept and of <= max(kept):
+            raise BadFrame("histories are not in order of their scopes")
+        kept[of] = History.read(frame)
+    if not kept or not kept.keys() <= {scope.number for scope in scopes}:
+        raise BadFrame("a history of a scope that is not listed, or none where one is announced")
+    return tuple([replace(scope, history=kept.get(scope.number)) for scope in scopes])
+
+
 def numbered(scopes: Iterable[Scope]) -> tuple[Scope, ...]:
     """Returns the scopes with the next free numbers for scopes without number."""
     known = tuple(scopes)
@@ -282,6 +305,7 @@ class Policy:
         ]
         parts += [number(len(self.scopes), 2), *(sized(s.encode()) for s in self.scopes)]
         parts += [number(len(self.grants), 2), *(sized(g.encode()) for g in self.grants)]
+        parts += _histories(self.scopes)
         parts += [
             self.budgets.encode(),
             self.calendar.encode(),
@@ -293,6 +317,7 @@ class Policy:
     @property
     def _flags(self) -> int:
         flags = FLAG_TREE * bool(self.tree.number) | FLAG_QUANTUM_SAFE * self.quantum_safe
+        flags |= FLAG_HISTORY * any(scope.history is not None for scope in self.scopes)
         if self.organising is not None:
             flags |= FLAG_ORGANISING | FLAG_BARS * bool(self.organising.bars)
             flags |= FLAG_ORGANISER * bool(self.organising.organiser) | FLAG_WEIGHT * self.organising.is_weighed
@@ -319,6 +344,8 @@ class Policy:
             organising = organising.read_weight(frame)
         scopes = tuple(Scope.decode(frame.sized()) for _ in range(frame.number(2)))
         grants = tuple(Grant.decode(frame.sized()) for _ in range(frame.number(2)))
+        if flags & FLAG_HISTORY:
+            scopes = _with_histories(frame, scopes)
         budgets = MemberBudgets.read(frame)
         calendar, issuer = Calendar.read(frame), frame.number(1)
         if issuer not in Issuer.__members__.values():

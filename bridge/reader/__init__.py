@@ -14,6 +14,7 @@ from bridge.reader.key_opening import KeyRing
 from bridge.reader.lineages import Lineages
 from bridge.reader.opening import Opening
 from bridge.reader.overflow import LINK_WINDOW
+from bridge.reader.readings import Readings
 from bridge.reader.replays import is_dated
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "KeyRing",
     "Lineages",
     "Opening",
+    "Readings",
     "ScopeInterest",
     "is_dated",
     "misfit",

@@ -52,8 +52,16 @@ WORDS_AFTER = 16
 class Collector:
     """The subscriptions of a gateway to the overlay."""
 
-    def __init__(self, overlay: Overlay, name: str, secrets: Sequence[ScopeSecret], keys: ScopeKeys) -> None:
-        self._name = name
+    def __init__(
+        self,
+        overlay: Overlay,
+        name: str,
+        secrets: Sequence[ScopeSecret],
+        keys: ScopeKeys,
+        own_too: bool = False,
+    ) -> None:
+        """Takes `own_too`: True to deliver also publications of this gateway, which its clients had at once."""
+        self._name, self._own = name, "" if own_too else name
         self._opening = OpeningKeys(secrets, keys)
         self.kept = KeptReader()
         home = overlay.certificate(name).region
@@ -192,6 +200,21 @@ class Collector:
         waits, asks = self._waiting.next_deadline, self._intake.next_deadline
         return earliest(waits, asks, self._joining.next_deadline, self._sweep_at or None)
 
+    def streams_of(self, scope: int) -> list[tuple[StreamId, Stream]]:
+        """Returns the streams of a scope, which its first number names, of which something was delivered."""
+        return [
+            (stream_id, stream)
+            for stream_id, stream in self._streams.items()
+            if stream.remembers and self._lineages.stream_of(stream_id[1]) == scope
+        ]
+
+    def goes_on(self, streams: Sequence[tuple[StreamId, Stream]]) -> None:
+        """Takes streams of another collector, in which nothing waits, in the place of ours."""
+        for stream_id, stream in streams:
+            generation = self.subscriptions.generation(self._lineages.stream_of(stream_id[1]))
+            self._streams.put(stream_id, stream_id[0], Stream(stream.first, stream.head, {}, generation))
+            self.kept.stream(stream_id, stream)
+
     # --------------------------------------------------------------------------------------- publications
 
     def _publication(
@@ -201,7 +224,7 @@ class Collector:
         away = subscriptions.away
         if pieces is None:
             return misfit(event.peer)
-        if admitted.publisher.name == self._name:
+        if admitted.publisher.name == self._own:
             return []
         is_over = 0 < header.deadline_ms < now * 1000
         if not away.let_in and not self._intake.vouched(event.peer, admitted, event.wire.topic):

@@ -54,6 +54,7 @@ class Carrying:
         self._keep, self._wanting = keep, wanting
         self._passing = PassingOn(routes, planes, give)
         self._recent: FairBytes[Name, Passing] = FairBytes(RECENT_BYTES, RECENT_OVERHEAD_BYTES)
+        self.passing = self._recent.get
         self._pulls = Pulls()
         self._answers = Answers()
         self._down: dict[str, float] = {}  # since when a replica's link is down

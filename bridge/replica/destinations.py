@@ -98,6 +98,12 @@ class Destinations:
                     ways.append((member, (member,)))
             elif direction != arrival and self._routes.topology.carries(direction, scope):
                 ways.append((member, self._routes.members_up(direction)))
+        if scope.history is None:
+            return ways
+        for region in scope.history.regions or self._routes.overlay.regions_of(scope):
+            direction = self._routes.towards(region, tree)
+            if direction not in (None, arrival) and self._routes.topology.carries(direction, scope):
+                ways.append((f"region {region}", self._routes.members_up(direction)))
         return ways
 
     # ------------------------------------------------------------------------------------- one publication

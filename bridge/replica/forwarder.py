@@ -16,11 +16,13 @@ from dataclasses import replace
 from math import inf
 
 from bridge.contract import (
+    HISTORY_TOPIC,
     Blame,
     Count,
     Deferrals,
     Effect,
     Loads,
+    Recalled,
     Received,
     Send,
     UserProperties,
@@ -32,6 +34,7 @@ from bridge.replica.ahead_publications import AheadPublications
 from bridge.replica.content_relay import Carrying
 from bridge.replica.destinations import Destinations, name_of
 from bridge.replica.passed import Passed
+from bridge.replica.recording import Recorder
 from bridge.replica.resplitting import HeldKey, Resplitter
 from bridge.replica.retained import Owing, Retained, data_key_name
 from bridge.replica.statement_relay import COMPARE_TOPIC, StatementRelay
@@ -91,6 +94,8 @@ class Forwarder:
         self._owing = Owing()
         self._relay = StatementRelay(self.routes, self.routing)
         self._ahead = AheadPublications()
+        self._recorder = Recorder(overlay, self.routes, self.routing, self._content.passing, self._keys.get)
+        self._keys.grown = self._recorder.grew
         self._sweep_at: float | None = None
         self._young_until = inf
         self._met: set[str] = set()  # peers whose link was up since our start
@@ -160,6 +165,7 @@ class Forwarder:
         self._destinations.changed()
         self._keys.link_down(peer)
         self._content.link_down(peer, now)
+        self._recorder.link_down(peer)
         return []
 
     def adopt(self, overlay: Overlay, now: float) -> list[Effect]:
@@ -175,7 +181,7 @@ class Forwarder:
         self._destinations.adopt(overlay)
         self._relay.adopt(now)
         self._sweep_at = None
-        effects = self._sweep(now) + self._keys.adopt(overlay, now)
+        effects = self._sweep(now) + self._keys.adopt(overlay, now) + self._recorder.adopt(overlay, now)
         for event in self._ahead.take():
             effects += self._received(event, now) if event.peer in overlay.members else []
         return effects
@@ -190,8 +196,15 @@ class Forwarder:
         """Passes on gathered shares, erases ended keys and publications, asks for content that does not come, and says
         what replicas for silent ones left out.
         """
-        told = [effect for peer, name in self._destinations.tick(now) for effect in self._content.tell(peer, name)]
+        told: list[Effect] = []
+        for peer, name in self._destinations.tick(now):
+            told += self._content.tell(peer, name)
+        told += self._recorder.tick(now)
         return self._sweep(now) + self._content.tick(now) + self._relay.tick(now) + self._tell_later(now) + told
+
+    def recalled(self, event: Recalled, now: float) -> list[Effect]:
+        """Hands out what the shell read of the history."""
+        return self._recorder.recalled(event, now)
 
     def _sweep(self, now: float) -> list[Effect]:
         """Passes on gathered shares, and erases ended keys, shares and retained publications.
@@ -223,7 +236,7 @@ class Forwarder:
         sweep_at = self._sweep_at if busy and self._sweep_at is not None else inf
         silent = self._destinations.silent
         silent_at = silent.next_deadline if silent.waiting else None
-        later = self._retells.next_deadline, self._newcomers.next_deadline, silent_at
+        later = self._retells.next_deadline, self._newcomers.next_deadline, silent_at, self._recorder.next_deadline
         content_at, compare_at = self._content.next_deadline, self._relay.next_deadline
         return earliest(sweep_at, self._keys.next_deadline, content_at, compare_at, *later)
 
@@ -254,6 +267,8 @@ class Forwarder:
             properties = dict(event.wire.properties)
             if event.wire.topic == PULL_TOPIC:
                 return self._content.asked(event, now)
+            if event.wire.topic == HISTORY_TOPIC:
+                return self._recorder.asked(event, now)
             if carries_key_alone(event.wire.topic):
                 return self._keys.take(event.peer, properties, now, event.wire.topic)
             if PROPERTY_HEADER not in properties:
@@ -402,6 +417,8 @@ class Forwarder:
             if routed:
                 return [*effects, *self._content.more(name_of(header), routed), Count("duplicates_dropped")]
             news = self._content.again(event.peer, event.wire.topic, signed, admitted, pieces, now, vector)
+            if news and admitted.scope.history is not None:
+                self._recorder.note(name_of(header), len(event.wire.payload), now)
             return effects + (news if news is not None else [Count("duplicates_dropped")])
         if held is not None:
             held.use.count(held.header.message_limit, now)
@@ -410,6 +427,8 @@ class Forwarder:
         effects += self._content.first(
             event.peer, event.wire.topic, signed, admitted, pieces, peers, now, whole, vector
         )
+        if admitted.scope.history is not None and not header.snapshot:
+            self._recorder.note(name_of(header), len(event.wire.payload), now)
         return [*effects, Count("forwarded")]
 
     def _is_over(self, event: Received, properties: dict[str, str], admitted: Admitted, now: float) -> list[Effect]:
@@ -491,6 +510,7 @@ class Forwarder:
         if scope is not None and scope.keys_on_topic:
             publisher = self._admission.publisher(held.header.publisher)
             known += self._wanting(publisher, scope, held.header.tree, held.use.since)
+        held.is_recorded = held.name in self._recorder.keyless
         held.announced = {peer: 0 for peer in known if self._keys.concerns(peer, held)}
         for topic in owed.topics:
             self._retained.key_came(topic, held.name, held)

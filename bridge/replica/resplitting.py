@@ -55,6 +55,8 @@ class HeldKey:
     possible.
     """
     is_vouched_for: bool = False
+    is_recorded: bool = False
+    """True if the history has it: then it has further shares, too."""
     kept_until: float = 0.0
     """Time until which the key counts though a bump outdated it: replicas before us took it before the bump."""
 
@@ -99,6 +101,8 @@ class Resplitter:
         self._ahead, self._outdated = Ahead(), OutdatedKeys()
         self.generations = Generations(routes.overlay)
         """The lives of publishers, as their keys show them."""
+        self.grown: Callable[[HeldKey], list[Effect]] = lambda held: []
+        """Called for a key that the history has and that got further shares."""
 
     def __iter__(self) -> Iterator[HeldKey]:
         return iter(self._held.values())
@@ -266,6 +270,8 @@ class Resplitter:
         if fresh and not held.is_vouched_for and self._is_vouched_for(held, publisher.region):
             held.is_vouched_for = True
             self._held.put(held.name, header.publisher, held)
+        if fresh and held.is_recorded:
+            effects += self.grown(held)
         if fresh and self._gathered(held, publisher.region, now):
             effects += self._pass_on(held, now)
         return effects

@@ -36,9 +36,15 @@ from bridge.contract import (
     NotAdopted,
     NotTaken,
     Outlived,
+    ReadAgainDone,
+    ReadAgainLive,
     ReadPage,
+    Recall,
     Received,
+    Record,
+    RecordEra,
     Refuse,
+    Reread,
     Send,
     Take,
     Tick,
@@ -46,6 +52,7 @@ from bridge.contract import (
     Watch,
     Withhold,
 )
+from bridge.sim.history import SimulatedHistory
 from bridge.sim.outbox import SimulatedOutbox
 from bridge.topology import peers_of
 from keys.issuing import KeepArchive, KeepMaterial
@@ -74,6 +81,8 @@ class Trace:
     figures: dict[str, int] = field(default_factory=dict)
     forgotten: dict[str, set[int]] = field(default_factory=dict)
     not_adopted: list[tuple[str, str]] = field(default_factory=list)
+    reread: dict[int, list[Deliver]] = field(default_factory=dict)  # by number of the reading
+    reread_done: dict[int, float] = field(default_factory=dict)
     sent: int = 0
     sent_bytes: int = 0  # payloads, topics and user properties
 
@@ -107,6 +116,8 @@ class Kernel:
         """
         self._jitter, self._jitter_s = jitter, jitter_s
         self._outboxes = outboxes or {}
+        self.histories: dict[str, SimulatedHistory] = {}
+        """What the disks of replicas keep of scopes with a history."""
         self._clocks = dict(clocks or {})
         self._makers = dict(makers)
         self.nodes: dict[str, Machine] = {name: make() for name, make in makers.items()}
@@ -295,6 +306,8 @@ class Kernel:
                 self._outboxes[name].leave(sequences)
             case ReadPage(start):
                 self.at(self.now, name, self._outboxes[name].page(start))
+            case Reread() | ReadAgainLive() | ReadAgainDone() | Record() | RecordEra() | Recall():
+                self._of_history(name, effect)
             case NotAdopted(why):
                 self.trace.not_adopted.append((name, why))
             case Watch() | KeysChanged() | KeepMaterial() | KeepArchive() | Keep() | Outlived() | Refuse() | Delay():
@@ -305,6 +318,27 @@ class Kernel:
                 raise AssertionError("what a reader says to its own node")
             case _:
                 assert_never(effect)
+
+    def _of_history(
+        self, name: str, effect: Reread | ReadAgainLive | ReadAgainDone | Record | RecordEra | Recall
+    ) -> None:
+        match effect:
+            case Reread(readings, deliver):
+                for reading in readings:
+                    self.trace.reread.setdefault(reading, []).append(deliver)
+            case ReadAgainLive():
+                pass
+            case ReadAgainDone(reading):
+                self.trace.reread_done[reading] = self.now
+            case Record():
+                self._history(name).record(effect)
+            case RecordEra():
+                self._history(name).record_era(effect)
+            case Recall():
+                self.at(self.now, name, self._history(name).recall(effect))
+
+    def _history(self, name: str) -> SimulatedHistory:
+        return self.histories.setdefault(name, SimulatedHistory())
 
     def _arrival(self, source: str, target: str) -> float:
         """Returns the time of arrival: a link keeps order, as TCP does, whatever latency is drawn."""

@@ -23,6 +23,7 @@ from bridge.document import (
     BUDGETS_MOST,
     DWELL_MOST_S,
     EVEN_PERCENT,
+    HISTORY_MOST,
     HOPS_MOST,
     INTERVAL_MOST_S,
     KEY_SERVERS_MAX,
@@ -128,6 +129,20 @@ class BatchEntry(_Model):
     )
 
 
+class HistoryEntry(_Model):
+    """The history of a scope: what was published can be read again, from replicas that cannot read it."""
+
+    days: int = Field(ge=1, le=HISTORY_MOST[0], description="for how long each replica keeps publications")
+    gigabytes: float = Field(
+        ge=0.016,
+        le=HISTORY_MOST[1] / 1000,
+        description="of a replica's disk at most; whose publications take most of it loses its oldest first",
+    )
+    regions: list[str] = Field(
+        default=[], description="which regions take the scope, whether anybody there reads or not; none named: all"
+    )
+
+
 class ShownEntry(_Model):
     """An attribute that replicas see, so that they drop publications no client wants."""
 
@@ -166,6 +181,9 @@ class ScopeEntry(_Model):
     )
     refresh: RefreshEntry = Field(default=RefreshEntry(), description="after what a publisher takes its next data key")
     batch: BatchEntry = Field(default=BatchEntry(), description="how many publications go together")
+    history: HistoryEntry | None = Field(
+        default=None, description="how long replicas keep what passed, sealed as it is; absent: they do not"
+    )
     attributes: list[ShownEntry] = Field(
         default=[], max_length=SHOWN_MAX, description="what replicas see of the content, to leave out what nobody wants"
     )

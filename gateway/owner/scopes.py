@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from bridge.document import Batching, Overlay, Protection, Refresh, Scope
+from bridge.document import Batching, History, Overlay, Protection, Refresh, Scope
 from gateway.owner.cards import SignOptions
-from gateway.owner.description import Description, ScopeEntry, region_id
+from gateway.owner.description import Description, HistoryEntry, ScopeEntry, region_id
 from gateway.owner.record import KnownScope, OwnerRecord
 from gateway.trust import TrustError
 from keys.envelope import Mode
@@ -63,6 +63,8 @@ def scopes_of(
             regions = tuple(sorted(region_id(ids, name, f"scope {entry.filter}") for name in entry.regions))
             mode = Mode[entry.mode.upper()]
             scope = _scope(wire, entry, mode, regions, retiring)
+            if entry.history is not None:
+                scope = replace(scope, history=_history(entry.filter, entry.history, ids))
             scope = replace(scope, number=record.number_of(wire), origin=record.origin_of(known[wire]))
             before = previous.scope_named(wire) if previous is not None else None
             if retiring and before is not None and before.protection is not scope.protection:
@@ -80,6 +82,11 @@ def _scope(wire: str, entry: ScopeEntry, mode: Mode, regions: tuple[int, ...], r
     scope = Scope(wire, mode, regions, entry.tokens, entry.shares_only, 0, retiring, on_topic, refresh)
     batch = Batching(entry.batch.records, entry.batch.bytes, entry.batch.linger_ms)
     return replace(scope, shown=entry.shown, planes=entry.route == "planes", batch=batch)
+
+
+def _history(clear: str, entry: HistoryEntry, ids: dict[str, int]) -> History:
+    regions = {region_id(ids, name, f"history of scope {clear}") for name in entry.regions}
+    return History(entry.days, round(entry.gigabytes * 1000), tuple(sorted(regions)))
 
 
 def _check_protection(

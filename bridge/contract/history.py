@@ -1,0 +1,323 @@
+"""History of a scope: what replicas keep, how readers ask for it, and the pages that they get (docs/protocol.md §12).
+
+A *record* is a publication as a replica has it. Its *position* follows from signed bytes, so it is the same at every
+replica. A *key* is a data key's header with the replica's own shares. An *era* is a version of the overlay and the time
+at which a replica adopted it. Not here: what is kept (`replica.recording`) and read (`reader.replay`), files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from typing import NamedTuple, TypeAlias
+
+from bridge.document import Overlay
+from keys.errors import BadFrame
+from keys.frames import Kind, Reader, number, opening, sized, text
+from keys.values import value
+
+HISTORY_TOPIC = "$veil/history"
+PAGE_BYTES_MOST = 1 << 18
+TAG_BYTES = 8
+ERAS_MOST = 1_024
+KEYS_MOST = RECORDS_MOST = 0xFFFF
+DOMAIN_ERA = b"veilmq/1 era\0"
+FLAG_ERAS, FLAG_DOCUMENT = 0x01, 0x02  # of a request
+PAGE_END, PAGE_ERAS, PAGE_DOCUMENT, PAGE_REFUSED = 0x01, 0x02, 0x04, 0x08
+
+
+class Position(NamedTuple):
+    """The place of a record in the order of its scope. `tag`: of wire topic, header and signature."""
+
+    time_ms: int
+    publisher: bytes
+    sequence: int
+    tag: bytes
+
+    def encode(self) -> bytes:
+        return number(self.time_ms, 8) + self.publisher + number(self.sequence, 8) + self.tag
+
+    @classmethod
+    def read(cls, frame: Reader) -> Position:
+        return cls(frame.number(8), frame.take(16), frame.number(8), frame.take(TAG_BYTES))
+
+
+START = Position(0, bytes(16), 0, bytes(TAG_BYTES))
+"""The position before all records."""
+
+
+def before(time_ms: int) -> Position:
+    """Returns the position before all records that were sealed then."""
+    return START._replace(time_ms=max(0, time_ms))
+
+
+def tag_of(topic: str, header: bytes) -> bytes:
+    """Returns the tag of a record. `header`: the frame of property `vmq`."""
+    return hashlib.sha256(text(topic) + header).digest()[:TAG_BYTES]
+
+
+@value
+class HistoryRecord:
+    """A publication as a replica keeps it. `scope`: its number; `body`: as a page has it."""
+
+    scope: int
+    position: Position
+    key_id: bytes
+    body: bytes = field(repr=False)
+
+
+@value
+class HistoryKey:
+    """A data key of the scope with this number. `header`: its frame; `shares`: the frame of the replica's own."""
+
+    scope: int
+    key_id: bytes
+    header: bytes = field(repr=False)
+    shares: bytes = field(repr=False)
+
+
+Pieces: TypeAlias = Mapping[int, bytes]
+
+
+def encode_body(topic: str, header: bytes, attributes: bytes, pieces: Pieces) -> bytes:
+    """Returns a record as a page has it."""
+    parts = [text(topic), sized(header), sized(attributes), number(len(pieces), 1)]
+    for index in sorted(pieces):
+        parts += [number(index, 1), number(len(pieces[index]), 4), pieces[index]]
+    return b"".join(parts)
+
+
+class Body(NamedTuple):
+    """The parts of a record in a page. `header`, `attributes`: frames, the latter empty for none."""
+
+    topic: str
+    header: bytes
+    attributes: bytes
+    pieces: dict[int, bytes]
+
+
+def read_body(frame: Reader) -> Body:
+    """Reads a record. Raises BadFrame."""
+    topic, header, attributes = frame.text(), frame.sized(), frame.sized()
+    pieces: dict[int, bytes] = {}
+    for _ in range(frame.number(1)):
+        index = frame.number(1)
+        if pieces and index <= max(pieces):
+            raise BadFrame("pieces of a record are not in order")
+        pieces[index] = frame.take(frame.number(4))
+    return Body(topic, header, attributes, pieces)
+
+
+@value
+class HistoryRequest:
+    """A request for records of a scope, behind a position and a row, sealed in a span; or for eras, or a document.
+
+    `number`: the reader's own name for it. `digest`: of the era whose document is wanted.
+    """
+
+    number: int
+    scope: int = 0
+    from_ms: int = 0
+    until_ms: int = 0
+    after: Position = START
+    row: int = 0
+    most_bytes: int = PAGE_BYTES_MOST
+    eras: bool = False
+    digest: bytes = b""
+
+    def encode(self) -> bytes:
+        if self.digest:
+            return opening(Kind.HISTORY_REQUEST, FLAG_DOCUMENT) + number(self.number, 8) + self.digest
+        if self.eras:
+            return opening(Kind.HISTORY_REQUEST, FLAG_ERAS) + number(self.number, 8) + number(self.from_ms, 8)
+        span = number(self.from_ms, 8) + number(self.until_ms, 8)
+        rest = span + self.after.encode() + number(self.row, 8) + number(self.most_bytes, 4)
+        return opening(Kind.HISTORY_REQUEST) + number(self.number, 8) + number(self.scope, 4) + rest
+
+    @classmethod
+    def decode(cls, data: bytes) -> HistoryRequest:
+        """Reads a frame. Raises BadFrame."""
+        frame = Reader(data)
+        flags, asked = frame.opening(Kind.HISTORY_REQUEST, FLAG_ERAS | FLAG_DOCUMENT), frame.number(8)
+        if flags == FLAG_DOCUMENT:
+            made = cls(asked, digest=frame.take(32))
+        elif flags == FLAG_ERAS:
+            made = cls(asked, from_ms=frame.number(8), eras=True)
+        elif flags:
+            raise BadFrame("a request for eras and a document at once")
+        else:
+            scope, from_ms, until_ms = frame.number(4), frame.number(8), frame.number(8)
+            made = cls(asked, scope, from_ms, until_ms, Position.read(frame), frame.number(8), frame.number(4))
+        frame.end()
+        if made.most_bytes > PAGE_BYTES_MOST:
+            raise BadFrame(f"a request for a page of {made.most_bytes} bytes; at most {PAGE_BYTES_MOST}")
+        return made
+
+
+@value
+class HistoryPage:
+    """The answer to a request. `started_ms`: when the replica's process started; `row`: its latest row.
+
+    `since_ms`: since when it has the scope whole. `upto`: all that it has up to there is in this page and those before.
+    `is_end`: that is all.
+    """
+
+    number: int
+    started_ms: int = 0
+    row: int = 0
+    since_ms: int = 0
+    upto: Position = START
+    keys: tuple[tuple[bytes, bytes], ...] = field(default=(), repr=False)
+    bodies: tuple[bytes, ...] = field(default=(), repr=False)
+    is_end: bool = False
+    is_refused: bool = False
+    eras: tuple[tuple[int, bytes], ...] | None = None
+    document: bytes | None = field(default=None, repr=False)
+
+    def encode(self) -> bytes:
+        head = number(self.number, 8) + number(self.started_ms, 8)
+        if self.is_refused:
+            return opening(Kind.HISTORY_PAGE, PAGE_REFUSED) + head
+        if self.document is not None:
+            return opening(Kind.HISTORY_PAGE, PAGE_DOCUMENT) + head + self.document
+        if self.eras is not None:
+            found = self.eras[-ERAS_MOST:]
+            marks = b"".join(number(time_ms, 8) + digest for time_ms, digest in found)
+            return opening(Kind.HISTORY_PAGE, PAGE_ERAS) + head + number(len(found), 2) + marks
+        parts = [opening(Kind.HISTORY_PAGE, PAGE_END * self.is_end), head, number(self.row, 8)]
+        parts += [number(self.since_ms, 8), self.upto.encode(), number(len(self.keys), 2)]
+        for header, shares in self.keys:
+            parts += [sized(header), number(len(shares), 4), shares]
+        return b"".join([*parts, number(len(self.bodies), 2), *self.bodies])
+
+
+def number_of(data: bytes) -> int:
+    """Returns the number of the request that a page answers. Raises BadFrame."""
+    frame = Reader(data)
+    frame.opening(Kind.HISTORY_PAGE, PAGE_END | PAGE_ERAS | PAGE_DOCUMENT | PAGE_REFUSED)
+    return frame.number(8)
+
+
+def read_page(data: bytes) -> tuple[HistoryPage, tuple[Body, ...]]:
+    """Returns a page, without its bodies, and the bodies taken apart. Raises BadFrame."""
+    frame = Reader(data)
+    flags = frame.opening(Kind.HISTORY_PAGE, PAGE_END | PAGE_ERAS | PAGE_DOCUMENT | PAGE_REFUSED)
+    asked, started_ms = frame.number(8), frame.number(8)
+    if flags == PAGE_REFUSED:
+        frame.end()
+        return HistoryPage(asked, started_ms, is_refused=True), ()
+    if flags == PAGE_DOCUMENT:
+        return HistoryPage(asked, started_ms, document=frame.rest()), ()
+    if flags == PAGE_ERAS:
+        count = frame.number(2)
+        eras = tuple([(frame.number(8), frame.take(32)) for _ in range(count)])
+        frame.end()
+        if count > ERAS_MOST or list(eras) != sorted(eras):
+            raise BadFrame("eras that are too many, or not in order")
+        return HistoryPage(asked, started_ms, eras=eras), ()
+    if flags & ~PAGE_END:
+        raise BadFrame("a page of two kinds")
+    row, since_ms, upto = frame.number(8), frame.number(8), Position.read(frame)
+    keys = tuple([(frame.sized(), frame.take(frame.number(4))) for _ in range(frame.number(2))])
+    bodies = tuple([read_body(frame) for _ in range(frame.number(2))])
+    frame.end()
+    return HistoryPage(asked, started_ms, row, since_ms, upto, keys, (), bool(flags & PAGE_END)), bodies
+
+
+def era_of(overlay: Overlay) -> bytes:
+    """Returns the digest of an era: the policy, the views in force and the newest tree."""
+    views = sorted((region, view.number) for region, view in overlay.views.items())
+    body = overlay.policy.body()
+    parts = [DOMAIN_ERA, number(len(body), 4), body, number(len(views), 2)]
+    parts += [number(region, 4) + number(view, 4) for region, view in views]
+    return hashlib.sha256(b"".join([*parts, number(overlay.trees.newest.number, 4)])).digest()
+
+
+# ---------------------------------------------------------------------------------------- effects and events
+
+
+@value
+class Record:
+    """Append these records and keys to the history. Of two of one position, or of one key, the longer stays."""
+
+    records: tuple[HistoryRecord, ...] = field(repr=False)
+    keys: tuple[HistoryKey, ...] = field(repr=False)
+
+
+@value
+class RecordEra:
+    """Keep that this version of the overlay was adopted then. `document`: as in a frame of `$veil/overlay`."""
+
+    time_ms: int
+    digest: bytes
+    document: bytes = field(repr=False)
+
+
+@value
+class Recall:
+    """Read what `peer` asked for, and answer with `Recalled`. `oldest_ms`: nothing sealed before it is handed out."""
+
+    peer: str
+    request: HistoryRequest
+    oldest_ms: int = 0
+
+
+@value
+class Recalled:
+    """The answer to `Recall`: records in order, with the keys that they name; or eras, or a document.
+
+    `upto`: where reading stopped; None if that is the end. `row`: the latest row; `since_ms`: since when all is there.
+    """
+
+    peer: str
+    request: HistoryRequest
+    records: tuple[HistoryRecord, ...] = field(default=(), repr=False)
+    keys: tuple[HistoryKey, ...] = field(default=(), repr=False)
+    upto: Position | None = None
+    row: int = 0
+    since_ms: int = 0
+    eras: Sequence[tuple[int, bytes]] = ()
+    document: bytes | None = field(default=None, repr=False)
+
+
+@value
+class ReadAgain:
+    """A local client wants what was published in a scope, named by its number, since then.
+
+    `reading`: a number of the shell's own for it.
+    """
+
+    reading: int
+    scope: int
+    since_ms: int
+
+
+@value
+class StopReading:
+    """Nobody wants that reading any more."""
+
+    reading: int
+
+
+@value
+class HoldReading:
+    """The client of that reading has enough for now, or has room again."""
+
+    reading: int
+    is_held: bool
+
+
+@value
+class ReadAgainLive:
+    """Keep what comes live for the client of that reading from now on: the rest of the reading comes before it."""
+
+    reading: int
+
+
+@value
+class ReadAgainDone:
+    """The reading is over: what was kept comes now. `is_whole`: False if replicas denied it."""
+
+    reading: int
+    is_whole: bool

@@ -1,0 +1,267 @@
+"""Readings of histories at one gateway: its own, where it was away for long, and those its clients ask for (§12).
+
+A gateway that comes back reads on where it was, with the streams of its former process; what comes live in that scope
+meanwhile is dropped, but for keys, and comes by the reading. A client's reading begins with nothing known and goes to
+that client alone. Readings of one scope and time are one. Not here: one reading (`replay`), what is live (`collector`).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from bridge.contract import (
+    Count,
+    Deliver,
+    Effect,
+    ReadAgain,
+    ReadAgainDone,
+    ReadAgainLive,
+    Received,
+    Reread,
+    Wire,
+    earliest,
+    number_of,
+)
+from bridge.document import Overlay, Scope, ScopeSecret, read_wire_topic
+from bridge.reader.collector import Collector
+from bridge.reader.kept import ALIVE, LINEAGE, RETAINED, SCOPE, STREAM, WAITING, Rows, of_kind, wire_of
+from bridge.reader.replay import Replay
+from bridge.wire import AGE_S, AHEAD_S, KEYS_TOPIC
+from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES
+from keys.epochs import ScopeKeys
+from keys.errors import KeysError
+from keys.frames import number
+
+BEHIND = b"t"  # rows: a scope that is read on, and up to when that is done
+AWAY_S = 2_400.0  # beyond that replicas may have sent less than all, or ended our session
+OVERLAP_S = AGE_S + AHEAD_S  # by so much later than it was sealed a replica may have got something
+READINGS_MAX = 8  # at once; further ones wait for their turn, those of one client behind one another
+KEPT_WIRES_MAX = 4_096  # that come live in the last lap; beyond that one more lap is run
+
+
+@dataclass(slots=True)
+class _Reading:
+    """A reading under way. `ids`: of those that it is for; none: it is this gateway's own."""
+
+    replay: Replay
+    ids: list[int] = field(default_factory=list)
+    held: set[int] = field(default_factory=set)
+    kept: list[Received] = field(default_factory=list)
+    parked: list[tuple[bytes, Received]] = field(default_factory=list)  # of a former process, with their rows
+    is_told: bool = False
+
+
+class Readings:
+    """The readings of one gateway. `collector`: of what is live. `first`: above the numbers of a former process."""
+
+    def __init__(
+        self,
+        overlay: Overlay,
+        name: str,
+        secrets: Sequence[ScopeSecret],
+        keys: ScopeKeys,
+        collector: Collector,
+        first: int,
+    ) -> None:
+        self._overlay, self._name, self._secrets, self._keys = overlay, name, list(secrets), keys
+        self._collector, self._number = collector, first
+        self._own: dict[int, _Reading] = {}  # by the scope's first number
+        self._asked: list[_Reading] = []
+        self._queue: OrderedDict[int, ReadAgain] = OrderedDict()
+        self._up: set[str] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._own or self._asked or self._queue)
+
+    @property
+    def is_behind(self) -> bool:
+        """True if something is read on, so that what comes live there is not taken."""
+        return bool(self._own)
+
+    def _next_number(self) -> int:
+        self._number += 1
+        return self._number
+
+    # ---------------------------------------------------------------------------------------- reading on
+
+    def restore(self, rows: Rows, now: float) -> tuple[Rows, list[Effect]]:
+        """Begins to read on, where this gateway was away for long. Returns the rows for the collector."""
+        alive = max((int.from_bytes(row) / 1000 for _, row in of_kind(rows, ALIVE)), default=now)
+        behind = {int.from_bytes(key): int.from_bytes(row) / 1000 for key, row in of_kind(rows, BEHIND)}
+        wanted = {int.from_bytes(key) for key, _ in of_kind(rows, SCOPE) if len(key) == 4}
+        effects: list[Effect] = []
+        for secret in self._secrets:
+            scope = secret.scope
+            since = behind.get(scope.stream, alive if scope.stream in wanted else now)
+            is_away = scope.stream in behind or now - since > AWAY_S
+            if scope.history is None or scope.retiring or not is_away or scope.stream in self._own:
+                continue
+            since = max(since - OVERLAP_S, now - scope.history.seconds)
+            reading = _Reading(self._replay(scope, since, self._rows_of(scope, rows)))
+            reading.parked = self._parked(scope, rows)
+            self._own[scope.stream] = reading
+            self._collector.kept.put(BEHIND + number(scope.stream, 4), number(int((since + OVERLAP_S) * 1000), 8))
+            effects += [*reading.replay.begin(sorted(self._up), now), Count("read_on")]
+        parked = {key for reading in self._own.values() for key, _ in reading.parked}
+        return [row for row in rows if row[0] not in parked], effects
+
+    def _rows_of(self, scope: Scope, rows: Rows) -> Rows:
+        kinds = (LINEAGE, RETAINED, SCOPE)
+        streams = [(key, row) for key, row in rows if key[:1] == STREAM and self._is_of(scope, key[17:].decode())]
+        return [*((key, row) for key, row in rows if key[:1] in kinds), *streams]
+
+    def _parked(self, scope: Scope, rows: Rows) -> list[tuple[bytes, Received]]:
+        found: list[tuple[bytes, Received]] = []
+        for key, row in of_kind(rows, WAITING):
+            peer, wire, _ = wire_of(row)
+            if self._is_of(scope, wire.topic):
+                found.append((WAITING + key, Received(peer, wire, True)))
+        return found
+
+    def _is_of(self, scope: Scope, topic: str) -> bool:
+        try:
+            return self._overlay.stream_of(read_wire_topic(topic).scope) == scope.stream
+        except KeysError:
+            return False
+
+    def instead(self, event: Received, now: float) -> list[Effect] | None:
+        """Returns the effects of a wire of a scope that is read on; None for any other, which the collector takes."""
+        try:
+            reading = self._own.get(self._overlay.stream_of(read_wire_topic(event.wire.topic).scope))
+        except KeysError:
+            return None
+        if reading is None:
+            return None
+        if reading.replay.is_last:
+            reading.kept.append(event)
+            if len(reading.kept) > KEPT_WIRES_MAX:
+                reading.kept.clear()
+                reading.replay.is_last = False
+        told = tuple([pair for pair in event.wire.properties if pair[0] in (PROPERTY_KEY, PROPERTY_SHARES)])
+        return self._collector.received(Received(event.peer, Wire(KEYS_TOPIC, b"", 1, False, told)), now)
+
+    # ----------------------------------------------------------------------------------- clients' readings
+
+    def read_again(self, asked: ReadAgain, now: float) -> list[Effect]:
+        """Begins a reading for a client, or joins one that has not begun to deliver."""
+        self._queue[asked.reading] = asked
+        return self._from_queue(now)
+
+    def stop(self, reading: int) -> None:
+        """Ends a reading that nobody wants any more."""
+        self._queue.pop(reading, None)
+        for each in self._asked:
+            if reading in each.ids:
+                each.ids.remove(reading)
+                each.held.discard(reading)
+        self._asked = [each for each in self._asked if each.ids]
+
+    def hold(self, reading: int, is_held: bool, now: float) -> list[Effect]:
+        """Stops a reading while its client has enough, or goes on with it."""
+        for each in self._asked:
+            if reading in each.ids:
+                (each.held.add if is_held else each.held.discard)(reading)
+                effects = each.replay.hold(bool(each.held), now)
+                return self._followed(each, effects, now)
+        return []
+
+    def _from_queue(self, now: float) -> list[Effect]:
+        effects: list[Effect] = []
+        for asked in list(self._queue.values()):
+            scope = self._overlay.scope_numbered(asked.scope)
+            if scope is None or scope.history is None or not any(s.scope.number == scope.number for s in self._secrets):
+                del self._queue[asked.reading]
+                effects.append(ReadAgainDone(asked.reading, False))
+                continue
+            since = max(asked.since_ms / 1000, now - scope.history.seconds)
+            alike = [each for each in self._asked if each.replay.is_alike(scope, since)]
+            if alike:
+                alike[0].ids.append(asked.reading)
+            elif len(self._asked) < READINGS_MAX:
+                reading = _Reading(self._replay(scope, since), [asked.reading])
+                self._asked.append(reading)
+                effects += reading.replay.begin(sorted(self._up), now)
+            else:
+                continue
+            del self._queue[asked.reading]
+        return effects
+
+    def _replay(self, scope: Scope, since: float, rows: Rows = ()) -> Replay:
+        return Replay(self._overlay, self._name, self._secrets, self._keys, scope, since, self._next_number, rows)
+
+    # --------------------------------------------------------------------------------------------- events
+
+    def received(self, event: Received, now: float) -> list[Effect]:
+        """Takes a page. Raises BadFrame for something else."""
+        asked = number_of(event.wire.payload)
+        for reading in self._all():
+            if reading.replay.answers(event.peer, asked):
+                return self._followed(reading, reading.replay.received(event, now), now)
+        return []  # of a reading that ended, or of a former process
+
+    def link_up(self, peer: str, now: float) -> list[Effect]:
+        self._up.add(peer)
+        return self._each(lambda replay: replay.link_up(peer, now), now)
+
+    def link_down(self, peer: str) -> None:
+        self._up.discard(peer)
+        for reading in self._all():
+            reading.replay.link_down(peer)
+
+    def keys_changed(self, now: float) -> list[Effect]:
+        return self._each(lambda replay: replay.keys_changed(now), now)
+
+    def adopt(self, overlay: Overlay, secrets: Sequence[ScopeSecret], now: float) -> list[Effect]:
+        """Takes another version of the overlay in force."""
+        self._overlay, self._secrets = overlay, list(secrets)
+        return self._each(lambda replay: replay.adopt(overlay, secrets, now), now)
+
+    def tick(self, now: float) -> list[Effect]:
+        return self._each(lambda replay: replay.tick(now), now)
+
+    @property
+    def next_deadline(self) -> float | None:
+        if not self:
+            return None
+        return earliest(*(reading.replay.next_deadline for reading in self._all()))
+
+    def _all(self) -> list[_Reading]:
+        return [*self._own.values(), *self._asked]
+
+    def _each(self, act: Callable[[Replay], list[Effect]], now: float) -> list[Effect]:
+        return [effect for reading in self._all() for effect in self._followed(reading, act(reading.replay), now)]
+
+    def _followed(self, reading: _Reading, effects: list[Effect], now: float) -> list[Effect]:
+        """Returns the effects of a reading for those whom it is for, and what follows when it ends."""
+        replay = reading.replay
+        if reading.ids:
+            ids = tuple(reading.ids)
+            effects = [Reread(ids, each) if isinstance(each, Deliver) else each for each in effects]
+            replay.changed_streams()
+            if replay.is_last and not reading.is_told:
+                reading.is_told = True
+                effects += [ReadAgainLive(each) for each in ids]
+            if replay.is_done and reading in self._asked:
+                self._asked.remove(reading)
+                effects += [ReadAgainDone(each, not replay.is_denied) for each in ids]
+                effects += self._from_queue(now)
+            return effects
+        stream, kept = replay.scope.stream, self._collector.kept
+        if stream not in self._own:
+            return effects
+        changed = replay.changed_streams()
+        if changed and not replay.laps:
+            kept.put(BEHIND + number(stream, 4), number(int(replay.clock * 1000), 8))
+        kept.streams.update(changed)
+        if replay.is_done:
+            del self._own[stream]
+            self._collector.goes_on(replay.streams())
+            kept.drop(BEHIND + number(stream, 4))
+            for key, event in reading.parked:
+                kept.drop(key)
+                effects += self._collector.received(event, now)
+            for event in reading.kept:
+                effects += self._collector.received(event, now)
+        return effects

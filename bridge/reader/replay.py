@@ -1,0 +1,567 @@
+"""Replay: one reading of a scope's history, from replicas that may lie, by the machine that reads live (§12.3).
+
+Each replica of the home region is asked for itself, in pages; positions are the same at all of them. A publication that
+f + 1 of them bring goes, with all copies, into a collector whose clock is the time of sealing. So what was is judged as
+if it came then: epochs, views, trees, rights and order alike. At the end laps follow, for what came to replicas
+meanwhile, until the last is short: then live publications go on from there. Not here: who wanted it (`readings`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from math import inf
+from typing import NamedTuple
+
+from bridge.contract import (
+    HISTORY_TOPIC,
+    PAGE_BYTES_MOST,
+    Blame,
+    Body,
+    Count,
+    Doubted,
+    Effect,
+    HistoryPage,
+    HistoryRequest,
+    Position,
+    Received,
+    Send,
+    UserProperties,
+    Wanted,
+    Wire,
+    before,
+    earliest,
+    era_of,
+    read_page,
+    tag_of,
+)
+from bridge.document import Overlay, OverlayError, Scope, ScopeSecret
+from bridge.reader.collector import Collector
+from bridge.reader.eras import agreed_eras, following, loaded, of_span
+from bridge.reader.kept import Rows
+from bridge.reader.streams import Stream, StreamId
+from bridge.wire import AHEAD_S, PROPERTY_SHOWN
+from bridge.wire import pieces as content
+from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES, KeyHeader, header_of, to_property
+from keys.epochs import ScopeKeys
+from keys.errors import BadFrame, KeysError, OurFault
+
+WAIT_S = 5.0  # for one page of one replica: beyond that it is left behind, if the others suffice
+PATIENCE_S = 30.0  # for one replica in all: so much may a liar delay a reading by answering late
+KEY_WAIT_S = 5.0  # for an epoch key of then, before what it sealed counts as unopened
+TURN_RECORDS = 32  # taken in one turn; links are served in between
+LAP_S = 2.0  # a lap shorter than this is the last but one
+STEPS_MAX = 10_000  # ticks of the collector between two records: more would be a defect
+SOURCE_KEYS_MAX = 4_096  # data keys of one replica whose shares are at hand; the oldest go
+START = before(0)
+BATCHED_BYTES = PAGE_BYTES_MOST // 2  # a replica is asked for more when less than this of its last page is left
+
+
+class _Record(NamedTuple):
+    position: Position
+    body: Body
+    key_id: bytes
+
+
+@dataclass(slots=True)
+class _Source:
+    """A replica that is asked, and what came of it and was not taken yet."""
+
+    queue: deque[_Record] = field(default_factory=deque)
+    queued_bytes: int = 0
+    keys: dict[bytes, UserProperties] = field(default_factory=dict)
+    asked: int = 0  # the number of the request under way; 0: none
+    asked_at: float = 0.0
+    after: Position = START  # where its next page begins
+    is_end: bool = False
+    row: int = 0  # the latest row that it named at the beginning of this lap
+    behind: int = 0  # the row behind which it is asked in this lap
+    named_row: bool = False
+    started_ms: int = 0
+    waited_s: float = 0.0
+    late_since: float = 0.0  # since when we wait for it; 0: we do not
+    eras: Sequence[tuple[int, bytes]] | None = None
+
+
+class Stage(Enum):
+    """What a replay waits for."""
+
+    ERAS = auto()
+    DOCUMENTS = auto()
+    RECORDS = auto()
+    DONE = auto()
+
+
+class Replay:
+    """A reading of one scope from `since_s` on. `numbers` gives each request its own number."""
+
+    def __init__(
+        self,
+        overlay: Overlay,
+        name: str,
+        secrets: Sequence[ScopeSecret],
+        keys: ScopeKeys,
+        scope: Scope,
+        since_s: float,
+        numbers: Callable[[], int],
+        rows: Rows = (),
+    ) -> None:
+        """Takes `rows`: of a former process whose streams this reading continues; none: it begins anew."""
+        self._overlay, self._name, self._secrets, self._keys = overlay, name, list(secrets), keys
+        self.home = overlay.certificate(name).region
+        self.scope, self.since_s = scope, since_s
+        self._numbers, self._rows = numbers, rows
+        self._sources: dict[str, _Source] = {}  # those that we wait for
+        self._left: dict[str, float] = {}  # those that are left behind, and how long they made us wait
+        self._up: set[str] = set()
+        self.stage = Stage.ERAS
+        self._eras: deque[tuple[int, bytes]] = deque()  # to come
+        self._documents: dict[bytes, Overlay] = {}
+        self._then: Overlay | None = None  # the era in force in the collector
+        self.clock = since_s
+        """The time up to which all was read."""
+        self._collector: Collector | None = None
+        self._lap_from = 0.0
+        self._until_ms = 0
+        self.laps = 0
+        self.is_last = False
+        """True in the last lap: what comes live from now on is kept for its end."""
+        self._blocked_at: float | None = None
+        self._keys_until: float | None = None
+        self._at: float | None = None
+        self._is_held = False
+        self._deniers: set[str] = set()
+        self.is_denied = False
+        """True if f + 1 replicas say that we may not read this."""
+
+    # --------------------------------------------------------------------------------------------- events
+
+    def begin(self, up: Sequence[str], now: float) -> list[Effect]:
+        """Asks the replicas with a link for their eras."""
+        self._up = set(up)
+        self._sources = {peer: _Source() for peer in self._overlay.replicas(self.home)}
+        self._lap_from, self._until_ms = now, int((now + AHEAD_S) * 1000)
+        effects = [effect for peer in self._sources for effect in self._ask(peer, now)]
+        self._blocked_at, self._at = now, now + WAIT_S
+        return effects
+
+    def received(self, event: Received, now: float) -> list[Effect]:
+        """Takes a page that this reading `answers` for."""
+        source = self._sources[event.peer]
+        try:
+            page, bodies = read_page(event.wire.payload)
+            source.asked = 0
+            if page.is_refused:
+                return self._denied(event.peer, now)
+            if source.late_since:
+                source.waited_s += now - source.late_since
+                source.late_since = 0.0
+            self._take(event.peer, source, page, bodies)
+            if source.waited_s >= PATIENCE_S and self._suffice([event.peer]):
+                return [*self._left_behind(event.peer, now), *self._advance(now)]
+        except KeysError as error:
+            why: list[Effect] = [Count("refused", 1, "history"), Blame(event.peer, False, str(error))]
+            return [*why, *self._leave(event.peer), *self._advance(now)]
+        return self._advance(now)
+
+    def answers(self, peer: str, number: int) -> bool:
+        """Returns True if this reading asked that replica by a request of that number."""
+        return peer in self._sources and self._sources[peer].asked == number
+
+    def is_alike(self, scope: Scope, since_s: float) -> bool:
+        """Returns True if a reading of that scope and time would be this one, which has delivered nothing yet."""
+        is_same = self.scope.number == scope.number and abs(self.since_s - since_s) < 1.0
+        return is_same and self._collector is None
+
+    def hold(self, is_held: bool, now: float) -> list[Effect]:
+        """Stops while nobody has room for what would be delivered, or goes on."""
+        self._is_held = is_held
+        return [] if is_held else self._advance(now)
+
+    def link_up(self, peer: str, now: float) -> list[Effect]:
+        """Asks a replica again: what was on its way is lost."""
+        self._up.add(peer)
+        if peer in self._left and self.stage is Stage.RECORDS and self._left[peer] < PATIENCE_S:
+            self._sources[peer] = self._joining(peer)
+        source = self._sources.get(peer)
+        if source is None or self.stage is Stage.DONE:
+            return []
+        source.asked = 0
+        return self._ask(peer, now) + self._advance(now)
+
+    def link_down(self, peer: str) -> None:
+        self._up.discard(peer)
+        if peer in self._sources:
+            self._sources[peer].asked = 0
+
+    def adopt(self, overlay: Overlay, secrets: Sequence[ScopeSecret], now: float) -> list[Effect]:
+        """Takes another version of the overlay in force, which is the last era from now on."""
+        self._overlay, self._secrets = overlay, list(secrets)
+        for peer in [peer for peer in self._sources if peer not in overlay.members]:
+            del self._sources[peer]
+        return self._advance(now)
+
+    def keys_changed(self, now: float) -> list[Effect]:
+        """Continues with epoch keys that came."""
+        self._keys_until = None
+        if self._collector is None:
+            return []
+        return self._sifted(self._collector.keys_changed(self.clock), now) + self._advance(now)
+
+    def tick(self, now: float) -> list[Effect]:
+        if self._at is None or self._at > now:
+            return []
+        self._at = None
+        if self._keys_until is not None and self._keys_until <= now:
+            self._keys_until = None
+        effects: list[Effect] = []
+        if self._blocked_at is not None and now >= self._blocked_at + WAIT_S:
+            effects += self._impatient(now)
+        return effects + self._advance(now)
+
+    @property
+    def next_deadline(self) -> float | None:
+        return self._at
+
+    # --------------------------------------------------------------------------------------------- asking
+
+    def _ask(self, peer: str, now: float) -> list[Effect]:
+        """Asks a replica for what we want of it next."""
+        source = self._sources[peer]
+        if source.asked or peer not in self._up or source.is_end:
+            return []
+        if self.stage is Stage.ERAS and source.eras is None:
+            request = HistoryRequest(self._numbers(), from_ms=int(self.since_s * 1000), eras=True)
+        elif self.stage is Stage.DOCUMENTS:
+            wanted = [digest for _, digest in self._eras if digest not in self._documents]
+            if not wanted or all(digest != wanted[0] for _, digest in source.eras or ()):
+                return []
+            request = HistoryRequest(self._numbers(), digest=wanted[0])
+        elif self.stage is Stage.RECORDS and source.queued_bytes < BATCHED_BYTES:
+            from_ms = max(0, int(self.since_s * 1000))
+            request = HistoryRequest(
+                self._numbers(), self.scope.number, from_ms, self._until_ms, source.after, source.behind
+            )
+        else:
+            return []
+        source.asked, source.asked_at = request.number, now
+        return [Send(peer, Wire(HISTORY_TOPIC, request.encode()))]
+
+    def _take(self, peer: str, source: _Source, page: HistoryPage, bodies: Sequence[Body]) -> None:
+        """Takes a page into the queue of its replica. Raises BadFrame for one that is not what was asked for."""
+        if page.eras is not None:
+            source.eras = page.eras
+            return
+        if page.document is not None:
+            lacking = [era for era in self._eras if era[1] not in self._documents]
+            if lacking:
+                try:
+                    era = loaded(page.document, self._overlay.owner, lacking[0][0])
+                except OverlayError as error:
+                    raise BadFrame(str(error)) from None
+                if era_of(era) != lacking[0][1]:
+                    raise BadFrame(f"{peer} gave another era than it was asked for")
+                self._documents[era_of(era)] = era
+            return
+        if self.stage is not Stage.RECORDS:
+            return
+        if source.started_ms and page.started_ms != source.started_ms:
+            source.named_row = True
+            source.row = 0  # it began anew: its rows may be others
+        source.started_ms = page.started_ms
+        if not source.named_row:
+            source.named_row, source.row = True, page.row
+        for header, shares in page.keys:
+            key = to_property(header)
+            source.keys[_key_id(header)] = ((PROPERTY_KEY, key), (PROPERTY_SHARES, to_property(shares)))
+        while len(source.keys) > SOURCE_KEYS_MAX:
+            del source.keys[next(iter(source.keys))]
+        for body in bodies:
+            header_read = header_of(body.header)
+            position = Position(
+                header_read.time_ms, header_read.publisher, header_read.sequence, tag_of(body.topic, body.header)
+            )
+            if not source.after < position or position.time_ms >= self._until_ms:
+                raise _out_of_order()
+            source.after = position
+            source.queue.append(_Record(position, body, header_read.key_id))
+            source.queued_bytes += _size(body)
+        if page.upto < source.after:
+            raise _out_of_order()
+        source.after, source.is_end = page.upto, page.is_end
+
+    # ------------------------------------------------------------------------------------------- progress
+
+    def _advance(self, now: float) -> list[Effect]:
+        """Goes on as far as what came allows."""
+        effects: list[Effect] = []
+        if self.stage is Stage.ERAS:
+            if any(source.eras is None for source in self._sources.values()) or not self._suffice():
+                return effects + self._block(now, [p for p, s in self._sources.items() if s.eras is None])
+            self._learn_eras(now)
+        if self.stage is Stage.DOCUMENTS:
+            lacking = [digest for _, digest in self._eras if digest not in self._documents]
+            if lacking:
+                for peer in self._sources:
+                    if not any(source.asked for source in self._sources.values()):
+                        effects += self._ask(peer, now)
+                return effects + self._block(now, [p for p, s in self._sources.items() if s.asked])
+            effects += self._start(now)
+        if self.stage is Stage.RECORDS:
+            effects += self._records(now)
+        return effects
+
+    def _learn_eras(self, now: float) -> None:
+        faults = self._overlay.views[self.home].faults
+        told = {peer: source.eras or () for peer, source in self._sources.items()}
+        eras = of_span(agreed_eras(told, faults), int(self.since_s * 1000), int(now * 1000))
+        self._eras, self.stage = deque(eras), Stage.DOCUMENTS
+        self._documents[era_of(self._overlay)] = self._overlay
+
+    def _start(self, now: float) -> list[Effect]:
+        """Makes the collector under the first era, and asks for records."""
+        self.stage, self._blocked_at = Stage.RECORDS, None
+        effects = self._next_eras(self.clock)
+        if self._collector is None:
+            effects += self._enter(self._overlay)
+        for source in self._sources.values():
+            source.after = before(int(self.since_s * 1000))
+        return effects + [effect for peer in self._sources for effect in self._ask(peer, now)]
+
+    def _next_eras(self, at: float) -> list[Effect]:
+        """Adopts the eras that began up to that time. The first is in force from the beginning."""
+        effects: list[Effect] = []
+        while self._eras and (self._collector is None or self._eras[0][0] / 1000 <= at):
+            time_ms, digest = self._eras.popleft()
+            self.clock = max(time_ms / 1000, self.clock) if self._collector is not None else self.clock
+            effects += self._enter(following(self._then, self._documents[digest], self.clock))
+        return effects
+
+    def _enter(self, overlay: Overlay) -> list[Effect]:
+        """Puts an era in force in the collector; one in which our region is not listed changes nothing."""
+        if self._name not in overlay.members or overlay.certificate(self._name).region != self.home:
+            overlay = self._overlay  # we came later; what other members were then is lost to us
+        self._then = overlay
+        secrets = [s for s in (_of_then(each, overlay) for each in self._secrets) if s is not None]
+        if self._collector is not None:
+            return self._sifted(self._collector.adopt(overlay, secrets, self.clock), self.clock)
+        self._collector = Collector(overlay, self._name, secrets, self._keys, own_too=not self._rows)
+        effects = self._collector.restore(self._rows, self.clock) if self._rows else []
+        self._collector.subscriptions.resumed(self.scope.stream, self.clock)
+        return self._sifted(effects, self.clock)
+
+    def _records(self, now: float) -> list[Effect]:
+        effects: list[Effect] = []
+        for _ in range(0 if self._is_held else TURN_RECORDS):
+            if self._keys_until is not None:
+                self._at = self._keys_until
+                break
+            heads = [source.queue[0].position for source in self._sources.values() if source.queue]
+            first = min(heads, default=None)
+            lacking = [peer for peer, source in self._sources.items() if self._is_late(source, first)]
+            if lacking or not self._suffice():
+                effects += self._block(now, lacking)
+                break
+            if first is None:
+                effects += self._lap_over(now)
+                break
+            self._blocked_at = None
+            effects += self._take_record(first, now)
+        else:
+            self._at = None if self._is_held else now
+        for peer in self._sources:
+            effects += self._ask(peer, now)
+        return effects
+
+    def _take_record(self, position: Position, now: float) -> list[Effect]:
+        """Takes one publication: all copies of it, if enough replicas vouch for it."""
+        copies: dict[str, _Record] = {}
+        for peer, source in self._sources.items():
+            if source.queue and source.queue[0].position == position:
+                record = copies[peer] = source.queue.popleft()
+                source.queued_bytes -= _size(record.body)
+        effects = self._pass_time(position.time_ms / 1000, now)
+        assert self._collector is not None
+        assert self._then is not None
+        told: dict[tuple[str, bytes], list[str]] = {}
+        for peer, record in copies.items():
+            told.setdefault((record.body.topic, record.body.header), []).append(peer)
+        for peers in told.values():
+            if not self._then.honest_among(self.home, peers):
+                effects.append(Count("unvouched"))
+                continue
+            for peer in peers:
+                source, record = self._sources[peer], copies[peer]
+                try:
+                    wire = _wire(record, source.keys.get(record.key_id, ()))
+                except (KeysError, OurFault) as error:
+                    effects.append(Blame(peer, False, str(error)))
+                    continue
+                effects += self._sifted(self._collector.received(Received(peer, wire, True), self.clock), now)
+        return effects
+
+    def _pass_time(self, until: float, now: float) -> list[Effect]:
+        """Lets time pass for the collector, era by era, up to that time."""
+        effects: list[Effect] = []
+        assert self._collector is not None
+        for _ in range(STEPS_MAX):
+            due = earliest(
+                self._eras[0][0] / 1000 if self._eras else None,
+                self._then.next_closing if self._then is not None else None,
+                self._collector.next_deadline,
+            )
+            if due is None or due > until:
+                break
+            self.clock = max(self.clock, due)
+            effects += self._next_eras(self.clock)
+            if self._then is not None and (later := self._then.at(self.clock)) is not self._then:
+                effects += self._enter(later)
+            effects += self._sifted(self._collector.tick(self.clock), now)
+        self.clock = max(self.clock, until)
+        return effects
+
+    def _lap_over(self, now: float) -> list[Effect]:
+        """Begins the next lap, for what came to replicas since the last one began; or ends the reading."""
+        self._blocked_at = None
+        effects = self._pass_time(now, now) if self.is_last else []
+        if self.is_last:
+            self.stage = Stage.DONE
+            return [*effects, *self._give_up_waits(now)]
+        self.is_last = now - self._lap_from < LAP_S
+        self.laps += 1
+        self._lap_from, self._until_ms = now, int((now + AHEAD_S) * 1000)
+        for source in self._sources.values():
+            source.behind, source.named_row = source.row, False
+            source.after, source.is_end = before(int(self.since_s * 1000)), False
+        self._at = now
+        return effects
+
+    def _give_up_waits(self, now: float) -> list[Effect]:
+        """Lets the collector give up what waits: whoever takes over has no copy of it."""
+        return self._pass_time(now + 2 * WAIT_S + 1.0, now)
+
+    def _sifted(self, effects: Sequence[Effect], now: float) -> list[Effect]:
+        """Returns the collector's effects without its questions to replicas, which are asked for all anyway."""
+        found: list[Effect] = []
+        for effect in effects:
+            if isinstance(effect, Send):
+                continue
+            if isinstance(effect, Wanted | Doubted) and self._keys_until is None:
+                self._keys_until = now + KEY_WAIT_S
+            found.append(effect)
+        return found
+
+    # ------------------------------------------------------------------------------------------- patience
+
+    def _suffice(self, without: Sequence[str] = ()) -> bool:
+        """Returns True if those that we ask are f + 1 replicas and k of their region, also without some."""
+        view = self._overlay.views[self.home]
+        mine = [peer for peer in self._sources if peer in view.members and peer not in without]
+        return len(mine) >= max(view.faults + 1, view.threshold)
+
+    def _block(self, now: float, lacking: Sequence[str]) -> list[Effect]:
+        if self._blocked_at is None:
+            self._blocked_at = now
+        self._at = min(self._at or self._blocked_at + WAIT_S, self._blocked_at + WAIT_S)
+        for source in map(self._sources.__getitem__, lacking):
+            source.late_since = source.late_since or now
+        return [effect for peer in lacking for effect in self._ask(peer, now)]
+
+    def _impatient(self, now: float) -> list[Effect]:
+        """Leaves those behind that make us wait, if the others suffice; asks again otherwise."""
+        self._blocked_at = now
+        heads = [source.queue[0].position for source in self._sources.values() if source.queue]
+        late = [peer for peer, source in self._sources.items() if self._is_late(source, min(heads, default=None))]
+        effects: list[Effect] = []
+        if self._suffice(late):
+            for peer in late:
+                effects += self._left_behind(peer, now)
+            return effects
+        for peer in [peer for peer in self._left if peer in self._up and self._left[peer] != inf]:
+            self._sources[peer] = self._joining(peer)
+        for peer in late:
+            self._sources[peer].asked = 0  # request or page may be lost
+            effects += self._ask(peer, now)
+        return effects
+
+    def _is_late(self, source: _Source, first: Position | None) -> bool:
+        """Returns True if we wait for this replica. `first`: the next position that any has."""
+        if self.stage is Stage.ERAS:
+            return source.eras is None
+        if self.stage is Stage.DOCUMENTS:
+            return bool(source.asked)
+        return not source.queue and not source.is_end and (first is None or source.after < first)
+
+    def _left_behind(self, peer: str, now: float) -> list[Effect]:
+        source = self._sources.pop(peer)
+        self._left[peer] = source.waited_s + (now - source.late_since if source.late_since else 0.0)
+        return [Count("history_slow", 1, peer)]
+
+    def _joining(self, peer: str) -> _Source:
+        """Returns a replica that was left behind as one that is asked again, from where we are."""
+        waited_s = self._left.pop(peer)
+        return _Source(after=before(int(self.clock * 1000)), eras=(), waited_s=waited_s, named_row=True)
+
+    def _denied(self, peer: str, now: float) -> list[Effect]:
+        """Notes that a replica says that we may not read; if f + 1 do, one of them is honest, and the reading ends."""
+        self._deniers.add(peer)
+        self._leave(peer)
+        self.is_denied = len(self._deniers) > self._overlay.views[self.home].faults
+        if self.is_denied:
+            self.stage, self._at = Stage.DONE, None
+        return [Count("history_denied"), *self._advance(now)]
+
+    def _leave(self, peer: str) -> list[Effect]:
+        """Asks a replica nothing more in this reading."""
+        del self._sources[peer]
+        self._left[peer] = inf
+        return []
+
+    # --------------------------------------------------------------------------------------------- its end
+
+    @property
+    def is_done(self) -> bool:
+        return self.stage is Stage.DONE
+
+    def streams(self) -> list[tuple[StreamId, Stream]]:
+        """Returns what was delivered, by author, for the reader that goes on."""
+        return [] if self._collector is None else self._collector.streams_of(self.scope.stream)
+
+    def changed_streams(self) -> list[tuple[StreamId, Stream]]:
+        """Returns the streams in which something was delivered since the last call, and drops other rows."""
+        if self._collector is None:
+            return []
+        kept = self._collector.kept
+        changed = list(kept.streams.items())
+        kept.streams.clear()
+        kept.changed.clear()
+        return changed
+
+
+def _of_then(secret: ScopeSecret, overlay: Overlay) -> ScopeSecret | None:
+    """Returns our secret of a scope as an era has the scope; None if it has none of that number."""
+    scope = overlay.scope_numbered(secret.scope.number)
+    return None if scope is None else ScopeSecret(scope, secret.clear_filter, secret.token_key)
+
+
+def _wire(record: _Record, key: UserProperties) -> Wire:
+    """Returns a record as its replica would have sent it live."""
+    body = record.body
+    signed: UserProperties = ((PROPERTY_HEADER, to_property(body.header)),)
+    if body.attributes:
+        signed += ((PROPERTY_SHOWN, to_property(body.attributes)),)
+    return content.wire(body.topic, header_of(body.header), signed + key, body.pieces)
+
+
+def _size(body: Body) -> int:
+    return len(body.header) + sum(map(len, body.pieces.values()))
+
+
+def _key_id(header: bytes) -> bytes:
+    return KeyHeader.decode(header).key_id
+
+
+def _out_of_order() -> BadFrame:
+    return BadFrame("a page of the history that is out of order, or beyond what was asked for")

@@ -1,0 +1,251 @@
+"""What a live reader delivered and what a late one replays are the same list: the heart of the history (§12).
+
+Random schedules with liars, restarts, epochs' bumps, views and trees, drawn from a seed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from bridge.contract import (
+    HISTORY_TOPIC,
+    Body,
+    Deliver,
+    Effect,
+    Event,
+    HistoryPage,
+    Offered,
+    ReadAgain,
+    Send,
+    Wire,
+    encode_body,
+    read_page,
+)
+from bridge.contract.machine import Machine
+from bridge.document import History, Scope
+from bridge.membership.adopting import canonical
+from bridge.sim.checkers import check_blame, check_safety
+from bridge.sim.kernel import Kernel
+from keys.envelope import Mode
+from keys.errors import BadFrame
+from tests.sim.world import NOW, Traffic, World, make_world, subscribe
+
+KEPT = History(7, 100)
+LIES = ("honest", "empty", "omit", "alter", "shares", "twice", "silent", "slow", "garbage", "eras", "backwards")
+
+
+class PageLiar:
+    """A replica that is honest but for the pages that it hands out."""
+
+    def __init__(self, node: Machine, lie: str, rng: random.Random) -> None:
+        self._node, self._lie, self._rng = node, lie, rng
+        self._before: list[bytes] = []
+        self._later: list[tuple[float, Send]] = []
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._node, name)
+
+    @property
+    def next_deadline(self) -> float | None:
+        own = [at for at, _ in self._later]
+        theirs = self._node.next_deadline
+        return min([*own, *([theirs] if theirs is not None else [])], default=None)
+
+    def handle(self, event: Event, now: float) -> Sequence[Effect]:
+        effects: list[Effect] = []
+        for effect in self._node.handle(event, now):
+            if isinstance(effect, Send) and effect.wire.topic == HISTORY_TOPIC:
+                effects += self._falsified(effect, now)
+            else:
+                effects.append(effect)
+        effects += [send for at, send in self._later if at <= now]
+        self._later = [(at, send) for at, send in self._later if at > now]
+        return effects
+
+    def _falsified(self, send: Send, now: float) -> list[Effect]:
+        page, bodies = read_page(send.wire.payload)
+        match self._lie:
+            case "silent":
+                return []
+            case "slow":
+                self._later.append((now + 4.5, send))
+                return []
+            case "garbage":
+                return [replace(send, wire=Wire(HISTORY_TOPIC, send.wire.payload[:12] + b"\1"))]
+            case "eras" if page.eras is not None:
+                moved = tuple(sorted((max(0, at + self._rng.randrange(200_000) - 100_000), d) for at, d in page.eras))
+                return [_sent(send, replace(page, eras=moved))]
+        if page.eras is not None or page.document is not None:
+            return [send]
+        told = [encode_body(*body) for body in bodies]
+        match self._lie:
+            case "empty":
+                page, told = replace(page, keys=(), is_end=True), []
+            case "omit":
+                told = [body for body in told if self._rng.random() < 0.5]
+            case "alter":
+                told = [encode_body(*_altered(body)) for body in bodies]
+            case "shares":
+                keys = tuple((key, shares[:-1] + bytes([shares[-1] ^ 1])) for key, shares in page.keys)
+                page = replace(page, keys=keys)
+            case "twice":
+                self._before = told or self._before
+                told = [*told, *self._before]
+            case "backwards":
+                told = told[::-1]
+        return [_sent(send, replace(page, bodies=tuple(told)))]
+
+
+def _sent(send: Send, page: HistoryPage) -> Send:
+    return replace(send, wire=Wire(HISTORY_TOPIC, page.encode()))
+
+
+def _altered(body: Body) -> Body:
+    return body._replace(pieces={index: piece[:-1] + bytes([piece[-1] ^ 1]) for index, piece in body.pieces.items()})
+
+
+def a_world(seed: int, mode: Mode = Mode.COPIES, sizes: tuple[int, int] = (3, 3), regions: int = 2) -> World:
+    scopes = [Scope("plant/#", mode, history=KEPT), Scope("open/#")]
+    gateways = {"site": 1, "desk": regions, "late": regions}
+    if regions == 1:
+        return make_world({1: sizes[0]}, [], gateways, scopes, seed)
+    return make_world({1: sizes[0], 2: sizes[1]}, [(1, 2)], gateways, scopes, seed)
+
+
+def lying(world: World, rng: random.Random, lies: dict[str, str]) -> Kernel:
+    """A kernel in which these replicas lie in the pages that they hand out."""
+    kernel = world.kernel(rng)
+    for name, lie in lies.items():
+        maker = world.maker(name, rng)
+        kernel._makers[name] = lambda maker=maker, lie=lie: PageLiar(maker(), lie, rng)  # type: ignore[misc]
+        kernel.nodes[name] = kernel._makers[name]()
+    return kernel
+
+
+def publish_some(kernel: Kernel, rng: random.Random, until: float, count: int = 60) -> Traffic:
+    traffic = Traffic("site")
+    for at in sorted(rng.uniform(NOW + 4, until) for _ in range(count)):
+        payload = rng.randbytes(rng.choice((3, 40, 600, 6000)))
+        traffic.publish(kernel, at, f"plant/{rng.randrange(3)}", payload, qos=rng.choice((1, 1, 2)))
+    return traffic
+
+
+def reread(kernel: Kernel, world: World, at: float, since: float = NOW, number: int = 7) -> None:
+    scope = world.overlay.policy.scopes[0].number
+    kernel.at(at, "late", ReadAgain(number, scope, int(since * 1000)))
+
+
+def told(delivered: Sequence[Deliver]) -> dict[str, list[tuple[int, bytes, int]]]:
+    """What was delivered, by topic, in order."""
+    found: dict[str, list[tuple[int, bytes, int]]] = defaultdict(list)
+    for each in delivered:
+        found[each.publication.topic].append((each.sequence, each.publication.payload, each.publication.qos))
+    return found
+
+
+def check_alike(kernel: Kernel, traffic: Traffic, number: int = 7) -> None:
+    live, late = kernel.trace.delivered.get("desk", []), kernel.trace.reread.get(number, [])
+    assert number in kernel.trace.reread_done, "the reading did not end"
+    check_safety(traffic.published, late)
+    assert len(live) == len(traffic.published), "the live reader has not all: nothing to compare with"
+    assert told(late) == told(live)
+
+
+@pytest.mark.parametrize("mode", [Mode.COPIES, Mode.BLOCKS])
+@pytest.mark.parametrize("regions", [1, 2])
+def test_a_late_reader_has_what_a_live_one_had(mode: Mode, regions: int) -> None:
+    rng = random.Random(f"{mode}{regions}")
+    world = a_world(3, mode, regions=regions)
+    kernel = world.kernel(rng)
+    subscribe(kernel, "desk", "plant/#")
+    traffic = publish_some(kernel, rng, NOW + 30)
+    reread(kernel, world, NOW + 5_000)
+    kernel.run(NOW + 5_030)
+    check_alike(kernel, traffic)
+    assert not kernel.trace.named()
+
+
+@pytest.mark.parametrize("lie", LIES)
+@pytest.mark.parametrize("size", [3, 5])
+def test_up_to_f_liars_change_nothing(lie: str, size: int) -> None:
+    rng = random.Random(f"{lie}{size}")
+    world = a_world(5, sizes=(3, size))
+    liars = [f"r2{letter}" for letter in "abc"[: (size - 1) // 2]]
+    kernel = lying(world, rng, dict.fromkeys(liars, lie))
+    subscribe(kernel, "desk", "plant/#")
+    traffic = publish_some(kernel, rng, NOW + 20)
+    reread(kernel, world, NOW + 4_000)
+    kernel.run(NOW + 4_120)
+    check_alike(kernel, traffic)
+    check_blame(kernel.trace.named(), liars)
+    if lie in ("alter", "garbage", "twice", "backwards"):
+        assert kernel.trace.suspected() & set(liars)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_restarts_bumps_views_and_trees_inside_the_span(seed: int) -> None:
+    rng = random.Random(seed)
+    world = a_world(seed, rng.choice((Mode.COPIES, Mode.BLOCKS)))
+    liar = rng.choice(("r2a", "r2b", "r2c"))
+    kernel = lying(world, rng, {liar: rng.choice(LIES)})
+    subscribe(kernel, "desk", "plant/#")
+    traffic = publish_some(kernel, rng, NOW + 200, 80)
+    others = [name for name in ("r2a", "r2b", "r2c") if name != liar]
+    for _ in range(rng.randrange(3)):
+        at, name = rng.uniform(NOW + 10, NOW + 190), liar
+        kernel.run(at) if at > kernel.now else None
+        kernel.crash(name)
+        kernel.restart(name)
+    assert others
+    at = max(kernel.now, NOW + 100.0)
+    kernel.run(at)
+    bumped = world.revoked("nobody", 0, bump=1)
+    world.learn(world.keys, (0,), 1)
+    for name in world.overlay.members:
+        kernel.at(at + rng.random(), name, Offered(canonical(bumped)))
+    world.overlay = bumped
+    reread(kernel, world, NOW + 9_000)
+    kernel.run(NOW + 9_200)
+    check_alike(kernel, traffic)
+    check_blame(kernel.trace.named(), {liar})
+
+
+def test_order_is_that_of_positions_for_each_topic() -> None:
+    rng = random.Random(1)
+    world = a_world(9)
+    kernel = world.kernel(rng)
+    subscribe(kernel, "desk", "plant/#")
+    publish_some(kernel, rng, NOW + 20)
+    reread(kernel, world, NOW + 3_000)
+    kernel.run(NOW + 3_030)
+    for topic in told(kernel.trace.reread[7]).values():
+        assert all(one[0] < other[0] for one, other in pairwise(topic))
+
+
+def test_a_reader_whose_right_ended_gets_nothing() -> None:
+    rng = random.Random(2)
+    world = a_world(11)
+    kernel = world.kernel(rng)
+    subscribe(kernel, "desk", "plant/#")
+    publish_some(kernel, rng, NOW + 20)
+    kernel.run(NOW + 60)
+    revoked = world.revoked("late", -1)
+    for name in world.overlay.members:
+        if name != "late":
+            kernel.at(NOW + 61, name, Offered(canonical(revoked)))
+    kernel.run(NOW + 61.5)
+    reread(kernel, world, NOW + 61.6)
+    kernel.run(NOW + 100)
+    assert not kernel.trace.reread.get(7)
+    assert kernel.trace.figures.get("history_sent", 0) == 0
+
+
+def test_a_page_that_is_none_is_refused() -> None:
+    with pytest.raises(BadFrame):
+        read_page(b"\1\x2c\0" + bytes(7))
