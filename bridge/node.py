@@ -322,20 +322,10 @@ class GatewayNode(ReaderNode):
                 return self.life.heard(event, self.overlay, self.name, self._signing.identity.party_id, now)
             case Received(_, wire) if wire.topic == PRESENCE_TOPIC:
                 return self.presence.received(event, now)
-            case Received(peer, wire) if wire.topic == HISTORY_TOPIC:
-                try:
-                    return self._collected(self.readings.received(event, now), now)
-                except KeysError as error:
-                    return refused(peer, error)
-            case Received() if self.readings.is_behind and (kept := self.readings.instead(event, now)) is not None:
+            case ReadAgain() | StopReading() | HoldReading():
+                return self._collected(self._reads(event, now), now)
+            case Received() if (kept := self._of_history(event, now)) is not None:
                 return self._collected(kept, now)
-            case ReadAgain():
-                return self._collected(self.readings.read_again(event, now), now)
-            case StopReading(reading):
-                self.readings.stop(reading)
-                return []
-            case HoldReading(reading, is_held):
-                return self._collected(self.readings.hold(reading, is_held, now), now)
             case Received():
                 return self._collected(self.collector.received(event, now), now)
             case Acked(_, ticket) if ticket > 0:
@@ -387,6 +377,25 @@ class GatewayNode(ReaderNode):
                 return self._tick(event, now)
             case _:
                 return super()._own(event, now)
+
+    def _of_history(self, event: Received, now: float) -> list[Effect] | None:
+        """Returns the effects of a page, or of a wire in a scope being read on; None for any other wire."""
+        if event.wire.topic == HISTORY_TOPIC:
+            try:
+                return self.readings.received(event, now)
+            except KeysError as error:
+                return refused(event.peer, error)
+        return self.readings.instead(event, now) if self.readings.is_behind else None
+
+    def _reads(self, event: ReadAgain | StopReading | HoldReading, now: float) -> list[Effect]:
+        match event:
+            case ReadAgain():
+                return self.readings.read_again(event, now)
+            case HoldReading(reading, is_held):
+                return self.readings.hold(reading, is_held, now)
+            case StopReading(reading):
+                self.readings.stop(reading)
+        return []
 
     def _tick(self, event: Tick, now: float) -> list[Effect]:
         effects = self._collected(self.collector.tick(now), now)

@@ -203,6 +203,7 @@ def build(
         plain=party.where.share_plain,
         rows=rows,
         full_is_local=party.where.outbox_full == "local",
+        history=settings.data / "history" if party.local.role is Role.REPLICA else None,
     )
 
 

@@ -61,6 +61,7 @@ class FigureName(StrEnum):
     HISTORY_SLOW = "history_slow", "A replica made a reading of the history wait for too long, and was left behind."
     READ_ON = "read_on", "This gateway was away for long, and reads on in the history."
     UNVOUCHED = "unvouched", "Too few replicas have a record of the history for it to count."
+    HISTORY_LOST = "history_lost", "A publication is missing in the history, since the disk did not take it."
     HISTORY_REFUSED = "history_refused", "A reader asked for a history that it may not read, or that nobody keeps."
     HISTORY_SENT = "history_sent", "A record of the history was sent to a reader."
     RECORDED = "recorded", "A publication went into the history."

@@ -1,8 +1,9 @@
-"""History of a scope: what replicas keep, how readers ask for it, and the pages that they get (docs/protocol.md §12).
+"""History of a scope: records of replicas, requests of readers, and pages (docs/protocol.md §12).
 
-A *record* is a publication as a replica has it. Its *position* follows from signed bytes, so it is the same at every
-replica. A *key* is a data key's header with the replica's own shares. An *era* is a version of the overlay and the time
-at which a replica adopted it. Not here: what is kept (`replica.recording`) and read (`reader.replay`), files.
+A *record* is a publication at a replica. A *position* follows from signed bytes, so all replicas agree on the order of
+records. A *key* is a data key's header with the replica's own shares. An *era* is a version of the overlay with the
+time of its adoption at a replica. Recording stands in `replica.recording`, reading in `reader.replay`; files are the
+shell's.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def tag_of(topic: str, header: bytes) -> bytes:
 
 @value
 class HistoryRecord:
-    """A publication as a replica keeps it. `scope`: its number; `body`: as a page has it."""
+    """A publication kept by a replica. `scope`: the number of the scope; `body`: the bytes of a page."""
 
     scope: int
     position: Position
@@ -69,7 +70,7 @@ class HistoryRecord:
 
 @value
 class HistoryKey:
-    """A data key of the scope with this number. `header`: its frame; `shares`: the frame of the replica's own."""
+    """A data key of a scope. `header` and `shares`: frames of the key header and of the replica's own shares."""
 
     scope: int
     key_id: bytes
@@ -157,10 +158,10 @@ class HistoryRequest:
 
 @value
 class HistoryPage:
-    """The answer to a request. `started_ms`: when the replica's process started; `row`: its latest row.
+    """The answer to a request. `started_ms`: start of the replica's process; `row`: the latest row.
 
-    `since_ms`: since when it has the scope whole. `upto`: all that it has up to there is in this page and those before.
-    `is_end`: that is all.
+    `since_ms`: the oldest record of the scope. `upto`: the position up to which nothing is left. `is_end`: no record
+    is left behind the page.
     """
 
     number: int
@@ -239,7 +240,7 @@ def era_of(overlay: Overlay) -> bytes:
 
 @value
 class Record:
-    """Append these records and keys to the history. Of two of one position, or of one key, the longer stays."""
+    """Append records and keys to the history. Of two records of a position, or two keys of an id, the longer stays."""
 
     records: tuple[HistoryRecord, ...] = field(repr=False)
     keys: tuple[HistoryKey, ...] = field(repr=False)
@@ -247,7 +248,7 @@ class Record:
 
 @value
 class RecordEra:
-    """Keep that this version of the overlay was adopted then. `document`: as in a frame of `$veil/overlay`."""
+    """Keep the adoption of a version of the overlay. `document`: compressed, as on `$veil/overlay`."""
 
     time_ms: int
     digest: bytes
@@ -256,7 +257,7 @@ class RecordEra:
 
 @value
 class Recall:
-    """Read what `peer` asked for, and answer with `Recalled`. `oldest_ms`: nothing sealed before it is handed out."""
+    """Read the page for `peer`, and answer with `Recalled`. `oldest_ms`: older records are not handed out."""
 
     peer: str
     request: HistoryRequest
@@ -265,9 +266,9 @@ class Recall:
 
 @value
 class Recalled:
-    """The answer to `Recall`: records in order, with the keys that they name; or eras, or a document.
+    """The answer to `Recall`: records in order with their keys; or eras, or a document.
 
-    `upto`: where reading stopped; None if that is the end. `row`: the latest row; `since_ms`: since when all is there.
+    `upto`: the position of the last record read; None at the end. `row`: the latest row; `since_ms`: the oldest record.
     """
 
     peer: str
@@ -283,9 +284,9 @@ class Recalled:
 
 @value
 class ReadAgain:
-    """A local client wants what was published in a scope, named by its number, since then.
+    """A local client wants the publications of a scope since a time. `scope`: the number of the scope.
 
-    `reading`: a number of the shell's own for it.
+    `reading`: a number chosen by the shell.
     """
 
     reading: int
@@ -310,14 +311,14 @@ class HoldReading:
 
 @value
 class ReadAgainLive:
-    """Keep what comes live for the client of that reading from now on: the rest of the reading comes before it."""
+    """Keep live publications for the client of a reading from now on: the rest of the reading comes first."""
 
     reading: int
 
 
 @value
 class ReadAgainDone:
-    """The reading is over: what was kept comes now. `is_whole`: False if replicas denied it."""
+    """The reading is over: kept live publications follow. `is_whole`: False if replicas denied the reading."""
 
     reading: int
     is_whole: bool

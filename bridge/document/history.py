@@ -1,6 +1,6 @@
-"""History of a scope: for how long, in how much room and by which regions replicas keep its publications.
+"""History of a scope: days, room and regions in which replicas keep publications.
 
-The owner sets it in the policy (docs/protocol.md §9.7, §12). Not here: what is kept (`replica.recording`), files.
+The owner sets a history in the policy (docs/protocol.md §9.7, §12). Recording stands in `replica.recording`.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def unkept(name: str, mode: Mode, by_planes: bool, sizes: Mapping[int, int], hos
 
 
 def _too_few_blocks(sizes: Mapping[int, int]) -> tuple[int, int] | None:
-    """Returns two regions, if some majority of the second has too few blocks of what the first one publishes."""
+    """Returns two regions if some majority of the second has too few blocks of content published in the first."""
     for home, total in sizes.items():
         wanted = total - (total - 1) // 2
         for region, count in sizes.items():

@@ -1,7 +1,8 @@
-"""Eras: the versions of the overlay of a span of time, with the time at which each came (docs/protocol.md §12.3).
+"""Eras: the versions of the overlay of a span, each with the time of adoption (docs/protocol.md §12.3).
 
-Replicas say which version they adopted when. A version counts that f + 1 of them name, at the f + 1st of their times:
-liars can neither make up one nor move one beyond what honest replicas saw. The owner's signature is checked on each.
+Replicas list versions with times. A version counts if f + 1 replicas name the version, from the f + 1st of their times
+on: liars can neither invent a version nor move a time beyond those of honest replicas. Each document bears the owner's
+signature.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ VALUES_MAX = 1 << 19  # in it: more would take far more memory than the file
 
 
 def agreed_eras(told: Mapping[str, Sequence[tuple[int, bytes]]], faults: int) -> list[tuple[int, bytes]]:
-    """Returns the eras that f + 1 replicas name, each with its time in ms, in order of time.
+    """Returns the eras named by f + 1 replicas, each with a time in ms, in order of time.
 
-    `told`: by replica, what it says. A version that came twice counts from the first time.
+    `told`: the list of each replica. A version listed twice counts from the first time.
     """
     times: dict[bytes, list[int]] = {}
     for eras in told.values():
@@ -32,7 +33,7 @@ def agreed_eras(told: Mapping[str, Sequence[tuple[int, bytes]]], faults: int) ->
 
 
 def of_span(eras: Sequence[tuple[int, bytes]], from_ms: int, until_ms: int) -> list[tuple[int, bytes]]:
-    """Returns the eras of a span: the one that lasts when it begins, and all that begin in it."""
+    """Returns the eras of a span: the era at the beginning, and all later ones."""
     lasting = [era for era in eras if era[0] <= from_ms]
     return [*lasting[-1:], *(era for era in eras if from_ms < era[0] <= until_ms)]
 
@@ -53,7 +54,7 @@ def loaded(document: bytes, owner: bytes, time_ms: int) -> Overlay:
 
 
 def following(before: Overlay | None, after: Overlay, now: float) -> Overlay:
-    """Returns an era's overlay as a member has it that adopts it now, after the era before."""
+    """Returns an era's overlay at a member adopting now, after the era before."""
     if before is None:
         return after.at(now)
     if after.policy.version == before.policy.version:

@@ -1,8 +1,8 @@
-"""Readings of histories at one gateway: its own, where it was away for long, and those its clients ask for (§12).
+"""Readings of histories at one gateway: after a long absence, and for clients (docs/protocol.md §12).
 
-A gateway that comes back reads on where it was, with the streams of its former process; what comes live in that scope
-meanwhile is dropped, but for keys, and comes by the reading. A client's reading begins with nothing known and goes to
-that client alone. Readings of one scope and time are one. Not here: one reading (`replay`), what is live (`collector`).
+After an absence a gateway reads on with the streams of the former process; live publications of the scope are dropped
+meanwhile, but for keys, and come by the reading. A client's reading begins with nothing known, for the client alone.
+Readings of one scope and time are shared. One reading stands in `replay`, live publications in `collector`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ KEPT_WIRES_MAX = 4_096  # that come live in the last lap; beyond that one more l
 
 @dataclass(slots=True)
 class _Reading:
-    """A reading under way. `ids`: of those that it is for; none: it is this gateway's own."""
+    """A reading under way. `ids`: numbers of clients' readings; none after an absence."""
 
     replay: Replay
     ids: list[int] = field(default_factory=list)
@@ -54,7 +54,7 @@ class _Reading:
 
 
 class Readings:
-    """The readings of one gateway. `collector`: of what is live. `first`: above the numbers of a former process."""
+    """The readings of one gateway. `collector`: the live one. `first`: a number above all of former processes."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Readings:
 
     @property
     def is_behind(self) -> bool:
-        """True if something is read on, so that what comes live there is not taken."""
+        """True after an absence, while live publications of some scope are not taken."""
         return bool(self._own)
 
     def _next_number(self) -> int:
@@ -87,7 +87,7 @@ class Readings:
     # ---------------------------------------------------------------------------------------- reading on
 
     def restore(self, rows: Rows, now: float) -> tuple[Rows, list[Effect]]:
-        """Begins to read on, where this gateway was away for long. Returns the rows for the collector."""
+        """Begins to read on after a long absence. Returns the rows for the collector."""
         alive = max((int.from_bytes(row) / 1000 for _, row in of_kind(rows, ALIVE)), default=now)
         behind = {int.from_bytes(key): int.from_bytes(row) / 1000 for key, row in of_kind(rows, BEHIND)}
         wanted = {int.from_bytes(key) for key, _ in of_kind(rows, SCOPE) if len(key) == 4}
@@ -127,7 +127,7 @@ class Readings:
             return False
 
     def instead(self, event: Received, now: float) -> list[Effect] | None:
-        """Returns the effects of a wire of a scope that is read on; None for any other, which the collector takes."""
+        """Returns the effects of a wire in a scope being read on; None for wires of the collector."""
         try:
             reading = self._own.get(self._overlay.stream_of(read_wire_topic(event.wire.topic).scope))
         except KeysError:
@@ -145,12 +145,12 @@ class Readings:
     # ----------------------------------------------------------------------------------- clients' readings
 
     def read_again(self, asked: ReadAgain, now: float) -> list[Effect]:
-        """Begins a reading for a client, or joins one that has not begun to deliver."""
+        """Begins a reading for a client, or joins an equal reading without deliveries."""
         self._queue[asked.reading] = asked
         return self._from_queue(now)
 
     def stop(self, reading: int) -> None:
-        """Ends a reading that nobody wants any more."""
+        """Ends an unwanted reading."""
         self._queue.pop(reading, None)
         for each in self._asked:
             if reading in each.ids:
@@ -159,7 +159,7 @@ class Readings:
         self._asked = [each for each in self._asked if each.ids]
 
     def hold(self, reading: int, is_held: bool, now: float) -> list[Effect]:
-        """Stops a reading while its client has enough, or goes on with it."""
+        """Stops a reading while the client has no room, or goes on."""
         for each in self._asked:
             if reading in each.ids:
                 (each.held.add if is_held else each.held.discard)(reading)
@@ -234,7 +234,7 @@ class Readings:
         return [effect for reading in self._all() for effect in self._followed(reading, act(reading.replay), now)]
 
     def _followed(self, reading: _Reading, effects: list[Effect], now: float) -> list[Effect]:
-        """Returns the effects of a reading for those whom it is for, and what follows when it ends."""
+        """Returns the effects of a reading for the right receivers, and the effects of an end."""
         replay = reading.replay
         if reading.ids:
             ids = tuple(reading.ids)

@@ -1,9 +1,9 @@
-"""Replay: one reading of a scope's history, from replicas that may lie, by the machine that reads live (§12.3).
+"""Replay: one reading of a scope's history, from replicas that may lie, by the machine of live readers (§12.3).
 
-Each replica of the home region is asked for itself, in pages; positions are the same at all of them. A publication that
-f + 1 of them bring goes, with all copies, into a collector whose clock is the time of sealing. So what was is judged as
-if it came then: epochs, views, trees, rights and order alike. At the end laps follow, for what came to replicas
-meanwhile, until the last is short: then live publications go on from there. Not here: who wanted it (`readings`).
+Each replica of the home region is asked separately, in pages; positions are equal at all of them. A publication of
+f + 1 replicas goes, with all copies, into a collector whose clock is the time of sealing. So past publications are
+judged as in their time: epochs, views, trees, rights and order alike. At the end come laps for publications that
+reached replicas meanwhile, until a lap is short: then live publications go on from there. `readings` knows the readers.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class _Record(NamedTuple):
 
 @dataclass(slots=True)
 class _Source:
-    """A replica that is asked, and what came of it and was not taken yet."""
+    """A replica with its records that were not taken yet."""
 
     queue: deque[_Record] = field(default_factory=deque)
     queued_bytes: int = 0
@@ -86,7 +86,7 @@ class _Source:
 
 
 class Stage(Enum):
-    """What a replay waits for."""
+    """Stages of a replay."""
 
     ERAS = auto()
     DOCUMENTS = auto()
@@ -95,7 +95,7 @@ class Stage(Enum):
 
 
 class Replay:
-    """A reading of one scope from `since_s` on. `numbers` gives each request its own number."""
+    """A reading of one scope from `since_s` on. `numbers` numbers the requests."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class Replay:
         numbers: Callable[[], int],
         rows: Rows = (),
     ) -> None:
-        """Takes `rows`: of a former process whose streams this reading continues; none: it begins anew."""
+        """Takes `rows`: of a former process, whose streams go on here; none for a reading from nothing."""
         self._overlay, self._name, self._secrets, self._keys = overlay, name, list(secrets), keys
         self.home = overlay.certificate(name).region
         self.scope, self.since_s = scope, since_s
@@ -121,7 +121,7 @@ class Replay:
         self._documents: dict[bytes, Overlay] = {}
         self._then: Overlay | None = None  # the era in force in the collector
         self.clock = since_s
-        """The time up to which all was read."""
+        """The time of the last read record."""
         self._collector: Collector | None = None
         self._lap_from = 0.0
         self._until_ms = 0
@@ -148,7 +148,7 @@ class Replay:
         return effects
 
     def received(self, event: Received, now: float) -> list[Effect]:
-        """Takes a page that this reading `answers` for."""
+        """Takes a page for which `answers` is True."""
         source = self._sources[event.peer]
         try:
             page, bodies = read_page(event.wire.payload)
@@ -167,11 +167,11 @@ class Replay:
         return self._advance(now)
 
     def answers(self, peer: str, number: int) -> bool:
-        """Returns True if this reading asked that replica by a request of that number."""
+        """Returns True if this reading sent the replica a request of that number."""
         return peer in self._sources and self._sources[peer].asked == number
 
     def is_alike(self, scope: Scope, since_s: float) -> bool:
-        """Returns True if a reading of that scope and time would be this one, which has delivered nothing yet."""
+        """Returns True if a reading of the scope and time may join: nothing was delivered yet."""
         is_same = self.scope.number == scope.number and abs(self.since_s - since_s) < 1.0
         return is_same and self._collector is None
 
@@ -181,7 +181,7 @@ class Replay:
         return [] if is_held else self._advance(now)
 
     def link_up(self, peer: str, now: float) -> list[Effect]:
-        """Asks a replica again: what was on its way is lost."""
+        """Asks a replica again: wires under way are lost."""
         self._up.add(peer)
         if peer in self._left and self.stage is Stage.RECORDS and self._left[peer] < PATIENCE_S:
             self._sources[peer] = self._joining(peer)
@@ -228,7 +228,7 @@ class Replay:
     # --------------------------------------------------------------------------------------------- asking
 
     def _ask(self, peer: str, now: float) -> list[Effect]:
-        """Asks a replica for what we want of it next."""
+        """Asks a replica for the next page, era list or document."""
         source = self._sources[peer]
         if source.asked or peer not in self._up or source.is_end:
             return []
@@ -250,7 +250,7 @@ class Replay:
         return [Send(peer, Wire(HISTORY_TOPIC, request.encode()))]
 
     def _take(self, peer: str, source: _Source, page: HistoryPage, bodies: Sequence[Body]) -> None:
-        """Takes a page into the queue of its replica. Raises BadFrame for one that is not what was asked for."""
+        """Takes a page into the queue of the replica. Raises BadFrame for a page beyond the request."""
         if page.eras is not None:
             source.eras = page.eras
             return
@@ -331,7 +331,7 @@ class Replay:
         return effects + [effect for peer in self._sources for effect in self._ask(peer, now)]
 
     def _next_eras(self, at: float) -> list[Effect]:
-        """Adopts the eras that began up to that time. The first is in force from the beginning."""
+        """Adopts the eras begun by a time. The first era is in force from the beginning."""
         effects: list[Effect] = []
         while self._eras and (self._collector is None or self._eras[0][0] / 1000 <= at):
             time_ms, digest = self._eras.popleft()
@@ -340,7 +340,7 @@ class Replay:
         return effects
 
     def _enter(self, overlay: Overlay) -> list[Effect]:
-        """Puts an era in force in the collector; one in which our region is not listed changes nothing."""
+        """Puts an era in force in the collector; in an era without us the present overlay stands in."""
         if self._name not in overlay.members or overlay.certificate(self._name).region != self.home:
             overlay = self._overlay  # we came later; what other members were then is lost to us
         self._then = overlay
@@ -376,7 +376,7 @@ class Replay:
         return effects
 
     def _take_record(self, position: Position, now: float) -> list[Effect]:
-        """Takes one publication: all copies of it, if enough replicas vouch for it."""
+        """Takes all copies of one publication, if enough replicas vouch."""
         copies: dict[str, _Record] = {}
         for peer, source in self._sources.items():
             if source.queue and source.queue[0].position == position:
@@ -403,7 +403,7 @@ class Replay:
         return effects
 
     def _pass_time(self, until: float, now: float) -> list[Effect]:
-        """Lets time pass for the collector, era by era, up to that time."""
+        """Lets time pass for the collector, era by era."""
         effects: list[Effect] = []
         assert self._collector is not None
         for _ in range(STEPS_MAX):
@@ -423,7 +423,7 @@ class Replay:
         return effects
 
     def _lap_over(self, now: float) -> list[Effect]:
-        """Begins the next lap, for what came to replicas since the last one began; or ends the reading."""
+        """Begins the next lap, for records since the start of the last lap; or ends the reading."""
         self._blocked_at = None
         effects = self._pass_time(now, now) if self.is_last else []
         if self.is_last:
@@ -439,11 +439,11 @@ class Replay:
         return effects
 
     def _give_up_waits(self, now: float) -> list[Effect]:
-        """Lets the collector give up what waits: whoever takes over has no copy of it."""
+        """Lets the collector give up waiting publications: no copy goes to the live collector."""
         return self._pass_time(now + 2 * WAIT_S + 1.0, now)
 
     def _sifted(self, effects: Sequence[Effect], now: float) -> list[Effect]:
-        """Returns the collector's effects without its questions to replicas, which are asked for all anyway."""
+        """Returns the collector's effects without requests to replicas: pages have everything anyway."""
         found: list[Effect] = []
         for effect in effects:
             if isinstance(effect, Send):
@@ -456,7 +456,7 @@ class Replay:
     # ------------------------------------------------------------------------------------------- patience
 
     def _suffice(self, without: Sequence[str] = ()) -> bool:
-        """Returns True if those that we ask are f + 1 replicas and k of their region, also without some."""
+        """Returns True if f + 1 replicas and k of the region are still asked, also without some."""
         view = self._overlay.views[self.home]
         mine = [peer for peer in self._sources if peer in view.members and peer not in without]
         return len(mine) >= max(view.faults + 1, view.threshold)
@@ -470,7 +470,7 @@ class Replay:
         return [effect for peer in lacking for effect in self._ask(peer, now)]
 
     def _impatient(self, now: float) -> list[Effect]:
-        """Leaves those behind that make us wait, if the others suffice; asks again otherwise."""
+        """Leaves late replicas behind if the others suffice; asks again otherwise."""
         self._blocked_at = now
         heads = [source.queue[0].position for source in self._sources.values() if source.queue]
         late = [peer for peer, source in self._sources.items() if self._is_late(source, min(heads, default=None))]
@@ -487,7 +487,7 @@ class Replay:
         return effects
 
     def _is_late(self, source: _Source, first: Position | None) -> bool:
-        """Returns True if we wait for this replica. `first`: the next position that any has."""
+        """Returns True if progress waits for the replica. `first`: the next position of any replica."""
         if self.stage is Stage.ERAS:
             return source.eras is None
         if self.stage is Stage.DOCUMENTS:
@@ -500,12 +500,12 @@ class Replay:
         return [Count("history_slow", 1, peer)]
 
     def _joining(self, peer: str) -> _Source:
-        """Returns a replica that was left behind as one that is asked again, from where we are."""
+        """Returns a replica left behind, to be asked again from the present position."""
         waited_s = self._left.pop(peer)
         return _Source(after=before(int(self.clock * 1000)), eras=(), waited_s=waited_s, named_row=True)
 
     def _denied(self, peer: str, now: float) -> list[Effect]:
-        """Notes that a replica says that we may not read; if f + 1 do, one of them is honest, and the reading ends."""
+        """Notes a refusal; with f + 1 refusals, hence an honest one, the reading ends."""
         self._deniers.add(peer)
         self._leave(peer)
         self.is_denied = len(self._deniers) > self._overlay.views[self.home].faults
@@ -526,11 +526,11 @@ class Replay:
         return self.stage is Stage.DONE
 
     def streams(self) -> list[tuple[StreamId, Stream]]:
-        """Returns what was delivered, by author, for the reader that goes on."""
+        """Returns the delivered numbers by author, for the live collector."""
         return [] if self._collector is None else self._collector.streams_of(self.scope.stream)
 
     def changed_streams(self) -> list[tuple[StreamId, Stream]]:
-        """Returns the streams in which something was delivered since the last call, and drops other rows."""
+        """Returns the streams with deliveries since the last call, and drops other rows."""
         if self._collector is None:
             return []
         kept = self._collector.kept
@@ -541,13 +541,13 @@ class Replay:
 
 
 def _of_then(secret: ScopeSecret, overlay: Overlay) -> ScopeSecret | None:
-    """Returns our secret of a scope as an era has the scope; None if it has none of that number."""
+    """Returns our secret with the scope of an era; None for an era without the scope."""
     scope = overlay.scope_numbered(secret.scope.number)
     return None if scope is None else ScopeSecret(scope, secret.clear_filter, secret.token_key)
 
 
 def _wire(record: _Record, key: UserProperties) -> Wire:
-    """Returns a record as its replica would have sent it live."""
+    """Returns the live wire of a record."""
     body = record.body
     signed: UserProperties = ((PROPERTY_HEADER, to_property(body.header)),)
     if body.attributes:

@@ -1,9 +1,8 @@
-"""Recording at one replica: what passes in scopes with a history is kept, and handed out again (docs/protocol.md §12).
+"""Recording at one replica: publications of scopes with a history are kept and handed out (docs/protocol.md §12).
 
-A publication is kept as a reader here would get it: topic, header, attributes, our pieces; beside it the header of its
-data key with our own shares. Pieces and shares that come later replace what was kept. A reader that may read the scope
-now gets it in pages, in turns with other readers. Not here: files, which the shell has (`Record`, `Recall`), and what a
-reader makes of pages (`reader.replay`).
+A record has the topic, header, attributes and pieces that a reader here would get; beside records stand headers of data
+keys with our own shares. Later pieces and shares replace earlier ones. A reader with a right to the scope now gets
+pages, in turns with other readers. The shell has the files (`Record`, `Recall`); `reader.replay` reads pages.
 """
 
 from __future__ import annotations
@@ -86,7 +85,7 @@ class Recorder:
     # ------------------------------------------------------------------------------------------- keeping
 
     def note(self, name: Name, size: int, now: float) -> None:
-        """Notes that a publication of a scope with a history passed, or that more of it came."""
+        """Notes a publication of a scope with a history, or further pieces of one."""
         self._fresh[name] = None
         self._fresh_bytes += size
         if self._fresh_bytes > GATHERED_BYTES:
@@ -96,7 +95,7 @@ class Recorder:
         self._settle()
 
     def grew(self, held: HeldKey) -> list[Effect]:
-        """Keeps a key with the shares that it has now, if records name it."""
+        """Keeps a recorded key with all present shares."""
         scope = self._overlay.scope_named(held.header.scope)
         if scope is None:
             return []
@@ -118,7 +117,7 @@ class Recorder:
         return [RecordEra(int(now * 1000), era_of(self._overlay), zlib.compress(document))]
 
     def tick(self, now: float) -> list[Effect]:
-        """Writes what was gathered, and begins to answer readers that have to spend again."""
+        """Writes gathered records, and answers readers with a budget again."""
         self._started_ms = self._started_ms or int(now * 1000)
         effects = self._era(now) if self._is_era_due else []
         if self._write_at is not None and self._write_at <= now:
@@ -169,7 +168,7 @@ class Recorder:
         return effects
 
     def _may_ask(self, peer: str, request: HistoryRequest, now: float) -> bool:
-        """Returns True if the reader may have what it asks for now, by the version in force."""
+        """Returns True if the reader has a right to the requested scope now, by the version in force."""
         asks_of_all = request.eras or request.digest
         scopes = [scope for scope in self._overlay.policy.scopes if scope.history is not None]
         return any(
@@ -178,7 +177,7 @@ class Recorder:
         )
 
     def _read(self, now: float) -> list[Effect]:
-        """Begins the next page, of the reader that waited longest among those that may have more."""
+        """Begins the next page, for the longest waiting reader with a budget."""
         self._ask_at = None
         if self._is_reading:
             return []

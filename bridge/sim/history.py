@@ -1,4 +1,4 @@
-"""A replica's history in the simulator: what its disk keeps, and the pages that it reads."""
+"""A replica's history in the simulator: records on a disk, and pages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class SimulatedHistory:
         self._row = 0
 
     def record(self, effect: Record) -> None:
-        """Appends records and keys. Of two of one position or id the longer stays."""
+        """Appends records and keys. Of two records of a position, or keys of an id, the longer stays."""
         for record in effect.records:
             of = self._records.setdefault(record.scope, {})
             known = of.get(record.position)
@@ -34,7 +34,7 @@ class SimulatedHistory:
                 self._keys[key.scope, key.key_id] = key
 
     def record_era(self, effect: RecordEra) -> None:
-        """Keeps an era, unless it is the one that is in force."""
+        """Keeps an era, unless in force already."""
         if not self._eras or self._eras[-1][1] != effect.digest:
             self._eras.append((effect.time_ms, effect.digest))
         self._documents[effect.digest] = effect.document

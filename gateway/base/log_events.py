@@ -45,6 +45,9 @@ class LogEvent(Enum):
     CONSOLE_NOT_SERVED = ERROR, "%s", "The page and the HTTP API are not served, as the line says; the broker goes on."
     STORED_TIMES_MOVED = (WARNING, "the clock of the former run was wrong: stored times move by %d s",
         "Lives of sessions, delays of wills and expiry of messages on disk go on where they were.")
+    HISTORY_REFUSED = (ERROR, "the history stands still: %s",
+        "The disk takes no records of scopes with a history, or gives none. Traffic goes on; what passes is missing.")
+    HISTORY_TAKEN = INFO, "the history goes on", "The disk takes records again."
     RESTORED = INFO, "restored %d sessions and %d retained messages", "What was kept before this start is there again."
     STOPPING = INFO, "stopping", "The broker ends: `connections` are told, at most `within_s` are taken."
     STOPPED = INFO, "stopped", "All was told and kept in time."

@@ -14,6 +14,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
+from pathlib import Path
 
 from bridge.base import matches, overlaps
 from bridge.contract import (
@@ -31,13 +32,16 @@ from bridge.contract import (
     NotTaken,
     OverlayNode,
     Publication,
+    Recall,
     Received,
+    Record,
+    RecordEra,
     Restored,
     Subscribed,
     Unsubscribed,
     Wire,
 )
-from bridge.document import Overlay, OwnTopics, RegionView, constrained
+from bridge.document import History, Overlay, OwnTopics, RegionView, constrained
 from bridge.node import GatewayNode
 from bridge.predicates import Predicate
 from bridge.presence import BEAT_S
@@ -46,13 +50,14 @@ from gateway.base import FIGURES_TOPIC, Figures
 from gateway.base.log_events import LogEvent
 from gateway.client import MqttClient
 from gateway.clients import Done, LocalBroker, LocalGroup, PeerRefusal
+from gateway.history import HistoryKeeper
 from gateway.mqtt5.packets import Publish
 from gateway.outbox import Outgoing, Store
 from gateway.overlay.accepting import Accepting
 from gateway.overlay.backpressure import Backpressure
 from gateway.overlay.delays import Delays
 from gateway.overlay.dials import Dials
-from gateway.overlay.driver import Driver
+from gateway.overlay.driver import Driver, OfHistory
 from gateway.overlay.entities import LocalEntities
 from gateway.overlay.keeping import Keeping
 from gateway.overlay.loading import Loading
@@ -96,12 +101,18 @@ class BrokerOverlay:
         plain: Sequence[str] = (),
         rows: ReaderRows | None = None,
         full_is_local: bool = False,
+        history: Path | None = None,
     ) -> None:
+        """Takes `history`: where a replica keeps publications of scopes with a history."""
         self._node, self._rows = node, rows
         self._gateway = node if isinstance(node, GatewayNode) else None
         self.figures = figures
         self._store, self._keeping, self._dials = store, keeping, dials
         self._driver = Driver(node, keeping.live, dials, figures, self, clock)
+        self._history: HistoryKeeper | None = None
+        if history is not None:
+            key = partial(store.sealing_key, b"history")
+            self._history = HistoryKeeper(history, key, self._histories, self._handle, figures.count, clock)
         self._outgoing = Outgoing(store, figures, self._driver.handle, self._chain_of, full_is_local=full_is_local)
         self._entities = entities
         self.own_topics = OwnTopics()
@@ -170,6 +181,8 @@ class BrokerOverlay:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
         await self._dials.close()
+        if self._history is not None:
+            self._history.close()
         self._store.close()
 
     def _goes_by_planes(self) -> bool:
@@ -445,9 +458,25 @@ class BrokerOverlay:
     def keep_archive(self, epoch: int, content: bytes | None) -> None:
         self._keeping.keep_archive(epoch, content)
 
+    def _histories(self) -> dict[int, History]:
+        scopes = self._keeping.overlay.policy.scopes
+        return {scope.number: scope.history for scope in scopes if scope.history is not None}
+
+    def of_history(self, effect: OfHistory) -> None:
+        history = self._history
+        match effect:
+            case Record() if history is not None:
+                history.record(effect)
+            case RecordEra() if history is not None:
+                history.record_era(effect)
+            case Recall() if history is not None:
+                history.recall(effect)
+
     def adopted(self, overlay: Overlay, removed: bool) -> None:
         if removed:
             self._keeping.removed()
+            if self._history is not None:
+                self._history.erase()
         self._rights.forget()
         self._limits_of = None
         for peer, certificate in list(self._shown.items()):

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol, assert_never
+from typing import Protocol, TypeAlias, assert_never
 
 from bridge.contract import (
     Acked,
@@ -34,8 +34,14 @@ from bridge.contract import (
     Offered,
     Outlived,
     OverlayNode,
+    ReadAgainDone,
+    ReadAgainLive,
     ReadPage,
+    Recall,
+    Record,
+    RecordEra,
     Refuse,
+    Reread,
     Rotated,
     Send,
     Take,
@@ -54,6 +60,10 @@ from gateway.trust.live_overlay import LOOK_EVERY_S
 from keys.issuing import KeepArchive, KeepMaterial
 
 log = logging.getLogger("veilmq.links")
+
+
+OfHistory: TypeAlias = Record | RecordEra | Recall | Reread | ReadAgainLive | ReadAgainDone
+"""The effects of a history: of a replica that keeps one, and of a gateway that reads one."""
 
 
 class Hands(Protocol):
@@ -75,6 +85,7 @@ class Hands(Protocol):
     def keys_changed(self) -> None: ...
     def keep_material(self, material: bytes) -> None: ...
     def keep_archive(self, epoch: int, content: bytes | None) -> None: ...
+    def of_history(self, effect: OfHistory) -> None: ...
 
     def adopted(self, overlay: Overlay, removed: bool) -> None:
         """Another overlay, or other views of it, is in force; file and TLS follow already. `removed`: it has no use for
@@ -93,7 +104,7 @@ class NoHands:
         raise AssertionError("an effect that this party's machine does not have")
 
     deliver = deliver_shared = forget = leave = read_page = _never
-    keep = refuse = delay = withhold = take = keep_material = keep_archive = _never
+    keep = refuse = delay = withhold = take = keep_material = keep_archive = of_history = _never
 
 
 class Driver:
@@ -158,9 +169,7 @@ class Driver:
         hands = self._hands
         match effect:
             case Count():
-                self.figures.count(effect)
-                if effect.name == "not_authorised_dropped":
-                    LogEvent.STORED_GIVEN_UP.say(log, effect.amount)
+                self._count(effect)
             case Send(peer, wire, ticket):
                 hands.send(peer, wire, ticket)
             case Deliver():
@@ -195,6 +204,8 @@ class Driver:
                 hands.keep_material(material)
             case KeepArchive(epoch, content):
                 hands.keep_archive(epoch, content)
+            case Record() | RecordEra() | Recall() | Reread() | ReadAgainLive() | ReadAgainDone():
+                hands.of_history(effect)
             case Adopt():
                 self._adopt(effect)
             case NotAdopted(why):
@@ -207,6 +218,11 @@ class Driver:
                 raise AssertionError("what a reader says to its own node")
             case _:
                 assert_never(effect)
+
+    def _count(self, effect: Count) -> None:
+        self.figures.count(effect)
+        if effect.name == "not_authorised_dropped":
+            LogEvent.STORED_GIVEN_UP.say(log, effect.amount)
 
     def _adopt(self, effect: Adopt) -> None:
         """The node works by a newer overlay already, or by other views of it: file, TLS and links follow."""
