@@ -1,4 +1,4 @@
-"""Replay: one reading of a scope's history, from replicas that may lie, by the machine of live readers (§12.3).
+"""Replay: one reading of a history from replicas that may lie, by the machine of live readers (docs/protocol.md §12).
 
 Each replica of the home region is asked separately, in pages; positions are equal at all of them. A publication of
 f + 1 replicas goes, with all copies, into a collector whose clock is the time of sealing. So past publications are

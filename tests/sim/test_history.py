@@ -1,4 +1,4 @@
-"""What a live reader delivered and what a late one replays are the same list: the heart of the history (§12).
+"""The list of a live reader and the list of a late one are equal: the heart of the history (docs/protocol.md §12).
 
 Random schedules with liars, restarts, epochs' bumps, views and trees, drawn from a seed.
 """
