@@ -354,7 +354,7 @@ class GatewayNode(ReaderNode):
             case LinkDown(peer):
                 self.groups.link_down(peer)
                 self.collector.skipped.up.discard(peer)
-                self.readings.link_down(peer)
+                self.readings.link_down(peer, now)
                 return super()._own(event, now) + self.publisher.link_down(peer)
             case GroupJoined(group, topic_filter, is_whole, owner):
                 return self.groups.joined((group, topic_filter), now, is_whole, owner)

@@ -21,13 +21,16 @@ from bridge.reader.intake import Intake, misfit
 from bridge.reader.kept import (
     KEY,
     RETAINED,
+    SCOPE,
     STREAM,
     KeptReader,
     Name,
     Rows,
     kept_wires,
     of_kind,
+    stream_key,
     stream_of,
+    stream_row,
 )
 from bridge.reader.newest_retained import Joining
 from bridge.reader.opening import OpeningKeys
@@ -41,6 +44,7 @@ from bridge.wire import PROPERTY_PART, Admitted
 from keys.envelope import DataKey, Mode
 from keys.epochs import ScopeKeys
 from keys.errors import BadContent, KeysError
+from keys.frames import number
 
 STREAMS_MAX = 100_000  # (publisher, scope) pairs, and retained topics that wait; a flooder forgets its own first
 SWEEP_S = 1.0  # after so long it is looked whether what was kept because it waited still does
@@ -207,6 +211,11 @@ class Collector:
             for stream_id, stream in self._streams.items()
             if stream.remembers and self._lineages.stream_of(stream_id[1]) == scope
         ]
+
+    def rows_of(self, scope: int) -> Rows:
+        """Returns the rows that a collector of the scope alone needs to go on."""
+        streams = [(stream_key(stream_id), stream_row(stream)) for stream_id, stream in self.streams_of(scope)]
+        return [*self._lineages.rows(), (SCOPE + number(scope, 4), b""), *streams]
 
     def goes_on(self, streams: Sequence[tuple[StreamId, Stream]]) -> None:
         """Takes streams of another collector, in which nothing waits, in the place of ours."""

@@ -71,6 +71,7 @@ class Readings:
         self._asked: list[_Reading] = []
         self._queue: OrderedDict[int, ReadAgain] = OrderedDict()
         self._up: set[str] = set()
+        self._cut_since: float | None = None  # since when fewer than k replicas of our region have a link
 
     def __bool__(self) -> bool:
         return bool(self._own or self._asked or self._queue)
@@ -98,14 +99,17 @@ class Readings:
             is_away = scope.stream in behind or now - since > AWAY_S
             if scope.history is None or scope.retiring or not is_away or scope.stream in self._own:
                 continue
-            since = max(since - OVERLAP_S, now - scope.history.seconds)
-            reading = _Reading(self._replay(scope, since, self._rows_of(scope, rows)))
-            reading.parked = self._parked(scope, rows)
-            self._own[scope.stream] = reading
-            self._collector.kept.put(BEHIND + number(scope.stream, 4), number(int((since + OVERLAP_S) * 1000), 8))
-            effects += [*reading.replay.begin(sorted(self._up), now), Count("read_on")]
+            effects += self._read_on(scope, since, self._rows_of(scope, rows), now)
+            self._own[scope.stream].parked = self._parked(scope, rows)
         parked = {key for reading in self._own.values() for key, _ in reading.parked}
         return [row for row in rows if row[0] not in parked], effects
+
+    def _read_on(self, scope: Scope, since: float, rows: Rows, now: float) -> list[Effect]:
+        assert scope.history is not None
+        since = max(since - OVERLAP_S, now - scope.history.seconds)
+        reading = self._own[scope.stream] = _Reading(self._replay(scope, since, rows))
+        self._collector.kept.put(BEHIND + number(scope.stream, 4), number(int((since + OVERLAP_S) * 1000), 8))
+        return [*reading.replay.begin(sorted(self._up), now), Count("read_on")]
 
     def _rows_of(self, scope: Scope, rows: Rows) -> Rows:
         kinds = (LINEAGE, RETAINED, SCOPE)
@@ -202,11 +206,28 @@ class Readings:
         return []  # of a reading that ended, or of a former process
 
     def link_up(self, peer: str, now: float) -> list[Effect]:
+        """Takes a link; after a long time without enough of them this gateway reads on."""
         self._up.add(peer)
-        return self._each(lambda replay: replay.link_up(peer, now), now)
+        effects = self._each(lambda replay: replay.link_up(peer, now), now)
+        if self._cut_since is None or self._is_cut_off:
+            return effects
+        since, self._cut_since = self._cut_since, None
+        for secret in self._secrets if now - since > AWAY_S else ():
+            scope, wanted = secret.scope, self._collector.subscriptions.wanted
+            if scope.history is not None and not scope.retiring and scope.stream in wanted - self._own.keys():
+                rows = self._collector.rows_of(scope.stream)
+                effects += self._read_on(scope, since, rows, now)
+        return effects
 
-    def link_down(self, peer: str) -> None:
+    @property
+    def _is_cut_off(self) -> bool:
+        view = self._overlay.views[self._overlay.certificate(self._name).region]
+        return len(self._up.intersection(view.members)) < view.threshold
+
+    def link_down(self, peer: str, now: float) -> None:
         self._up.discard(peer)
+        if self._cut_since is None and self._is_cut_off:
+            self._cut_since = now
         for reading in self._all():
             reading.replay.link_down(peer)
 

@@ -66,6 +66,11 @@ class Subscriptions:
         for stream in {scope.stream for scope in overlay.policy.scopes if scope.filter in widened} if widened else ():
             self.widened(stream, now)
 
+    @property
+    def wanted(self) -> frozenset[int]:
+        """The scopes wanted by local clients."""
+        return self._wanted
+
     def resumed(self, stream: int, now: float) -> None:
         """Starts a subscription of the scope; publications of the time before are not waited for. Continues the former
         process's subscription if that ended not long ago.

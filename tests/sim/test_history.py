@@ -20,9 +20,12 @@ from bridge.contract import (
     Effect,
     Event,
     HistoryPage,
+    Keep,
     Offered,
     ReadAgain,
+    Restored,
     Send,
+    Subscribed,
     Wire,
     encode_body,
     read_page,
@@ -30,7 +33,7 @@ from bridge.contract import (
 from bridge.contract.machine import Machine
 from bridge.document import History, Overlay, Scope
 from bridge.membership.adopting import canonical
-from bridge.sim.checkers import check_blame, check_safety
+from bridge.sim.checkers import check_blame, check_liveness, check_safety
 from bridge.sim.kernel import Kernel
 from bridge.topology import peers_of
 from keys.envelope import Mode
@@ -280,3 +283,121 @@ def test_a_reader_whose_right_ended_gets_nothing() -> None:
 def test_a_page_that_is_none_is_refused() -> None:
     with pytest.raises(BadFrame):
         read_page(b"\1\x2c\0" + bytes(7))
+
+
+class Disk:
+    """A gateway that keeps rows, as the shell does."""
+
+    def __init__(self, node: Machine, rows: dict[bytes, bytes]) -> None:
+        self._node, self._rows = node, rows
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._node, name)
+
+    @property
+    def next_deadline(self) -> float | None:
+        return self._node.next_deadline
+
+    def handle(self, event: Event, now: float) -> Sequence[Effect]:
+        effects = self._node.handle(event, now)
+        for effect in effects:
+            if isinstance(effect, Keep):
+                for key, row in effect.rows:
+                    if row is None:
+                        self._rows.pop(key, None)
+                    else:
+                        self._rows[key] = row
+        return effects
+
+
+def living(world: World, rng: random.Random, lies: dict[str, str]) -> tuple[Kernel, dict[bytes, bytes]]:
+    kernel, rows = lying(world, rng, lies), dict[bytes, bytes]()
+    maker = world.maker("desk", rng)
+    kernel._makers["desk"] = lambda: Disk(maker(), rows)
+    kernel.nodes["desk"] = kernel._makers["desk"]()
+    return kernel, rows
+
+
+def come_back(kernel: Kernel, rows: dict[bytes, bytes]) -> None:
+    kernel.restart("desk")
+    kernel.at(kernel.now, "desk", Restored(tuple(rows.items())))
+    kernel.at(kernel.now, "desk", Subscribed("plant/#"))
+
+
+@pytest.mark.parametrize("lie", ["honest", "omit", "shares", "silent"])
+def test_a_gateway_that_was_away_for_hours_goes_on_where_it_was(lie: str) -> None:
+    rng = random.Random(lie)
+    world = a_world(21)
+    kernel, rows = living(world, rng, {"r2b": lie})
+    subscribe(kernel, "desk", "plant/#")
+    traffic = publish_some(kernel, rng, NOW + 12_000, 300)
+    kernel.run(NOW + 1_500)
+    before = len(kernel.trace.delivered["desk"])
+    assert before
+    kernel.crash("desk")
+    kernel.run(NOW + 11_000)
+    come_back(kernel, rows)
+    kernel.run(NOW + 11_100)
+    assert kernel.trace.figures["read_on"] == 1
+    kernel.run(NOW + 12_060)
+    delivered = kernel.trace.delivered["desk"]
+    check_safety(traffic.published, delivered)
+    check_liveness(traffic.published, delivered)
+    assert not any(each.late for each in delivered)
+    assert b"t" not in {key[:1] for key in rows}
+    check_blame(kernel.trace.named(), {"r2b"})
+
+
+def test_a_gateway_that_dies_again_meanwhile_goes_on_where_it_was_then() -> None:
+    rng = random.Random(4)
+    world = a_world(22)
+    kernel, rows = living(world, rng, {})
+    subscribe(kernel, "desk", "plant/#")
+    traffic = publish_some(kernel, rng, NOW + 9_000, 400)
+    kernel.run(NOW + 1_000)
+    kernel.crash("desk")
+    kernel.run(NOW + 8_000)
+    for pause_s in (0.9, 1.1, 1.3, 60):
+        come_back(kernel, rows)
+        kernel.run(kernel.now + pause_s)
+        if pause_s < 2:
+            kernel.crash("desk")
+            kernel.run(kernel.now + 5)
+    kernel.run(NOW + 9_060)
+    delivered = kernel.trace.delivered["desk"]
+    check_safety(traffic.published, delivered)
+    check_liveness(traffic.published, delivered)
+
+
+def test_a_scope_without_a_history_is_as_before() -> None:
+    rng = random.Random(5)
+    world = make_world({1: 3}, [], {"site": 1, "desk": 1}, [Scope("plant/#")])
+    kernel, rows = living(world, rng, {})
+    subscribe(kernel, "desk", "plant/#")
+    publish_some(kernel, rng, NOW + 300, 40)
+    kernel.run(NOW + 100)
+    kernel.crash("desk")
+    kernel.run(NOW + 8_000)
+    come_back(kernel, rows)
+    kernel.run(NOW + 8_030)
+    assert "read_on" not in kernel.trace.figures
+    assert not kernel.histories
+
+
+def test_a_gateway_that_was_cut_off_for_hours_goes_on_where_it_was() -> None:
+    rng = random.Random(6)
+    world = a_world(23)
+    kernel, _ = living(world, rng, {})
+    subscribe(kernel, "desk", "plant/#")
+    traffic = publish_some(kernel, rng, NOW + 9_000, 200)
+    kernel.run(NOW + 1_000)
+    for replica in ("r2a", "r2b", "r2c"):
+        kernel.cut("desk", replica)
+    kernel.run(NOW + 8_000)
+    for replica in ("r2a", "r2b", "r2c"):
+        kernel.heal("desk", replica)
+    kernel.run(NOW + 9_060)
+    delivered = kernel.trace.delivered["desk"]
+    check_safety(traffic.published, delivered)
+    check_liveness(traffic.published, delivered)
+    assert kernel.trace.figures["read_on"] == 1
