@@ -28,7 +28,7 @@ FLAG_ERAS, FLAG_DOCUMENT = 0x01, 0x02  # of a request
 PAGE_END, PAGE_ERAS, PAGE_DOCUMENT, PAGE_REFUSED = 0x01, 0x02, 0x04, 0x08
 
 
-class Position(NamedTuple):
+class HistoryPosition(NamedTuple):
     """The place of a record in the order of its scope. `tag`: of wire topic, header and signature."""
 
     time_ms: int
@@ -40,15 +40,15 @@ class Position(NamedTuple):
         return number(self.time_ms, 8) + self.publisher + number(self.sequence, 8) + self.tag
 
     @classmethod
-    def read(cls, frame: Reader) -> Position:
+    def read(cls, frame: Reader) -> HistoryPosition:
         return cls(frame.number(8), frame.take(16), frame.number(8), frame.take(TAG_BYTES))
 
 
-START = Position(0, bytes(16), 0, bytes(TAG_BYTES))
+START = HistoryPosition(0, bytes(16), 0, bytes(TAG_BYTES))
 """The position before all records."""
 
 
-def before(time_ms: int) -> Position:
+def before(time_ms: int) -> HistoryPosition:
     """Returns the position before all records that were sealed then."""
     return START._replace(time_ms=max(0, time_ms))
 
@@ -63,7 +63,7 @@ class HistoryRecord:
     """A publication kept by a replica. `scope`: the number of the scope; `body`: the bytes of a page."""
 
     scope: int
-    position: Position
+    position: HistoryPosition
     key_id: bytes
     body: bytes = field(repr=False)
 
@@ -121,7 +121,7 @@ class HistoryRequest:
     scope: int = 0
     from_ms: int = 0
     until_ms: int = 0
-    after: Position = START
+    after: HistoryPosition = START
     row: int = 0
     most_bytes: int = PAGE_BYTES_MOST
     eras: bool = False
@@ -149,7 +149,7 @@ class HistoryRequest:
             raise BadFrame("a request for eras and a document at once")
         else:
             scope, from_ms, until_ms = frame.number(4), frame.number(8), frame.number(8)
-            made = cls(asked, scope, from_ms, until_ms, Position.read(frame), frame.number(8), frame.number(4))
+            made = cls(asked, scope, from_ms, until_ms, HistoryPosition.read(frame), frame.number(8), frame.number(4))
         frame.end()
         if made.most_bytes > PAGE_BYTES_MOST:
             raise BadFrame(f"a request for a page of {made.most_bytes} bytes; at most {PAGE_BYTES_MOST}")
@@ -168,7 +168,7 @@ class HistoryPage:
     started_ms: int = 0
     row: int = 0
     since_ms: int = 0
-    upto: Position = START
+    upto: HistoryPosition = START
     keys: tuple[tuple[bytes, bytes], ...] = field(default=(), repr=False)
     bodies: tuple[bytes, ...] = field(default=(), repr=False)
     is_end: bool = False
@@ -219,7 +219,7 @@ def read_page(data: bytes) -> tuple[HistoryPage, tuple[Body, ...]]:
         return HistoryPage(asked, started_ms, eras=eras), ()
     if flags & ~PAGE_END:
         raise BadFrame("a page of two kinds")
-    row, since_ms, upto = frame.number(8), frame.number(8), Position.read(frame)
+    row, since_ms, upto = frame.number(8), frame.number(8), HistoryPosition.read(frame)
     keys = tuple([(frame.sized(), frame.take(frame.number(4))) for _ in range(frame.number(2))])
     bodies = tuple([read_body(frame) for _ in range(frame.number(2))])
     frame.end()
@@ -275,7 +275,7 @@ class Recalled:
     request: HistoryRequest
     records: tuple[HistoryRecord, ...] = field(default=(), repr=False)
     keys: tuple[HistoryKey, ...] = field(default=(), repr=False)
-    upto: Position | None = None
+    upto: HistoryPosition | None = None
     row: int = 0
     since_ms: int = 0
     eras: Sequence[tuple[int, bytes]] = ()

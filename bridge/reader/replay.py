@@ -24,8 +24,8 @@ from bridge.contract import (
     Doubted,
     Effect,
     HistoryPage,
+    HistoryPosition,
     HistoryRequest,
-    Position,
     Received,
     Send,
     UserProperties,
@@ -60,7 +60,7 @@ BATCHED_BYTES = PAGE_BYTES_MOST // 2  # a replica is asked for more when less th
 
 
 class _Record(NamedTuple):
-    position: Position
+    position: HistoryPosition
     body: Body
     key_id: bytes
 
@@ -74,7 +74,7 @@ class _Source:
     keys: dict[bytes, UserProperties] = field(default_factory=dict)
     asked: int = 0  # the number of the request under way; 0: none
     asked_at: float = 0.0
-    after: Position = START  # where its next page begins
+    after: HistoryPosition = START  # where its next page begins
     is_end: bool = False
     row: int = 0  # the latest row that it named at the beginning of this lap
     behind: int = 0  # the row behind which it is asked in this lap
@@ -85,7 +85,7 @@ class _Source:
     eras: Sequence[tuple[int, bytes]] | None = None
 
 
-class Stage(Enum):
+class ReplayStage(Enum):
     """Stages of a replay."""
 
     ERAS = auto()
@@ -116,7 +116,7 @@ class Replay:
         self._sources: dict[str, _Source] = {}  # those that we wait for
         self._left: dict[str, float] = {}  # those that are left behind, and how long they made us wait
         self._up: set[str] = set()
-        self.stage = Stage.ERAS
+        self.stage = ReplayStage.ERAS
         self._eras: deque[tuple[int, bytes]] = deque()  # to come
         self._documents: dict[bytes, Overlay] = {}
         self._then: Overlay | None = None  # the era in force in the collector
@@ -183,10 +183,10 @@ class Replay:
     def link_up(self, peer: str, now: float) -> list[Effect]:
         """Asks a replica again: wires under way are lost."""
         self._up.add(peer)
-        if peer in self._left and self.stage is Stage.RECORDS and self._left[peer] < PATIENCE_S:
+        if peer in self._left and self.stage is ReplayStage.RECORDS and self._left[peer] < PATIENCE_S:
             self._sources[peer] = self._joining(peer)
         source = self._sources.get(peer)
-        if source is None or self.stage is Stage.DONE:
+        if source is None or self.stage is ReplayStage.DONE:
             return []
         source.asked = 0
         return self._ask(peer, now) + self._advance(now)
@@ -232,14 +232,14 @@ class Replay:
         source = self._sources[peer]
         if source.asked or peer not in self._up or source.is_end:
             return []
-        if self.stage is Stage.ERAS and source.eras is None:
+        if self.stage is ReplayStage.ERAS and source.eras is None:
             request = HistoryRequest(self._numbers(), from_ms=int(self.since_s * 1000), eras=True)
-        elif self.stage is Stage.DOCUMENTS:
+        elif self.stage is ReplayStage.DOCUMENTS:
             wanted = [digest for _, digest in self._eras if digest not in self._documents]
             if not wanted or all(digest != wanted[0] for _, digest in source.eras or ()):
                 return []
             request = HistoryRequest(self._numbers(), digest=wanted[0])
-        elif self.stage is Stage.RECORDS and source.queued_bytes < BATCHED_BYTES:
+        elif self.stage is ReplayStage.RECORDS and source.queued_bytes < BATCHED_BYTES:
             from_ms = max(0, int(self.since_s * 1000))
             request = HistoryRequest(
                 self._numbers(), self.scope.number, from_ms, self._until_ms, source.after, source.behind
@@ -265,7 +265,7 @@ class Replay:
                     raise BadFrame(f"{peer} gave another era than it was asked for")
                 self._documents[era_of(era)] = era
             return
-        if self.stage is not Stage.RECORDS:
+        if self.stage is not ReplayStage.RECORDS:
             return
         if source.started_ms and page.started_ms != source.started_ms:
             source.named_row = True
@@ -280,7 +280,7 @@ class Replay:
             del source.keys[next(iter(source.keys))]
         for body in bodies:
             header_read = header_of(body.header)
-            position = Position(
+            position = HistoryPosition(
                 header_read.time_ms, header_read.publisher, header_read.sequence, tag_of(body.topic, body.header)
             )
             if not source.after < position or position.time_ms >= self._until_ms:
@@ -297,11 +297,11 @@ class Replay:
     def _advance(self, now: float) -> list[Effect]:
         """Goes on as far as what came allows."""
         effects: list[Effect] = []
-        if self.stage is Stage.ERAS:
+        if self.stage is ReplayStage.ERAS:
             if any(source.eras is None for source in self._sources.values()) or not self._suffice():
                 return effects + self._block(now, [p for p, s in self._sources.items() if s.eras is None])
             self._learn_eras(now)
-        if self.stage is Stage.DOCUMENTS:
+        if self.stage is ReplayStage.DOCUMENTS:
             lacking = [digest for _, digest in self._eras if digest not in self._documents]
             if lacking:
                 for peer in self._sources:
@@ -309,7 +309,7 @@ class Replay:
                         effects += self._ask(peer, now)
                 return effects + self._block(now, [p for p, s in self._sources.items() if s.asked])
             effects += self._start(now)
-        if self.stage is Stage.RECORDS:
+        if self.stage is ReplayStage.RECORDS:
             effects += self._records(now)
         return effects
 
@@ -317,12 +317,12 @@ class Replay:
         faults = self._overlay.views[self.home].faults
         told = {peer: source.eras or () for peer, source in self._sources.items()}
         eras = of_span(agreed_eras(told, faults), int(self.since_s * 1000), int(now * 1000))
-        self._eras, self.stage = deque(eras), Stage.DOCUMENTS
+        self._eras, self.stage = deque(eras), ReplayStage.DOCUMENTS
         self._documents[era_of(self._overlay)] = self._overlay
 
     def _start(self, now: float) -> list[Effect]:
         """Makes the collector under the first era, and asks for records."""
-        self.stage, self._blocked_at = Stage.RECORDS, None
+        self.stage, self._blocked_at = ReplayStage.RECORDS, None
         effects = self._next_eras(self.clock)
         if self._collector is None:
             effects += self._enter(self._overlay)
@@ -375,7 +375,7 @@ class Replay:
             effects += self._ask(peer, now)
         return effects
 
-    def _take_record(self, position: Position, now: float) -> list[Effect]:
+    def _take_record(self, position: HistoryPosition, now: float) -> list[Effect]:
         """Takes all copies of one publication, if enough replicas vouch."""
         copies: dict[str, _Record] = {}
         for peer, source in self._sources.items():
@@ -427,7 +427,7 @@ class Replay:
         self._blocked_at = None
         effects = self._pass_time(now, now) if self.is_last else []
         if self.is_last:
-            self.stage = Stage.DONE
+            self.stage = ReplayStage.DONE
             return [*effects, *self._give_up_waits(now)]
         self.is_last = now - self._lap_from < LAP_S
         self.laps += 1
@@ -486,11 +486,11 @@ class Replay:
             effects += self._ask(peer, now)
         return effects
 
-    def _is_late(self, source: _Source, first: Position | None) -> bool:
+    def _is_late(self, source: _Source, first: HistoryPosition | None) -> bool:
         """Returns True if progress waits for the replica. `first`: the next position of any replica."""
-        if self.stage is Stage.ERAS:
+        if self.stage is ReplayStage.ERAS:
             return source.eras is None
-        if self.stage is Stage.DOCUMENTS:
+        if self.stage is ReplayStage.DOCUMENTS:
             return bool(source.asked)
         return not source.queue and not source.is_end and (first is None or source.after < first)
 
@@ -510,7 +510,7 @@ class Replay:
         self._leave(peer)
         self.is_denied = len(self._deniers) > self._overlay.views[self.home].faults
         if self.is_denied:
-            self.stage, self._at = Stage.DONE, None
+            self.stage, self._at = ReplayStage.DONE, None
         return [Count("history_denied"), *self._advance(now)]
 
     def _leave(self, peer: str) -> list[Effect]:
@@ -523,7 +523,7 @@ class Replay:
 
     @property
     def is_done(self) -> bool:
-        return self.stage is Stage.DONE
+        return self.stage is ReplayStage.DONE
 
     def streams(self) -> list[tuple[StreamId, Stream]]:
         """Returns the delivered numbers by author, for the live collector."""

@@ -19,9 +19,9 @@ from bridge.contract import (
     Effect,
     HistoryKey,
     HistoryPage,
+    HistoryPosition,
     HistoryRecord,
     HistoryRequest,
-    Position,
     Recall,
     Recalled,
     Received,
@@ -263,7 +263,7 @@ def _record(passing: Passing) -> HistoryRecord:
     header, scope, frame = passing.header, passing.admitted.scope, passing.admitted.frame
     told = dict(passing.signed).get(PROPERTY_SHOWN)
     attributes = from_property(told) if told else b""
-    position = Position(header.time_ms, header.publisher, header.sequence, tag_of(passing.topic, frame))
+    position = HistoryPosition(header.time_ms, header.publisher, header.sequence, tag_of(passing.topic, frame))
     return HistoryRecord(
         scope.number, position, header.key_id, encode_body(passing.topic, frame, attributes, passing.pieces)
     )

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 
-from bridge.contract import HistoryKey, HistoryRecord, Position, Recall, Recalled, Record, RecordEra
+from bridge.contract import HistoryKey, HistoryPosition, HistoryRecord, Recall, Recalled, Record, RecordEra
 
 
 class SimulatedHistory:
     """Records by position, keys and eras, as a disk keeps them over a crash."""
 
     def __init__(self) -> None:
-        self._records: dict[int, dict[Position, tuple[int, HistoryRecord]]] = {}  # by scope: with their rows
-        self._order: dict[int, list[Position]] = {}
+        self._records: dict[int, dict[HistoryPosition, tuple[int, HistoryRecord]]] = {}  # by scope: with their rows
+        self._order: dict[int, list[HistoryPosition]] = {}
         self._keys: dict[tuple[int, bytes], HistoryKey] = {}
         self._eras: list[tuple[int, bytes]] = []
         self._documents: dict[bytes, bytes] = {}

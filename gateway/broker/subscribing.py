@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from amqtt.events import BrokerEvents
 
 from bridge.base import SHARE_PREFIX, TopicError, matches, split_share
+from bridge.contract import Publication
 from bridge.document import constrained
 from bridge.predicates import Predicate
 from gateway.broker.exchange import Exchange
@@ -29,21 +30,26 @@ from gateway.clients import (
     all_predicates,
     fits,
     inner_filter,
+    message_of,
     predicate_of,
     route_name,
+    since_ms,
     split_expression,
     wants,
     with_predicates,
+    with_since,
 )
 from gateway.mqtt5.bridge_clients import as_bridge
 from gateway.mqtt5.flows import NONE
 from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import Subscribe, Subscription, Unsubscribe, Version
-from gateway.mqtt5.session import Granted
+from gateway.mqtt5.session import Granted, SessionSubscription
 from gateway.mqtt5.types import ReasonCode
 from gateway.plugins import Action, EdgeSession
 from gateway.sockets.flushing import Later
 
+WAITING_PAST_MAX = 256
+"""Messages in a client's queue beside which no past one is added: what is live finds room."""
 UNANSWERED_MAX = 1_024
 """SUBSCRIBEs of one client that wait for their SUBACK; above it no more packets of the client are read. Stops a client
 that sends SUBSCRIBEs without end.
@@ -71,6 +77,7 @@ class Subscribing:
         self._exchange, self._host = exchange, exchange.host
         self.retained = RetainedSending(exchange)
         self._unanswered: Counter[Client] = Counter()
+        self._readings: dict[tuple[Client, str], Callable[[], None]] = {}  # how those of the past are ended
 
     def subscribe(self, client: Client, packet: Subscribe, quiet: bool = False) -> Later | None:
         """Grants, answers, and sends retained messages. `quiet`: a plugin subscribes for the client."""
@@ -83,6 +90,8 @@ class Subscribing:
 
     def _judged(self, client: Client, packet: Subscribe) -> tuple[Subscribe, list[bool | None]]:
         """Returns a SUBSCRIBE in the spelling in which it is routed, and what is known of the right to each filter."""
+        if client.peer is None and self._reads_again:
+            packet = with_since(packet)
         if self._exchange.predicates and client.peer is None:
             packet = with_predicates(packet)
         if client.bridge is not None and client.session.version != Version.V5:
@@ -95,6 +104,11 @@ class Subscribing:
             known = None if topic_filter is None else self._may_subscribe(client, topic_filter)
             verdicts.append(False if topic_filter is None else known)
         return packet, verdicts
+
+    @property
+    def _reads_again(self) -> bool:
+        """True if the overlay has histories that clients may read."""
+        return bool(getattr(self._exchange.overlay, "has_history", False))
 
     async def _subscribe_in_turns(self, client: Client, packet: Subscribe, quiet: bool) -> None:
         """Grants a long SUBSCRIBE in parts, a turn of the event loop each; the answer is one."""
@@ -205,7 +219,7 @@ class Subscribing:
                 if not permitted:
                     self._exchange.audit.may_not("subscribe", client, asked.filter)
         granted = client.session.subscribed(packet, codes)
-        if not self.enter(client, granted):  # a defect, logged and counted at its place
+        if not self.enter(client, granted, is_asked=True):  # a defect, logged and counted at its place
             self._take_back(client, granted)
             refused = [code if code >= ReasonCode.UNSPECIFIED_ERROR else ReasonCode.UNSPECIFIED_ERROR for code in codes]
             granted = client.session.subscribed(packet, refused)
@@ -276,9 +290,9 @@ class Subscribing:
         for topic_filter in filters:
             self._remove(client, topic_filter)
 
-    def enter(self, client: Client, granted: Granted) -> bool:
+    def enter(self, client: Client, granted: Granted, is_asked: bool = False) -> bool:
         """Puts granted subscriptions into the router; a member's go to the overlay instead. False: the overlay could
-        not take one.
+        not take one. `is_asked`: by a client now, so that a beginning in the past counts.
         """
         taken = True
         for subscription in granted.subscriptions:
@@ -292,6 +306,9 @@ class Subscribing:
             if client.peer is not None:
                 self._tell("peer_subscribed", client.peer, topic_filter)
                 continue
+            if options.since and is_asked:
+                taken &= self._begin_in_the_past(client, subscription)
+                continue
             fresh = self._exchange.router.subscribe(client, options, subscription.identifier)
             if former is not None and route_name(former.options) != route_name(options):
                 self._leave(client, former.options)  # another `$where` makes it another group
@@ -303,6 +320,43 @@ class Subscribing:
                     taken &= self._exchange.overlay.subscribed(plain_filter) is not False
                 self._joined(client, group, plain_filter)
         return taken
+
+    def _begin_in_the_past(self, client: Client, subscription: SessionSubscription) -> bool:
+        """Reads the past for a client; then the subscription enters the router. False: the overlay cannot take it."""
+        options, exchange = subscription.options, self._exchange
+        plain_filter, overlay = options.base, exchange.overlay
+        assert overlay is not None
+        name = client, options.filter
+        if (stop := self._readings.pop(name, None)) is not None:
+            stop()
+        ids = (subscription.identifier,) if subscription.identifier else ()
+
+        def give(publication: Publication) -> None:
+            message = message_of(publication, exchange.now())
+            if (
+                client.alive
+                and wants(options, message)
+                and self._host.verdict(client.view, message.topic, Action.RECEIVE)
+            ):
+                exchange.give(client, message, min(message.qos, options.qos), False, ids, exchange.now())
+
+        def has_room() -> bool:
+            session = client.session
+            return not client.is_behind and not session.paused and len(session.waiting) < WAITING_PAST_MAX
+
+        def done() -> None:
+            if self._readings.pop(name, None) is not None and client.alive and client.filters.get(options.filter):
+                exchange.router.subscribe(client, options, subscription.identifier)
+
+        is_taken = overlay.subscribed(plain_filter, predicate_of(options)) is not False
+        begin = getattr(overlay, "read_again")  # noqa: B009  optional, as `has_history`
+        self._readings[name] = lambda: None
+        at = since_ms(options.since, exchange.now())
+        assert at is not None, "checked by `inner_filter`"
+        stop = begin(plain_filter, at, give, has_room, done)
+        if name in self._readings:
+            self._readings[name] = stop
+        return is_taken
 
     def unsubscribe(self, client: Client, packet: Unsubscribe) -> Later | None:
         """Removes subscriptions, and answers."""
@@ -352,6 +406,7 @@ class Subscribing:
         self.retained.forget(client, topic_filter)
         if gone is None:
             return False
+        self._end_reading(client, gone.options)
         self._leave(client, gone.options)
         if self._exchange.store is not None:
             self._exchange.store.subscribed(client, topic_filter, None)
@@ -367,6 +422,7 @@ class Subscribing:
             client.acks.clear()
         filters, client.filters = client.filters, NONE
         for subscription in filters.values():
+            self._end_reading(client, subscription.options)
             self._leave(client, subscription.options)
         if unfinished and client.peer is None and any(f.startswith(SHARE_PREFIX) for f in filters):
             self._pass_on(unfinished, [subscription.options for subscription in filters.values()])
@@ -398,6 +454,12 @@ class Subscribing:
                 allowed.add(id(member.view))
         if group.members and not message.expired(self._exchange.now()):
             self._exchange.deliver_to_group(group, message, allowed, self._exchange.now())
+
+    def _end_reading(self, client: Client, options: Subscription) -> None:
+        if options.since and (stop := self._readings.pop((client, options.filter), None)) is not None:
+            stop()
+            # It is in no router yet: as if it had been there, so that the overlay hears of its end.
+            self._exchange.router.subscribe(client, options, 0)
 
     def _leave(self, client: Client, options: Subscription) -> None:
         if client.peer is not None:

@@ -45,6 +45,7 @@ from gateway.clients.record import (
 )
 from gateway.clients.retained import EdgeRetained, RetainedStore, StoreFullError
 from gateway.clients.routing import DeliveryPlan, Router, SharedGroup, Target
+from gateway.clients.since import since_ms, with_since
 
 __all__ = [
     "FINAL_REFUSALS",
@@ -85,8 +86,10 @@ __all__ = [
     "predicate_of",
     "publication_of",
     "route_name",
+    "since_ms",
     "split_expression",
     "wants",
     "with_predicates",
+    "with_since",
     "without_reserved",
 ]

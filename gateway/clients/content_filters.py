@@ -15,6 +15,7 @@ from typing import Protocol
 
 from bridge.base import SHARE_PREFIX, TopicError, split_share
 from bridge.predicates import Attributes, Predicate, PredicateError, parse_expression, parse_where
+from gateway.clients.since import SINCE_PREFIX, since_ms
 from gateway.mqtt5.packets import Properties, Subscribe, Subscription
 
 WHERE = "$where"
@@ -37,7 +38,9 @@ def split_expression(topic_filter: str) -> tuple[str, str]:
     ones may.
     """
     inner = topic_filter
-    if topic_filter.startswith(SHARE_PREFIX):
+    if topic_filter.startswith(SINCE_PREFIX):
+        inner = topic_filter.split("/", 2)[-1]
+    elif topic_filter.startswith(SHARE_PREFIX):
         inner = topic_filter[len(SHARE_PREFIX) :].partition("/")[2]
     _, mark, expression = inner.partition("?")
     if not mark or inner.startswith("$"):
@@ -71,7 +74,11 @@ def inner_filter(options: Subscription) -> str | None:
     """Returns the filter without share prefix and expression; None if the filter or the predicate is not valid."""
     try:
         predicate_of(options)
-        return split_share(options.base)[1]
+        group, inner = split_share(options.base)
+        is_past = bool(options.since) or inner.startswith(SINCE_PREFIX)
+        if is_past and (group is not None or inner.startswith(SINCE_PREFIX) or since_ms(options.since, 0.0) is None):
+            return None  # a group deals out what comes, and nothing of the past
+        return inner
     except (TopicError, PredicateError):
         return None
 

@@ -20,7 +20,16 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from bridge.base import OperatorError
-from bridge.contract import HistoryKey, HistoryRecord, HistoryRequest, Position, Recall, Recalled, RecordEra, before
+from bridge.contract import (
+    HistoryKey,
+    HistoryPosition,
+    HistoryRecord,
+    HistoryRequest,
+    Recall,
+    Recalled,
+    RecordEra,
+    before,
+)
 from bridge.document import History
 from gateway.base import private_directory
 from gateway.history.segments import NONCE_BYTES, READ_ROWS, ROW_BYTES, Found, Segment, erase_segment
@@ -282,7 +291,7 @@ class Archive:
             and known.row > request.row
         ]
         waiting.sort(key=lambda known: -known.first_ms)
-        heads: list[tuple[Position, int, Found]] = []
+        heads: list[tuple[HistoryPosition, int, Found]] = []
         sources: dict[int, Iterator[Found]] = {}
         while waiting or heads:
             while waiting and (not heads or waiting[-1].first_ms <= heads[0][0].time_ms):
@@ -297,7 +306,7 @@ class Archive:
             if (following := next(sources[number], None)) is not None:
                 heapq.heappush(heads, (following.position, number, following))
 
-    def _places(self, known: _Known, after: Position, request: HistoryRequest) -> Iterator[Found]:
+    def _places(self, known: _Known, after: HistoryPosition, request: HistoryRequest) -> Iterator[Found]:
         while True:
             found = self._file(known).places(after, request.until_ms, request.row)
             yield from found

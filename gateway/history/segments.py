@@ -17,7 +17,7 @@ from typing import NamedTuple
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from bridge.contract import HistoryKey, HistoryRecord, Position
+from bridge.contract import HistoryKey, HistoryPosition, HistoryRecord
 from keys.frames import sized
 
 ROW_BYTES = 96  # of a record beside its body, with the pages of the tree: measured
@@ -35,7 +35,7 @@ CREATE TABLE IF NOT EXISTS keys (key BLOB PRIMARY KEY, body BLOB NOT NULL) WITHO
 class Found(NamedTuple):
     """A record of a segment, without its body."""
 
-    position: Position
+    position: HistoryPosition
     row: int
     key_id: bytes
 
@@ -77,7 +77,7 @@ class Segment:
             self._database.execute("ROLLBACK") if self._database.in_transaction else None
             raise
 
-    def places(self, after: Position, until_ms: int, row: int) -> list[Found]:
+    def places(self, after: HistoryPosition, until_ms: int, row: int) -> list[Found]:
         """Returns where records are behind a position and a row, sealed before a time, in order: at most `READ_ROWS`.
         Raises sqlite3.Error.
         """
@@ -87,9 +87,9 @@ class Segment:
             "ORDER BY time, publisher, sequence, tag LIMIT ?",
             (*after, until_ms, row, READ_ROWS),
         )
-        return [Found(Position(*place), number, key_id) for *place, number, key_id in found]
+        return [Found(HistoryPosition(*place), number, key_id) for *place, number, key_id in found]
 
-    def body(self, position: Position) -> bytes | None:
+    def body(self, position: HistoryPosition) -> bytes | None:
         """Returns the body of a record; None if it is damaged, or gone. Raises sqlite3.Error."""
         row = self._database.execute(
             "SELECT body FROM records WHERE (time, publisher, sequence, tag) = (?,?,?,?)", position
@@ -143,5 +143,5 @@ def erase_segment(path: Path) -> None:
         path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
-def _place(position: Position) -> bytes:
+def _place(position: HistoryPosition) -> bytes:
     return position.encode()

@@ -171,7 +171,8 @@ class Subscription:
     """Filter of a SUBSCRIBE with its options (MQTT 5.0 §3.8.3.1).
 
     `predicate`: a broker's condition on content beside the filter: the expression with its `?` if it is the end of
-    `filter`, else the text of a user property. The codec neither fills nor sends it.
+    `filter`, else the text of a user property. `since`: a broker's beginning in the past, in the same way behind
+    `$since/`. The codec neither fills nor sends these two.
     """
 
     filter: str
@@ -180,11 +181,13 @@ class Subscription:
     retain_as_published: bool = False
     retain_handling: int = 0
     predicate: str = ""
+    since: str = ""
 
     @property
     def base(self) -> str:
-        """The filter of topics, with its share prefix and without the expression."""
-        return self.filter.removesuffix(self.predicate) if self.predicate[:1] == "?" else self.filter
+        """The filter of topics, with its share prefix and without the expression and the beginning."""
+        plain = self.filter.removesuffix(self.predicate) if self.predicate[:1] == "?" else self.filter
+        return plain.removeprefix(f"$since/{self.since}/") if self.since else plain
 
 
 @dataclass(slots=True)

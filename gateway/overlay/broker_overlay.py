@@ -32,10 +32,13 @@ from bridge.contract import (
     NotTaken,
     OverlayNode,
     Publication,
+    ReadAgainDone,
+    ReadAgainLive,
     Recall,
     Received,
     Record,
     RecordEra,
+    Reread,
     Restored,
     Subscribed,
     Unsubscribed,
@@ -65,6 +68,7 @@ from gateway.overlay.local_delivery import LocalDelivery
 from gateway.overlay.local_rights import LocalRights, ScopeRights
 from gateway.overlay.peer_refusals import refusal
 from gateway.overlay.reader_rows import ReaderRows
+from gateway.overlay.rereading import Rereading
 from gateway.overlay.settling import Settling
 from gateway.overlay.wires import PACKET_TOO_LARGE, Wires
 from gateway.overlay.withheld import Withheld
@@ -108,6 +112,7 @@ class BrokerOverlay:
         self._gateway = node if isinstance(node, GatewayNode) else None
         self.figures = figures
         self._store, self._keeping, self._dials = store, keeping, dials
+        self._rereading = Rereading(figures.name, self._handle, clock)
         self._driver = Driver(node, keeping.live, dials, figures, self, clock)
         self._history: HistoryKeeper | None = None
         if history is not None:
@@ -238,6 +243,8 @@ class BrokerOverlay:
             if publication.retain:
                 gateway.publisher.retained.expect(topic, publication.owner, client_id)
             self._outgoing.take(publication, done, client_id)
+            if self._rereading and (secret := gateway.secret_for(topic)) is not None:
+                self._rereading.published(publication, secret.scope.filter)
         return True
 
     def _chain_of(self, topic: str) -> Chain:
@@ -430,6 +437,8 @@ class BrokerOverlay:
 
     def deliver(self, effect: Deliver) -> None:
         assert self._broker is not None
+        if self._rereading:
+            self._rereading.delivered(effect)
         self._delivery.deliver(self._broker, effect)
 
     def deliver_shared(self, effect: DeliverShared) -> None:
@@ -471,6 +480,39 @@ class BrokerOverlay:
                 history.record_era(effect)
             case Recall() if history is not None:
                 history.recall(effect)
+            case Reread() | ReadAgainLive() | ReadAgainDone():
+                self._rereading.effect(effect)
+
+    @property
+    def has_history(self) -> bool:
+        """True if local clients may read a history."""
+        return self._gateway is not None and bool(self._histories())
+
+    def read_again(
+        self,
+        topic_filter: str,
+        since_ms: int,
+        give: Callable[[Publication], None],
+        has_room: Callable[[], bool],
+        done: Callable[[], None],
+    ) -> Callable[[], None]:
+        """Reads the past of a filter for a local client; `done` is called when nothing of it is left. Returns a
+        function ending the reading.
+        """
+        assert self._gateway is not None
+        overlay = self._keeping.overlay
+        epoch = overlay.policy.calendar.at(self._clock())
+        scopes = [
+            (secret.scope.number, secret.scope.filter)
+            for secret in self._gateway.secrets
+            if secret.scope.history is not None
+            and overlaps(secret.clear_filter, topic_filter)
+            and overlay.may_read(self.figures.name, secret.scope, epoch)
+        ]
+        if not scopes:
+            asyncio.get_running_loop().call_soon(done)
+            return lambda: None
+        return self._rereading.begin(topic_filter, scopes, since_ms, give, has_room, done)
 
     def adopted(self, overlay: Overlay, removed: bool) -> None:
         if removed:

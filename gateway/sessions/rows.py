@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from gateway.clients.since import SINCE_PREFIX
 from gateway.mqtt5.codec import Decoder
 from gateway.mqtt5.delivery import Queued
 from gateway.mqtt5.message import Message
@@ -82,7 +83,10 @@ def subscription_row(session: int, subscription: SessionSubscription) -> Row:
 def subscription_of(row: Row) -> SessionSubscription:
     """Returns the subscription in a row."""
     _, topic_filter, qos, no_local, retain_as_published, retain_handling, identifier, predicate = row
-    options = Subscription(topic_filter, qos, bool(no_local), bool(retain_as_published), retain_handling, predicate)
+    since = topic_filter.split("/", 2)[1] if topic_filter.startswith(SINCE_PREFIX) else ""
+    options = Subscription(
+        topic_filter, qos, bool(no_local), bool(retain_as_published), retain_handling, predicate, since
+    )
     return SessionSubscription(options, identifier)
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.contract import HistoryKey, HistoryRecord, HistoryRequest, Position, Recall, RecordEra
+from bridge.contract import HistoryKey, HistoryPosition, HistoryRecord, HistoryRequest, Recall, RecordEra
 from bridge.document import DAY_S, History
 from gateway.history import Archive, HistoryError
 from gateway.history import archive as module
@@ -21,7 +21,7 @@ KEPT = {1: History(8, 100)}
 
 
 def record(number: int, at_ms: int = 0, publisher: int = 1, size: int = 100, scope: int = 1) -> HistoryRecord:
-    position = Position(int(NOW * 1000) + (at_ms or number), bytes([publisher]) * 16, number, bytes(8))
+    position = HistoryPosition(int(NOW * 1000) + (at_ms or number), bytes([publisher]) * 16, number, bytes(8))
     return HistoryRecord(scope, position, b"k" * 16, number.to_bytes(4) + bytes(size))
 
 

@@ -1,0 +1,170 @@
+"""Readings of histories for local clients: past publications first, then live ones, without gap or repetition.
+
+A client's subscription enters the broker's router when the client has all of the past. Live publications come here in
+the last moments before, and follow the past in order. Past publications wait here for a client without room. Not here:
+the reading itself (`bridge.reader.readings`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+from bridge.base import matches
+from bridge.contract import (
+    Deliver,
+    Event,
+    HoldReading,
+    Publication,
+    ReadAgain,
+    ReadAgainDone,
+    ReadAgainLive,
+    Reread,
+    StopReading,
+)
+
+PUBLISHED = "published"
+"""The user property with the time of publication of a past message, in UTC."""
+NAMES_MAX = 65_536  # of delivered publications, to drop repetitions at the seam; the oldest go
+WAITING_MAX = 100_000  # publications for one client without room; a client with more goes on live, with a gap
+LOOK_S = 0.02  # how often a client without room is looked at
+
+
+@dataclass(slots=True, eq=False)
+class _Reading:
+    """A client's reading. `scopes`: by number of a part, the scope's number and the wire filter."""
+
+    filter: str
+    give: Callable[[Publication], None]
+    has_room: Callable[[], bool]
+    done: Callable[[], None]
+    scopes: dict[int, tuple[int, str]]
+    waiting: deque[Publication] = field(default_factory=deque)
+    names: OrderedDict[tuple[str, int], None] = field(default_factory=OrderedDict)
+    live: dict[str, int] = field(default_factory=dict)  # wire filter -> since when, in ms
+    kept: list[tuple[tuple[str, int] | None, Publication]] = field(default_factory=list)
+    is_held: bool = False
+    is_looked_at: bool = False
+
+
+class Rereading:
+    """The readings of one gateway. `handle` takes events of the node; `name`: of this gateway."""
+
+    def __init__(self, name: str, handle: Callable[[Event], object], clock: Callable[[], float]) -> None:
+        self._name, self._handle, self._clock = name, handle, clock
+        self._readings: dict[int, _Reading] = {}  # by number of a part
+        self._draining: list[_Reading] = []  # all of the past is here, and not all of it found room yet
+        self._last = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._readings or self._draining)
+
+    def begin(
+        self,
+        topic_filter: str,
+        scopes: Sequence[tuple[int, str]],
+        since_ms: int,
+        give: Callable[[Publication], None],
+        has_room: Callable[[], bool],
+        done: Callable[[], None],
+    ) -> Callable[[], None]:
+        """Begins a reading of some scopes, each a number and a wire filter. Returns a function ending the reading."""
+        reading = _Reading(topic_filter, give, has_room, done, {})
+        for scope in scopes:
+            self._last += 1
+            reading.scopes[self._last] = scope
+            self._readings[self._last] = reading
+        for part, (number, _) in list(reading.scopes.items()):
+            self._handle(ReadAgain(part, number, since_ms))
+
+        def stop() -> None:
+            for part in reading.scopes:
+                self._readings.pop(part, None)
+                self._handle(StopReading(part))
+            reading.scopes.clear()
+            reading.waiting.clear()
+            if reading in self._draining:
+                self._draining.remove(reading)
+
+        return stop
+
+    def effect(self, effect: Reread | ReadAgainLive | ReadAgainDone) -> None:
+        """Takes an effect of the node."""
+        match effect:
+            case Reread(parts, deliver):
+                for part in parts:
+                    if (reading := self._readings.get(part)) is not None:
+                        self._past(reading, deliver)
+            case ReadAgainLive(part):
+                if (reading := self._readings.get(part)) is not None:
+                    reading.live.setdefault(reading.scopes[part][1], int(self._clock() * 1000))
+            case ReadAgainDone(part):
+                if (reading := self._readings.pop(part, None)) is not None:
+                    del reading.scopes[part]
+                    self._over(reading)
+
+    def _past(self, reading: _Reading, deliver: Deliver) -> None:
+        publication = deliver.publication
+        since = reading.live.get(deliver.scope)
+        is_own = deliver.publisher == self._name and since is not None and publication.time_ms >= since
+        if is_own or not matches(reading.filter, publication.topic):
+            return
+        reading.names[deliver.publisher, deliver.sequence] = None
+        if len(reading.names) > NAMES_MAX:
+            reading.names.popitem(last=False)
+        at = datetime.fromtimestamp(publication.time_ms / 1000, UTC).isoformat(timespec="milliseconds")
+        told = (*publication.properties, (PUBLISHED, at.replace("+00:00", "Z")))
+        reading.waiting.append(replace(publication, properties=told, retain=False))
+        self._pump(reading)
+
+    def delivered(self, deliver: Deliver) -> None:
+        """Takes a live publication of another member."""
+        name = deliver.publisher, deliver.sequence
+        for reading in {id(each): each for each in self._readings.values()}.values():
+            if deliver.scope in reading.live and matches(reading.filter, deliver.publication.topic):
+                reading.kept.append((name, deliver.publication))
+        for reading in self._draining:
+            if name not in reading.names and matches(reading.filter, deliver.publication.topic):
+                reading.waiting.append(deliver.publication)
+
+    def published(self, publication: Publication, scope: str) -> None:
+        """Takes a publication of a local client."""
+        for reading in {id(each): each for each in self._readings.values()}.values():
+            if scope in reading.live and matches(reading.filter, publication.topic):
+                reading.kept.append((None, publication))
+        for reading in self._draining:
+            if matches(reading.filter, publication.topic):
+                reading.waiting.append(publication)
+
+    def _over(self, reading: _Reading) -> None:
+        if not reading.scopes:
+            fresh = [each for name, each in reading.kept if name is None or name not in reading.names]
+            reading.kept.clear()
+            reading.waiting.extend(fresh)
+            self._draining.append(reading)
+        self._pump(reading)
+
+    def _pump(self, reading: _Reading) -> None:
+        """Gives the client as much as fits; the end of the past ends the reading."""
+        while reading.waiting and reading.has_room():
+            reading.give(reading.waiting.popleft())
+        if len(reading.waiting) > WAITING_MAX:
+            reading.waiting.clear()
+        is_full = bool(reading.waiting)
+        if is_full is not reading.is_held:
+            reading.is_held = is_full
+            for part in reading.scopes:
+                asyncio.get_running_loop().call_soon(self._handle, HoldReading(part, is_full))
+        if is_full and not reading.is_looked_at:
+            reading.is_looked_at = True
+            asyncio.get_running_loop().call_later(LOOK_S, self._look, reading)
+        elif reading in self._draining and not is_full:
+            self._draining.remove(reading)
+            reading.done()
+
+    def _look(self, reading: _Reading) -> None:
+        reading.is_looked_at = False
+        self._pump(reading)

@@ -1,0 +1,106 @@
+"""Readings for local clients: the past first, then what is live, each once, and no more than there is room for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from bridge.contract import (
+    Deliver,
+    Event,
+    HoldReading,
+    Publication,
+    ReadAgain,
+    ReadAgainDone,
+    ReadAgainLive,
+    Reread,
+    StopReading,
+)
+from gateway.overlay.rereading import Rereading
+from tests.waits import until
+
+
+class Reader:
+    """A client and the node behind it. `room`: how many messages it takes."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.got: list[bytes] = []
+        self.room, self.is_done = 1_000, False
+        self.rereading = Rereading("desk", self.events.append, lambda: 100.0)
+
+    def begin(self, *scopes: tuple[int, str]) -> Callable[[], None]:
+        return self.rereading.begin("plant/#", scopes, 5, self.give, lambda: len(self.got) < self.room, self.done)
+
+    def give(self, publication: Publication) -> None:
+        self.got.append(publication.payload)
+
+    def done(self) -> None:
+        self.is_done = True
+
+
+def told(number: int, publisher: str = "site", topic: str = "plant/a", time_ms: int = 1_000) -> Deliver:
+    return Deliver(publisher, number, Publication(topic, b"%d" % number, 1, time_ms=time_ms), scope="plant/#")
+
+
+def test_the_past_then_live_without_gap_or_repetition() -> None:
+    asyncio.run(_the_past_then_live_without_gap_or_repetition())
+
+
+async def _the_past_then_live_without_gap_or_repetition() -> None:
+    reader = Reader()
+    reader.begin((1, "plant/#"))
+    assert reader.events == [ReadAgain(1, 1, 5)]
+    rereading = reader.rereading
+    rereading.delivered(told(0))  # live already, and not for this client yet: the past has it
+    rereading.effect(Reread((1,), told(1)))
+    rereading.effect(Reread((1,), told(2, topic="other/a")))
+    rereading.effect(ReadAgainLive(1))
+    rereading.delivered(told(4))
+    rereading.published(Publication("plant/own", b"own", 1), "plant/#")
+    rereading.effect(Reread((1,), told(3)))
+    rereading.effect(Reread((1,), told(4)))
+    rereading.effect(Reread((1,), told(9, publisher="desk", time_ms=100_500)))  # our own: it came live
+    assert not reader.is_done
+    rereading.effect(ReadAgainDone(1, True))
+    assert reader.got == [b"1", b"3", b"4", b"own"]
+    assert reader.is_done
+    assert not rereading
+
+
+def test_a_client_without_room_holds_the_reading_and_misses_nothing() -> None:
+    asyncio.run(_a_client_without_room_holds_the_reading_and_misses_nothing())
+
+
+async def _a_client_without_room_holds_the_reading_and_misses_nothing() -> None:
+    reader = Reader()
+    reader.begin((1, "plant/#"))
+    reader.room = 2
+    for number in range(5):
+        reader.rereading.effect(Reread((1,), told(number)))
+    await asyncio.sleep(0)
+    assert reader.events[-1] == HoldReading(1, True)
+    reader.rereading.effect(ReadAgainLive(1))
+    reader.rereading.effect(ReadAgainDone(1, True))
+    reader.rereading.delivered(told(5))
+    assert not reader.is_done
+    reader.room = 1_000
+    await until(lambda: reader.is_done)
+    assert reader.got == [b"%d" % number for number in range(6)]
+    assert reader.is_done
+
+
+def test_several_scopes_end_together_and_a_stop_ends_all() -> None:
+    asyncio.run(_several_scopes_end_together_and_a_stop_ends_all())
+
+
+async def _several_scopes_end_together_and_a_stop_ends_all() -> None:
+    reader = Reader()
+    stop = reader.begin((1, "plant/#"), (2, "plant/b/#"))
+    reader.rereading.effect(ReadAgainDone(1, True))
+    assert not reader.is_done
+    stop()
+    assert StopReading(2) in reader.events
+    reader.rereading.effect(Reread((2,), told(1)))
+    assert reader.got == []
+    assert not reader.rereading
