@@ -37,7 +37,7 @@ from keys.frames import number
 BEHIND = b"t"  # rows: a scope that is read on, and up to when that is done
 AWAY_S = 2_400.0  # beyond that replicas may have sent less than all, or ended our session
 OVERLAP_S = AGE_S + AHEAD_S  # by so much later than it was sealed a replica may have got something
-READINGS_MAX = 8  # at once; further ones wait for their turn, those of one client behind one another
+READINGS_MAX = 8  # at once, without those whose clients have no room; further ones wait for their turn
 KEPT_WIRES_MAX = 4_096  # that come live in the last lap; beyond that one more lap is run
 
 
@@ -167,8 +167,8 @@ class Readings:
         for each in self._asked:
             if reading in each.ids:
                 (each.held.add if is_held else each.held.discard)(reading)
-                effects = each.replay.hold(bool(each.held), now)
-                return self._followed(each, effects, now)
+                effects = self._followed(each, each.replay.hold(bool(each.held), now), now)
+                return effects + self._from_queue(now)
         return []
 
     def _from_queue(self, now: float) -> list[Effect]:
@@ -183,7 +183,7 @@ class Readings:
             alike = [each for each in self._asked if each.replay.is_alike(scope, since)]
             if alike:
                 alike[0].ids.append(asked.reading)
-            elif len(self._asked) < READINGS_MAX:
+            elif sum(not each.held for each in self._asked) < READINGS_MAX:
                 reading = _Reading(self._replay(scope, since), [asked.reading])
                 self._asked.append(reading)
                 effects += reading.replay.begin(sorted(self._up), now)

@@ -21,6 +21,13 @@ OWNERS: dict[str, dict[str, str]] = {
             gateway.listening.listeners.StreamTransport _outgoing""",
     },
     "client": {
+        "gateway.overlay.rereading.WAITING_MAX": """
+            gateway.overlay.rereading._Reading kept names waiting""",
+        "gateway.broker.subscribing.READINGS_MAX": """
+            bridge.reader.readings.Readings _asked _queue
+            bridge.reader.readings._Reading held ids
+            gateway.broker.subscribing.Subscribing _readings
+            gateway.overlay.rereading.Rereading _draining _readings""",
         "beside": """
             bridge.groups.shared_groups.SharedGroups _by_id _postponed""",
         "bridge.traces.offenders.CLIENTS_MAX": """
@@ -112,6 +119,8 @@ OWNERS: dict[str, dict[str, str]] = {
             gateway.bridging.retained.RetainedState _missing brought""",
     },
     "member": {
+        "bridge.reader.replay.SOURCE_KEYS_MAX": """
+            bridge.reader.replay._Source keys queue""",
         "beside": """
             bridge.membership.early_wires.EarlyWires _due _instead _links taken""",
         "bridge.organising.interests.CACHE_IDS": """
@@ -129,6 +138,10 @@ OWNERS: dict[str, dict[str, str]] = {
         "bridge.topology.witnesses.PEERS_MAX": """
             bridge.topology.witnesses.LinkWitness _bins _last""",
         "document": """
+            bridge.reader.readings.Readings _up
+            bridge.reader.replay.Replay _deniers _left _sources _up
+            bridge.replica.recording.Recorder _budgets _waiting
+            gateway.history.archive._Known owned
             bridge.contract.budgets.LinkGuard _authors _budgets _in_debt charged
             bridge.contract.publisher_guard.PublisherGuard _accounts _in_debt _since
             bridge.groups.lease_relay.LeaseRelay _comebacks _told
@@ -282,6 +295,8 @@ OWNERS: dict[str, dict[str, str]] = {
             bridge.tracking.discovery.DiscoveryNode _kept""",
     },
     "message": {
+        "bridge.contract.history.ERAS_MOST": """
+            bridge.reader.replay.Replay _documents _eras""",
         "each": """
             bridge.reader.assembling._Parts announcers pieces
             bridge.reader.unpacking.Unpacked records
@@ -295,6 +310,9 @@ OWNERS: dict[str, dict[str, str]] = {
     },
     "owner": {
         "document": """
+            bridge.reader.readings.Readings _own
+            gateway.history.keeper.HistoryKeeper reach
+            gateway.overlay.rereading._Reading live
             bridge.groups.shared_groups._Group shares
             bridge.node.ReaderNode secrets
             bridge.publisher.data_keys.DataKeys _live
@@ -370,6 +388,14 @@ OWNERS: dict[str, dict[str, str]] = {
             gateway.tracing.webhook.Webhook _waiting""",
     },
     "none": {
+        "gateway.history.archive.OPEN_MAX": """
+            gateway.history.archive.Archive _reading""",
+        "bridge.replica.recording.KEYLESS_MAX": """
+            bridge.replica.recording.Recorder keyless""",
+        "bridge.replica.recording.GATHERED_BYTES": """
+            bridge.replica.recording.Recorder _fresh""",
+        "bridge.reader.readings.KEPT_WIRES_MAX": """
+            bridge.reader.readings._Reading kept parked""",
         "beside": """
             gateway.sessions.store.SessionStore kept""",
         "bridge.devices.host.GAPS_MAX": """

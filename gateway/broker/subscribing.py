@@ -50,6 +50,9 @@ from gateway.sockets.flushing import Later
 
 WAITING_PAST_MAX = 256
 """Messages in a client's queue beside which no past one is added: what is live finds room."""
+READINGS_MAX = 2
+"""Readings of the past of one client at once; a further one is refused (0x97). Stops a client that asks for everything.
+"""
 UNANSWERED_MAX = 1_024
 """SUBSCRIBEs of one client that wait for their SUBACK; above it no more packets of the client are read. Stops a client
 that sends SUBSCRIBEs without end.
@@ -212,7 +215,7 @@ class Subscribing:
                 self._exchange.reached.note(bound, client.client_id)
             if inner is None or bound is not None:
                 codes.append(ReasonCode.TOPIC_FILTER_INVALID)
-            elif asked.predicate and permitted and not self._have_room(client, asked, predicates):
+            elif permitted and not self._have_room(client, asked, packet, predicates):
                 codes.append(ReasonCode.QUOTA_EXCEEDED)
             else:
                 codes.append(asked.qos if permitted else ReasonCode.NOT_AUTHORIZED)
@@ -235,8 +238,12 @@ class Subscribing:
         self.retained.expect(client, granted, began, existed)
         return self._answer_when_counted(client, answer)
 
-    def _have_room(self, client: Client, asked: Subscription, predicates: list[Predicate]) -> bool:
+    def _have_room(self, client: Client, asked: Subscription, packet: Subscribe, predicates: list[Predicate]) -> bool:
         """True if this subscription fits too, beside the others of its packet."""
+        if asked.since and not self._may_read_again(client, asked, packet):
+            return False
+        if not asked.predicate:
+            return True
         found = all_predicates([asked])
         if not self._exchange.router.has_room(client, predicates + found):
             self._exchange.reached.note("subscriptions", client.client_id)
@@ -320,6 +327,16 @@ class Subscribing:
                     taken &= self._exchange.overlay.subscribed(plain_filter) is not False
                 self._joined(client, group, plain_filter)
         return taken
+
+    def _may_read_again(self, client: Client, asked: Subscription, packet: Subscribe) -> bool:
+        """True if the client has few readings of the past, with those of its packet up to this one."""
+        under_way = {topic_filter for reader, topic_filter in self._readings if reader is client}
+        for each in packet.subscriptions:
+            if each.since:
+                under_way.add(each.filter)
+            if each is asked:
+                break
+        return len(under_way) <= READINGS_MAX
 
     def _begin_in_the_past(self, client: Client, subscription: SessionSubscription) -> bool:
         """Reads the past for a client; then the subscription enters the router. False: the overlay cannot take it."""
