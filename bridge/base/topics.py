@@ -107,9 +107,9 @@ def covers(scope: str, topic_filter: str) -> bool:
     if _hides_dollar(scope, topic_filter):
         return False
     wide, narrow = scope.split("/"), topic_filter.split("/")
-    if narrow == ["#"]:
-        # Every name has a first level, so `+/#` matches every name that `#` matches.
-        return wide in (["#"], ["+", "#"])
+    if narrow in (["#"], ["", "#"]):
+        # The empty name is no name, so `+/#` matches every name that `#` matches, and `/+/#` each that `/#` does.
+        narrow[-1:] = ["+", "#"]
     for place, level in enumerate(wide):
         if level == "#":
             return True

@@ -133,7 +133,7 @@ def test_windows_over_readings(site: Site) -> None:
 
     writer = SpoolWriter(site.spool, "main", cap_bytes=1 << 30)
     writer.roll(b"")
-    for at, value in ((0.0, 1.0), (4.0, 3.0), (5.0, 10.0)):
+    for at, value in ((-5.0, 1.0), (-1.0, 3.0), (0.0, 10.0)):
         site.link.publish(site.seal("plant/cpu", json.dumps({"value": value}).encode(), time=NOW + at))
     site.link.publish(site.seal("plant/cpu", b"not json"))
     for state in (b'{"state": "online"}', b'{"state": "offline"}'):

@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 import pytest
 
+from bridge.contract.history import HistoryRequest, ReadAgainDone, ReadAgainLive, Recall, Record, RecordEra
 from bridge.contract.machine import (
     Adopt,
     Adoption,
@@ -30,6 +31,7 @@ from bridge.contract.machine import (
     Publication,
     ReadPage,
     Refuse,
+    Reread,
     Rotated,
     Send,
     Tick,
@@ -63,6 +65,14 @@ EFFECTS: dict[str, tuple[Effect, ...]] = {
     "keep_archive": (KeepArchive(1, None),),
     "withhold": (Withhold(1),),
     "take": (Take((1, 2)),),
+    "of_history": (
+        Record((), ()),
+        RecordEra(1, b"", b""),
+        Recall("site", HistoryRequest(1)),
+        Reread((1,), Deliver("site", 1, MESSAGE)),
+        ReadAgainLive(1),
+        ReadAgainDone(1, True),
+    ),
     "adopted": (Adopt(OVERLAY, b"", Adoption.LIVE), Adopt(OVERLAY, b"", Adoption.REMOVED)),
 }
 OTHERS = (Count, Blame, Watch, NotAdopted, Wanted, Doubted, Outlived)
