@@ -107,7 +107,7 @@ class Wire:
         self.writer.write(data)
 
     def new_id(self) -> int:
-        self._next_id += 1
+        self._next_id = self._next_id % 65_535 + 1
         return self._next_id
 
     async def next(self) -> Packet | None:
