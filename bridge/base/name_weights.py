@@ -9,6 +9,7 @@ there are: each branch keeps its children in a heap, whose outdated entries are 
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
 
@@ -16,35 +17,39 @@ _NAMES = "\0"
 """The branch of the names that end at a branch; no topic, client id or user name contains U+0000."""
 
 
+class _Names:
+    """Names that end at one branch, with the weight of each, oldest first."""
+
+    __slots__ = ("each", "weight")
+
+    def __init__(self) -> None:
+        self.weight = 0
+        self.each: OrderedDict[str, int] = OrderedDict()
+
+
 class _Branch:
-    """Branch of names at one level, or one name: then `topic` is set, and `place` is its age. `of_names`: names are
-    below.
-    """
+    """Branch of names at one level. `below`: longer branches, and the names that end here."""
 
-    __slots__ = ("below", "of_names", "order", "place", "topic", "weight")
+    __slots__ = ("below", "order", "weight")
 
-    def __init__(self, topic: str | None = None, place: int = 0, of_names: bool = False) -> None:
-        self.weight, self.topic, self.place, self.of_names = 0, topic, place, of_names
-        self.below: dict[str, _Branch] = {}
-        self.order: list[tuple[int, int, str]] = []  # rank and level of children, the first one first
-
-    def rank(self, child: _Branch) -> tuple[int, int]:
-        return (0 if self.of_names else -child.weight), child.place
+    def __init__(self) -> None:
+        self.weight = 0
+        self.below: dict[str, _Branch | _Names] = {}
+        self.order: list[tuple[int, str]] = []  # weight below zero and level of children, the heaviest first
 
     def reorder(self, level: str) -> None:
         """Enters a child whose weight has changed."""
-        child = self.below[level]
         if len(self.order) > 2 * len(self.below) + 8:
-            self.order = [(*self.rank(one), key) for key, one in self.below.items()]
+            self.order = [(-child.weight, key) for key, child in self.below.items()]
             heapify(self.order)
         else:
-            heappush(self.order, (*self.rank(child), level))
+            heappush(self.order, (-self.below[level].weight, level))
 
-    def heaviest(self) -> _Branch:
+    def heaviest(self) -> _Branch | _Names:
         while True:
-            *rank, level = self.order[0]
+            weight, level = self.order[0]
             child = self.below.get(level)
-            if child is not None and self.rank(child) == tuple(rank):
+            if child is not None and child.weight == -weight:
                 return child
             heappop(self.order)
 
@@ -55,56 +60,65 @@ def levels_above(topic: str) -> list[str]:
 
 
 class NameWeights:
-    """Names with a weight each. `branches`: gives the branches above a name, from the root on; as long as the name is
-    here they must not change.
+    """Names with a weight above zero each. `branches`: gives the branches above a name, from the root on; as long as
+    the name is here they must not change.
     """
 
     def __init__(self, branches: Callable[[str], Sequence[str]] = levels_above) -> None:
         self._branches = branches
         self._root = _Branch()
-        self._weights: dict[str, int] = {}
-        self._places = 0
+        self._count = 0
 
     def __len__(self) -> int:
-        return len(self._weights)
+        return self._count
 
     def put(self, topic: str, weight: int) -> None:
         """Enters a name, or its new weight, as the newest."""
-        self.drop(topic)
-        self._weights[topic] = weight
-        self._places += 1
-        path, node = [], self._root
-        for level in (*self._branches(topic), _NAMES, topic):
-            path.append((node, level))
-            if level not in node.below:
-                is_name = node.of_names
-                node.below[level] = _Branch(topic if is_name else None, self._places * is_name, level == _NAMES)
-            node = node.below[level]
-        self._weigh(path, weight)
+        branches, node = self._branches(topic), self._root
+        for level in branches:
+            below = node.below.get(level)
+            if below is None:
+                below = node.below[level] = _Branch()
+            assert isinstance(below, _Branch)
+            node = below
+        names = node.below.get(_NAMES)
+        if names is None:
+            names = node.below[_NAMES] = _Names()
+        assert isinstance(names, _Names)
+        old = names.each.pop(topic, None)
+        names.each[topic] = weight
+        self._count += old is None
+        self._weigh(branches, weight - (old or 0))
 
     def drop(self, topic: str) -> None:
         """Forgets a name, if it is known."""
-        weight = self._weights.pop(topic, None)
-        if weight is None:
-            return
-        path, node = [], self._root
-        for level in (*self._branches(topic), _NAMES, topic):
-            path.append((node, level))
-            node = node.below[level]
-        self._weigh(path, -weight)
+        branches, node = self._branches(topic), self._root
+        for level in branches:
+            below = node.below.get(level)
+            if not isinstance(below, _Branch):
+                return
+            node = below
+        names = node.below.get(_NAMES)
+        if isinstance(names, _Names) and (weight := names.each.pop(topic, None)) is not None:
+            self._count -= 1
+            self._weigh(branches, -weight)
 
-    def _weigh(self, path: list[tuple[_Branch, str]], by: int) -> None:
-        for parent, level in path:
-            child = parent.below[level]
+    def _weigh(self, branches: Sequence[str], by: int) -> None:
+        """Adds to the weight of each of the branches, and of the names at their end."""
+        node = self._root
+        for level in (*branches, _NAMES):
+            child = node.below[level]
             child.weight += by
-            if child.weight:
-                parent.reorder(level)
-            else:
-                del parent.below[level]
+            if not child.weight:
+                del node.below[level]
+            elif by:
+                node.reorder(level)
+            if isinstance(child, _Branch):
+                node = child
 
     def heaviest(self) -> str:
         """Returns the name to drop. Raises IndexError if there are no names."""
-        node = self._root
-        while node.topic is None:
+        node: _Branch | _Names = self._root
+        while isinstance(node, _Branch):
             node = node.heaviest()
-        return node.topic
+        return next(iter(node.each))

@@ -328,8 +328,21 @@ class _Name:
     __slots__ = ("below", "name")
 
     def __init__(self) -> None:
-        self.below: dict[str, _Name] = {}
+        self.below: dict[str, _Name] = _NOTHING_BELOW
         self.name: str | None = None
+
+    def level(self, level: str) -> _Name:
+        """Returns the node of the next level, made if it is not there."""
+        if self.below is _NOTHING_BELOW:
+            self.below = {}
+        node = self.below.get(level)
+        if node is None:
+            node = self.below[level] = _Name()
+        return node
+
+
+_NOTHING_BELOW: dict[str, _Name] = {}
+"""The levels below each name that ends the tree: most names do, and a dictionary of their own takes 64 bytes."""
 
 
 class NameTree:
@@ -344,7 +357,7 @@ class NameTree:
     def add(self, topic: str) -> None:
         node = self._root
         for level in topic.split("/"):
-            node = node.below.setdefault(level, _Name())
+            node = node.level(level)
         node.name = topic
 
     def discard(self, topic: str) -> None:
@@ -366,29 +379,31 @@ class NameTree:
             del parent.below[level]
 
     def matching(self, topic_filter: str) -> Iterator[str]:
-        """Yields the names the valid filter matches, in no order. The tree must not change meanwhile."""
-        nodes = [self._root]
-        levels = topic_filter.split("/")
-        for place, level in enumerate(levels):
-            if level == "#":
-                for node in nodes:
-                    yield from self._all(node, skip_dollar=place == 0)
-                return
-            if level == "+":
-                nodes = [below for node in nodes for name, below in node.below.items() if place or name[:1] != "$"]
-            else:
-                nodes = [below for node in nodes if (below := node.below.get(level)) is not None]
-        for node in nodes:
-            if node.name is not None:
-                yield node.name
+        """Yields the names the valid filter matches, in no order.
 
-    @staticmethod
-    def _all(start: _Name, skip_dollar: bool) -> Iterator[str]:
-        if start.name is not None:
-            yield start.name
-        stack = [below for name, below in start.below.items() if not (skip_dollar and name[:1] == "$")]
-        while stack:
-            node = stack.pop()
-            if node.name is not None:
+        The tree may change between two names: a name that was there all the time comes once, one that came or went
+        meanwhile once or not at all.
+        """
+        levels = topic_filter.split("/")
+        waiting = [(iter((self._root,)), 0)]  # for each level above the next node: nodes to visit, and their place
+        while waiting:
+            nodes, place = waiting[-1]
+            node = next(nodes, None)
+            if node is None:
+                waiting.pop()
+                continue
+            level = levels[place] if place < len(levels) else ""
+            # `a/#` matches its parent `a` as well (§4.7.1.2).
+            if node.name is not None and (place == len(levels) or level == "#"):
                 yield node.name
-            stack.extend(node.below.values())
+            if place == len(levels) or not node.below:
+                continue
+            if level in ("+", "#"):
+                found = list(node.below.values()) if node is not self._root else self._without_dollar()
+                waiting.append((iter(found), place if level == "#" else place + 1))
+            elif (below := node.below.get(level)) is not None:
+                waiting.append((iter((below,)), place + 1))
+
+    def _without_dollar(self) -> list[_Name]:
+        """Returns the first levels that wildcards match (MQTT-4.7.2-1)."""
+        return [below for name, below in self._root.below.items() if name[:1] != "$"]

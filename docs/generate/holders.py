@@ -56,7 +56,7 @@ def tables_of(path: Path) -> Iterator[tuple[str, str]]:
                     targets = one.targets if isinstance(one, ast.Assign) else ()
                     targets = [one.target] if isinstance(one, ast.AnnAssign) else targets
                     names = [target.attr for target in targets if isinstance(target, ast.Attribute)]
-                    if names and (kind := _kind(one.value)):
+                    if names and (kind := _kind(one.value) or _kind_of_shared(one)):
                         yield from ((f"{made.name}.{name}", kind) for name in names)
             elif isinstance(step, ast.AnnAssign) and isinstance(step.value, ast.Call):
                 given = [each.value for each in step.value.keywords if each.arg == "default_factory"]
@@ -72,6 +72,13 @@ def _kind(value: ast.expr | None) -> str:
         return "list"
     name = _name(value.func) if isinstance(value, ast.Call) else ""
     return name if name in GROWING else ""
+
+
+def _kind_of_shared(made: ast.stmt) -> str:
+    """Returns the kind of a table that begins as an empty one which objects share, and is annotated with its kind."""
+    is_shared = isinstance(made, ast.AnnAssign) and isinstance(made.value, ast.Name) and made.value.id.isupper()
+    kind = _name(made.annotation) if is_shared else ""
+    return kind if kind in GROWING else ""
 
 
 def _name(value: ast.expr) -> str:

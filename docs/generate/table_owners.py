@@ -9,6 +9,7 @@ OWNERS: dict[str, dict[str, str]] = {
         "each": """
             gateway.broker.holding._Behind waiting
             gateway.broker.holding._Held passed
+            gateway.mqtt5.aliases.InboundAliases _topics
             gateway.mqtt5.aliases.OutboundAliases _aliases
             gateway.mqtt5.codec.Decoder _parsers""",
         "gateway.console.streams.WAITING_MAX": """
@@ -46,12 +47,16 @@ OWNERS: dict[str, dict[str, str]] = {
         "gateway.telling.hooks.QUEUE_MAX": """
             gateway.telling.hooks.WaitingEvents _events""",
         "limits.receive_maximum": """
+            gateway.mqtt5.flows.InboundFlows _to_come accepting awaiting_pubrel half_done
+            gateway.mqtt5.flows.OutboundFlows released unacknowledged
             gateway.sessions.store.SessionRecord released_ids
             gateway.sockets.held_actions.HeldActions _actions""",
         "limits.subscriptions": """
             bridge.reader.interest.ScopeInterest _filters _widened
             gateway.broker.retained_sending.RetainedSending _expected _following _tasks
-            gateway.clients.routing.SharedGroup members wide""",
+            gateway.clients.record.Client filters
+            gateway.clients.routing.SharedGroup members wide
+            gateway.mqtt5.session.ServerSession subscriptions""",
         "overlay.outbox_bytes": """
             bridge.publisher.intake.OutboxIntake _storing
             gateway.outbox.spare_room.SpareRoom _entries _held
@@ -461,8 +466,8 @@ OWNERS: dict[str, dict[str, str]] = {
         "tool": """
             bridge.base.belongings.Belongings _held _of_size
             bridge.base.intervals.Intervals _highs lows
-            bridge.base.name_weights.NameWeights _weights
             bridge.base.name_weights._Branch below order
+            bridge.base.name_weights._Names each
             bridge.base.sorted_names.SortedNames _names
             bridge.base.topics.TopicIndex _exact _memo _wild
             bridge.base.topics._Level below here rest

@@ -27,7 +27,7 @@ from gateway.base.garbage import collect_seldom
 from gateway.base.limits import Limits
 from gateway.base.sealed_file import SealedFile, SealedFileError
 from gateway.base.stamps import Stamps
-from gateway.base.turns import behind_reads
+from gateway.base.turns import behind_reads, give_way
 from gateway.files import (
     FileStamp,
     PrivateFileError,
@@ -75,6 +75,7 @@ __all__ = [
     "behind_reads",
     "collect_seldom",
     "erase",
+    "give_way",
     "load",
     "load_hosted",
     "lock_exclusively",

@@ -29,6 +29,7 @@ from gateway.clients import (
     INTERNAL,
     Client,
     Constraining,
+    EdgeRetained,
     EntityEvent,
     EntitySeen,
     OverlayPort,
@@ -454,11 +455,12 @@ class Exchange(Delivering):
         """Keeps a message for later subscribers, or clears its topic, and tells plugins."""
         try:
             store = self.system if message.topic.startswith(RESERVED_TOPICS) else self.retained
-            kept = store.keep(view, message)
+            is_changed = store.keep(message)
         except StoreFullError as error:
             self.reached.note(error.bound, message.topic)
             return
-        if kept is not None and store is self.retained:
+        if is_changed and store is self.retained and self.host.declares(BrokerEvents.RETAINED_MESSAGE):
+            kept = EdgeRetained(view, message)
             self.host.fire(BrokerEvents.RETAINED_MESSAGE, client_id=None, retained_message=kept)
 
     # --------------------------------------------------------------------------------------- overlay, watchers

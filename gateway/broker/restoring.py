@@ -12,7 +12,7 @@ import logging
 from gateway.base.log_events import LogEvent
 from gateway.broker.exchange import Exchange
 from gateway.broker.lifecycle import PEER_PREFIX, Lifecycle
-from gateway.clients import Client, EdgeRetained
+from gateway.clients import Client
 from gateway.mqtt5.delivery import Queued
 from gateway.mqtt5.message import Message
 from gateway.mqtt5.session import SessionSubscription
@@ -46,7 +46,7 @@ def restore(store: SessionStore, lifecycle: Lifecycle, exchange: Exchange) -> No
     content = store.load(exchange.now)
     now = exchange.now()
     for row in content.retained:
-        exchange.retained[row[0]] = EdgeRetained(None, message_of(row))
+        exchange.retained.enter(row[0], message_of(row))
     messages: dict[int, Message] = {}
     for row in content.messages.values():
         message = messages[row[0]] = message_of(row)

@@ -23,6 +23,7 @@ from typing import TypeAlias
 
 from bridge.base import matches, split_share
 from bridge.contract import Publication
+from gateway.base import give_way
 from gateway.base.log_events import LogEvent
 from gateway.broker.exchange import Exchange
 from gateway.clients import Client, SharedName, message_of, wants
@@ -36,7 +37,7 @@ log = logging.getLogger("veilmq.broker")
 RETAINED_TURN_BYTES = 1 << 20
 """Retained messages of a new subscription are handed over in parts of so many bytes."""
 
-LOOKS_AT_ONCE = 64
+LOOKS_AT_ONCE = 512
 """Filters and retained messages of new subscriptions that are looked at in one turn of the event loop; then others have
 as much time. Stops a SUBSCRIBE of which the client may receive little, or that matches little among many names.
 """
@@ -207,15 +208,15 @@ class RetainedSending:
         now = self._exchange.now()
         for subscription, left_out in subscriptions:
             yield None
-            topic_filter = subscription.options.base
+            topic_filter, is_choosy = subscription.options.base, bool(subscription.options.predicate)
             stores = [self._exchange.retained]
             if topic_filter.startswith("$"):  # wildcards match no such name (MQTT-4.7.2-1)
                 stores.append(self._exchange.system)
             for store, until in zip(stores, began, strict=False):
                 for message in store.matching(topic_filter, now, until):
-                    if any(matches(each, message.topic) for each in left_out):
+                    if left_out and any(matches(each, message.topic) for each in left_out):
                         continue
-                    if wants(subscription.options, message):
+                    if not is_choosy or wants(subscription.options, message):
                         yield subscription, message
 
     def _send(self, client: Client, pending: Iterator[tuple[SessionSubscription, Message] | None]) -> Later | None:
@@ -240,11 +241,12 @@ class RetainedSending:
         may not receive, or that do not match, keep nobody else waiting.
         """
         connection, given_bytes, looks, began = client.connection, RETAINED_TURN_BYTES, 0, time.perf_counter()
+        now = self._exchange.now()
         for one in pending:
             looks, took_s = looks + 1, time.perf_counter() - began
             if looks >= LOOKS_AT_ONCE or took_s > TURN_S:
-                await asyncio.sleep(took_s)
-                looks, began = 0, time.perf_counter()
+                await give_way(took_s)
+                looks, began, now = 0, time.perf_counter(), self._exchange.now()
             if one is None:
                 continue
             subscription, message = one
@@ -258,15 +260,22 @@ class RetainedSending:
                 # neither, and would come back at once for ever.
                 while connection is not None and await connection.room() and client.session.paused:  # noqa: ASYNC110
                     await asyncio.sleep(PAUSED_S)
+                now = self._exchange.now()
             if client.is_behind and connection is not None:
                 connection.read_on()  # otherwise its acknowledgements would wait
                 await self._exchange.holding.until_taken(client)
+                now = self._exchange.now()
             if not client.alive:
                 return
             if verdict:
-                given_bytes += message.held_bytes
-                self._give(client, subscription, message, self._exchange.now())
+                given_bytes += len(message.payload) + len(message.topic)
+                self._give(client, subscription, message, now)
 
     def _give(self, client: Client, subscription: SessionSubscription, message: Message, now: float) -> None:
-        ids = (subscription.identifier,) if subscription.identifier else ()
-        self._exchange.give(client, message, min(message.qos, subscription.options.qos), True, ids, now)
+        qos, identifier = min(message.qos, subscription.options.qos), subscription.identifier
+        if not (qos or identifier) and client.connection is not None:
+            data = client.session.recall(message)
+            if data is not None:
+                client.connection.write(data)
+                return
+        self._exchange.give(client, message, qos, True, (identifier,) if identifier else (), now)

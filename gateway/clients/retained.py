@@ -1,7 +1,7 @@
 """Retained messages of the broker, which a new subscriber gets at once (MQTT 5.0 §3.3.1.3).
 
-A mapping from topic to amqtt's `RetainedApplicationMessage`, because plugins of amqtt read and fill it; entries of
-this broker carry the MQTT 5 message too. In memory, bounded in number and bytes.
+For plugins of amqtt a mapping from topic to `RetainedApplicationMessage`, which they read and fill; inside are messages
+of MQTT 5 alone. In memory, bounded in number and bytes.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 from amqtt.broker import RetainedApplicationMessage
 
 from bridge.base import NameTree, NameWeights, has_wildcard
+from gateway.mqtt5.encoding import encode_name
 from gateway.mqtt5.message import Message
 
 ENTRY_BYTES = 256
@@ -20,16 +21,15 @@ ENTRY_BYTES = 256
 
 
 class EdgeRetained(RetainedApplicationMessage):  # type: ignore[misc]
-    """Retained message as amqtt's plugins know it, with the message for subscribers.
-
-    `place`: the number of messages kept in its store before it since the start; -1 for messages of an earlier run.
+    """Retained message as amqtt's plugins know it, with the message for subscribers; `data` is empty for a topic that
+    was cleared.
     """
 
-    __slots__ = ("message", "place")
+    __slots__ = ("message",)
 
-    def __init__(self, session: Any, message: Message, place: int = -1) -> None:
+    def __init__(self, session: Any, message: Message) -> None:
         super().__init__(session, message.topic, message.payload, message.qos)
-        self.message, self.place = message, place
+        self.message = message
 
 
 class RetainedStore(UserDict[str, Any]):
@@ -56,49 +56,56 @@ class RetainedStore(UserDict[str, Any]):
         """Sets other bounds for later messages; kept messages stay."""
         self._maximum, self._maximum_bytes = maximum, maximum_bytes
 
+    def __getitem__(self, topic: str) -> EdgeRetained:
+        return EdgeRetained(None, self.data[topic])
+
     def __setitem__(self, topic: str, retained: Any) -> None:
+        encode_name(topic)  # raises for a name that no subscriber could be sent
+        self.enter(topic, _message(retained))
+
+    def enter(self, topic: str, message: Message) -> None:
+        """Keeps a message on a topic, whatever the bounds."""
         if (old := self.data.get(topic)) is None:
             self._names.add(topic)
         else:
-            self.held_bytes -= _cost(topic, old)
-        self.held_bytes += _cost(topic, retained)
+            self.held_bytes -= _cost(old)
+        cost = _cost(message)
+        self.held_bytes += cost
         # Each place counts as its share of `maximum_bytes`.
-        self._weights.put(topic, _cost(topic, retained) + self._maximum_bytes // max(1, self._maximum))
-        self.data[topic] = retained
+        self._weights.put(topic, cost + self._maximum_bytes // max(1, self._maximum))
+        self.data[topic] = message
         if self.changed is not None:
-            self.changed(topic, _message(retained))
+            self.changed(topic, message)
 
     def __delitem__(self, topic: str) -> None:
-        self.held_bytes -= _cost(topic, self.data.pop(topic))
+        self.held_bytes -= _cost(self.data.pop(topic))
         self._weights.drop(topic)
         self._names.discard(topic)
         if self.changed is not None:
             self.changed(topic, None)
 
-    def keep(self, session: Any, message: Message) -> RetainedApplicationMessage | None:
-        """Retains a publication, or clears the topic if its payload is empty.
+    def keep(self, message: Message) -> bool:
+        """Retains a publication, or clears the topic if its payload is empty. Returns False if there was nothing to
+        clear.
 
-        Returns the entry to tell plugins: the new one, or the old one emptied; None if there was nothing to clear.
         Raises StoreFullError for a message that would be dropped at once; then nothing is retained there.
         """
         topic = message.topic
-        old = self.data.get(topic)
         if not message.payload:
-            if old is None:
-                return None
+            if topic not in self.data:
+                return False
             del self[topic]
-            old.data = b""  # amqtt's sign to its plugins that a topic was cleared
-            return old
-        retained = EdgeRetained(session, message, self.kept_so_far)
-        self[topic] = retained
+            return True
+        message.place = self.kept_so_far
+        self.enter(topic, message)
         self.kept_so_far += 1
         while (bound := self._exceeded()) is not None:
-            gone = topic if _cost(topic, retained) > self._maximum_bytes else self._weights.heaviest()
+            gone = topic if _cost(message) > self._maximum_bytes else self._weights.heaviest()
             del self[gone]
             if gone == topic:
                 raise StoreFullError(bound)
             self.full(bound, gone)
-        return retained
+        return True
 
     def _exceeded(self) -> str | None:
         if len(self.data) > self._maximum:
@@ -111,22 +118,18 @@ class RetainedStore(UserDict[str, Any]):
         `until`: `kept_so_far` when the subscription began; the subscriber got later messages when they were
         published.
         """
-        if has_wildcard(topic_filter):
-            topics = list(self._names.matching(topic_filter))
-        else:
-            topics = [topic_filter] if topic_filter in self.data else []
+        topics = self._names.matching(topic_filter) if has_wildcard(topic_filter) else (topic_filter,)
         for topic in topics:
-            retained = self.data.get(topic)
-            if retained is None:  # cleared during a wait for the receiver
+            message: Message | None = self.data.get(topic)
+            if message is None:  # cleared during a wait for the receiver
                 continue
-            message = _message(retained)
-            if message.expired(now):
+            if message.expires_at is not None and message.expired(now):
                 del self[topic]
-            elif until is None or not isinstance(retained, EdgeRetained) or retained.place < until:
+            elif until is None or message.place < until:
                 yield message
 
     def drop_expired(self, now: float) -> None:
-        for topic in [topic for topic, retained in self.data.items() if _message(retained).expired(now)]:
+        for topic in [topic for topic, message in self.data.items() if message.expired(now)]:
             del self[topic]
 
 
@@ -144,10 +147,8 @@ def _message(retained: Any) -> Message:
     if isinstance(retained, EdgeRetained):
         return retained.message
     # Put here by a plugin of amqtt.
-    return Message(retained.topic, bytes(retained.data), retained.qos or 0, retain=True)
+    return Message(retained.topic, bytes(retained.data or b""), retained.qos or 0, retain=True)
 
 
-def _cost(topic: str, retained: Any) -> int:
-    if isinstance(retained, EdgeRetained):
-        return ENTRY_BYTES + retained.message.held_bytes
-    return ENTRY_BYTES + len(topic) + len(retained.data or b"")
+def _cost(message: Message) -> int:
+    return ENTRY_BYTES + message.held_bytes

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from gateway.mqtt5.actions import SessionFigures, SessionLimits
 from gateway.mqtt5.aliases import NO_OUTBOUND
-from gateway.mqtt5.encoding import encode_publish
+from gateway.mqtt5.encoding import encode_publish, encode_retained
 from gateway.mqtt5.flows import OutboundFlows
 from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import Version
@@ -176,6 +176,23 @@ class Delivery:
             self._reached("in_flight")
         self._enqueue(queued)
         return None
+
+    def recall(self, message: Message) -> bytes | None:
+        """Sends a retained message at QoS 0 to a new subscription on the hot path of `deliver`: without expiry,
+        identifiers or aliases. Returns None, with no effect, if `deliver` must be called. The packet is not kept with
+        the message: most retained messages are read seldom.
+        """
+        if self.paused or self.state is not Connection.CONNECTED:
+            return None
+        if message.expires_at is not None or self._aliases_out.maximum:
+            return None
+        data = encode_retained(message.topic, message.payload, message.properties_bytes, self.version)
+        if len(data) > self._maximum_packet_size:
+            return None
+        figures = self._figures or self.figures
+        figures.delivered += 1
+        figures.delivered_bytes += len(message.payload)
+        return data
 
     def send(self, message: Message, qos: int) -> bytes | None:
         """Sends a message on the hot path of `deliver`: QoS 1 or 2, without expiry, retain flag, identifiers, aliases

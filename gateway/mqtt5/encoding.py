@@ -97,8 +97,22 @@ def encode_publish(
         variable = name + _packet_id(packet_id) + properties if qos else name + properties
     else:
         variable = name + _packet_id(packet_id) if qos else name
+    return _publish_frame(_BYTES[0x30 | dup << 3 | qos << 1 | retain], variable, payload)
+
+
+def encode_retained(topic: str, payload: bytes, properties_bytes: bytes, version: Version) -> bytes:
+    """Encodes a retained PUBLISH at QoS 0 for a new subscriber. The topic is trusted to be valid. It is not remembered:
+    a hundred thousand of them would displace the names that are published again and again.
+    """
+    raw = topic.encode()
+    variable = len(raw).to_bytes(2, "big") + raw
+    if version == Version.V5:
+        variable += encode_varint(len(properties_bytes)) + properties_bytes if properties_bytes else b"\0"
+    return _publish_frame(b"\x31", variable, payload)
+
+
+def _publish_frame(first: bytes, variable: bytes, payload: bytes) -> bytes:
     length = len(variable) + len(payload)
-    first = _BYTES[0x30 | dup << 3 | qos << 1 | retain]
     # Nearly all lengths take one or two bytes, and a table costs a fifth of the general function.
     if length < 0x80:
         return first + _BYTES[length] + variable + payload
@@ -120,13 +134,15 @@ name is seldom used: they would displace all other names from the caches.
 _names: dict[str | bytes, bytes] = {}
 
 
-def _name(topic: str | bytes) -> bytes:
-    if isinstance(topic, bytes):
-        name = write_binary(topic)
-    elif "+" in topic or "#" in topic:
+def encode_name(topic: str) -> bytes:
+    """Encodes a topic name with its length. Raises UnsendablePacket for a name that is not valid."""
+    if "+" in topic or "#" in topic:
         raise UnsendablePacket("topic name contains a wildcard")
-    else:
-        name = write_string(topic)
+    return write_string(topic)
+
+
+def _name(topic: str | bytes) -> bytes:
+    name = write_binary(topic) if isinstance(topic, bytes) else encode_name(topic)
     if len(name) <= NAME_CACHE_BYTES and not name.startswith(EACH_ITS_OWN, 2):
         if len(_names) >= NAME_CACHE_ENTRIES:
             _names.clear()

@@ -29,6 +29,7 @@ class Message:
         "_sent_forms",
         "expires_at",
         "payload",
+        "place",
         "properties",
         "publisher",
         "qos",
@@ -56,8 +57,10 @@ class Message:
         self.publisher = publisher
         # Set by a store of the broker.
         self.stored: object = None
+        # The number of messages that a store of retained messages kept before this one, since the start.
+        self.place = -1
         self._properties_bytes: bytes | None = None
-        self._packets: dict[int, bytes | PublishTemplate] = {}
+        self._packets: dict[int, bytes | PublishTemplate] = _NO_PACKETS
         self._sent_forms = 0  # bit n: a packet of template key n was encoded once, without a template
 
     @classmethod
@@ -122,15 +125,21 @@ class Message:
         key = v5 << 1 | retain
         packet = self._packets.get(key)
         if packet is None:
-            packet = self._packets[key] = encode_publish(
+            packet = encode_publish(
                 self.topic,
                 self.payload,
                 retain=retain,
                 properties_bytes=self.properties_bytes if v5 else None,
                 version=Version.V5 if v5 else Version.V311,
             )
+            self._keep(key, packet)
         assert type(packet) is bytes
         return packet
+
+    def _keep(self, key: int, form: bytes | PublishTemplate) -> None:
+        if self._packets is _NO_PACKETS:
+            self._packets = {}
+        self._packets[key] = form
 
     def numbered(self, v5: bool, qos: int, retain: bool, packet_id: int, dup: bool = False) -> bytes:
         """Returns the QoS 1 or 2 PUBLISH for a receiver without alias, identifiers or expiry.
@@ -166,12 +175,14 @@ class Message:
         template = self._packets.get(key)
         if template is None:
             version = Version.V5 if v5 else Version.V311
-            template = self._packets[key] = PublishTemplate(
-                self.topic, self.payload, qos, retain, version, self.properties_bytes
-            )
+            template = PublishTemplate(self.topic, self.payload, qos, retain, version, self.properties_bytes)
+            self._keep(key, template)
         assert type(template) is PublishTemplate
         return template
 
+
+_NO_PACKETS: dict[int, bytes | PublishTemplate] = {}
+"""The packets of each message that was not sent yet: a dictionary of their own takes 64 bytes of each retained one."""
 
 _LASTING = frozenset(LASTING)
 

@@ -130,7 +130,7 @@ async def test_retained_messages_that_a_client_may_not_receive_are_looked_at_in_
     write(path, alice="topic write secret/#", eve="topic read public/#")
     async with serving(config(path)) as broker:
         alice, eve = await come(broker, "alice"), await come(broker, "eve", version)
-        for number in range(500):
+        for number in range(4 * retained_sending.LOOKS_AT_ONCE):
             alice.publish(f"secret/{number}", b"x", 1, retain=True)
             await alice.expect(PubAck)
         turns, verdict = _Turns(), broker.host.verdict
@@ -161,8 +161,8 @@ async def test_filters_that_match_little_among_many_names_are_looked_up_in_turns
             return matching(*asked)
 
         monkeypatch.setattr(broker.exchange.retained, "matching", looked_up)
-        wire.send(Subscribe(1, tuple(Subscription(f"r/+/{n}", 1) for n in range(500))))
-        assert len((await wire.expect(SubAck)).codes) == 500
+        wire.send(Subscribe(1, tuple(Subscription(f"r/+/{n}", 1) for n in range(4 * retained_sending.LOOKS_AT_ONCE))))
+        assert len((await wire.expect(SubAck)).codes) == 4 * retained_sending.LOOKS_AT_ONCE
         assert await wire.barrier() == []
         turns.stop()
         assert 1 < turns.most <= 2 * retained_sending.LOOKS_AT_ONCE

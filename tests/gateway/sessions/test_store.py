@@ -283,13 +283,13 @@ def test_what_is_repeated_at_qos_1_does_not_replace_what_its_topic_retained_afte
         pub, kept = await Wire.connect(broker, "pub", **LASTING), broker.exchange.retained
         pub.send(*(replace(publish, dup=True) for publish in sent))
         assert [type(await pub.next()) for _ in range(2)] == [PubAck, PubRec]
-        assert kept.data["t"].data == b"newer"
+        assert kept["t"].data == b"newer"
         assert await sub.published() == [("t", b"older")]
         pub.send(PubRel(2))
         await pub.expect(PubComp)
         pub.send(replace(sent[0], payload=b"last", dup=True))
         await pub.expect(PubAck)
-        assert kept.data["t"].data == b"last"
+        assert kept["t"].data == b"last"
 
     async def use() -> None:
         async with durable(tmp_path / "a") as broker:
