@@ -23,7 +23,7 @@ from gateway.base.config_listeners import Listener
 from gateway.base.config_traces import DeviceSettings, OtherWitnessSettings, TraceSettings, WatchedSettings
 from gateway.base.defects import Defects
 from gateway.base.figures import FIGURES_TOPIC, Figures, LinkFigures, LinkState
-from gateway.base.garbage import collect_seldom
+from gateway.base.garbage import collect_seldom, uncollected
 from gateway.base.limits import Limits
 from gateway.base.sealed_file import SealedFile, SealedFileError
 from gateway.base.stamps import Stamps
@@ -85,6 +85,7 @@ __all__ = [
     "replace_public",
     "stamp",
     "sync_directory",
+    "uncollected",
     "write_private",
     "write_public",
 ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 
+from gateway.base import uncollected
 from gateway.base.log_events import LogEvent
 from gateway.broker.exchange import Exchange
 from gateway.broker.lifecycle import PEER_PREFIX, Lifecycle
@@ -39,6 +40,11 @@ log = logging.getLogger("veilmq.broker")
 
 def restore(store: SessionStore, lifecycle: Lifecycle, exchange: Exchange) -> None:
     """Fills an idle broker from its store, then reports every change to the store. Raises StoreError."""
+    with uncollected():
+        _restore(store, lifecycle, exchange)
+
+
+def _restore(store: SessionStore, lifecycle: Lifecycle, exchange: Exchange) -> None:
     for key, client in list(lifecycle.clients.items()):
         if not key.startswith(PEER_PREFIX):
             lifecycle.forget(client)
