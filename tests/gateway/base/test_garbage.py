@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 
-from gateway.base.garbage import THRESHOLDS
+from gateway.base.garbage import THRESHOLDS, uncollected
 
 PROGRAM = """
 import gc
@@ -19,3 +20,21 @@ print(gc.get_threshold(), gc.get_freeze_count() > before // 2, len(gc.get_object
 def test_what_stays_is_not_looked_at_again() -> None:
     said = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True).stdout
     assert said.strip() == f"{THRESHOLDS} True True"
+
+
+def test_nothing_is_collected_while_much_is_made_that_stays() -> None:
+    seen: list[str] = []
+
+    def noted(phase: str, info: dict[str, int]) -> None:
+        seen.append(phase)
+
+    gc.callbacks.append(noted)
+    try:
+        gc.collect(0)
+        with uncollected():
+            stays = [[number] for number in range(2 * gc.get_threshold()[0])]
+            assert seen == ["start", "stop"]
+        stays += [[number] for number in range(2 * gc.get_threshold()[0])]
+    finally:
+        gc.callbacks.remove(noted)
+    assert len(seen) > 2, "collection goes on afterwards"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 
 import pytest
 
-from gateway.base.turns import behind_reads
+from gateway.base.turns import behind_reads, give_way
 
 
 @pytest.mark.parametrize("loops", ["asyncio", "uvloop"])
@@ -36,3 +37,22 @@ def test_what_lay_there_is_read_before_anybody_is_judged(loops: str) -> None:
         factory = pytest.importorskip("uvloop").new_event_loop
     with asyncio.Runner(loop_factory=factory) as runner:
         assert runner.run(check()) == ["read", "judged"]
+
+
+def test_a_long_task_sleeps_only_if_others_have_work() -> None:
+    async def slept(works_s: float) -> bool:
+        loop, sleeps = asyncio.get_running_loop(), []
+        sleep = asyncio.sleep
+
+        async def noted(delay_s: float) -> None:
+            sleeps.append(delay_s)
+            await sleep(0)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(asyncio, "sleep", noted)
+            loop.call_soon(time.sleep, works_s)
+            await give_way(works_s or 60.0)
+        return sleeps[1:] == [works_s]
+
+    assert asyncio.run(slept(0.02))
+    assert not asyncio.run(slept(0.0))
