@@ -394,8 +394,7 @@ class GatewayNode(ReaderNode):
             case HoldReading(reading, is_held):
                 return self.readings.hold(reading, is_held, now)
             case StopReading(reading):
-                self.readings.stop(reading)
-        return []
+                return self.readings.stop(reading, now)
 
     def _tick(self, event: Tick, now: float) -> list[Effect]:
         effects = self._collected(self.collector.tick(now), now)

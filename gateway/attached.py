@@ -90,9 +90,9 @@ class Attached:
 
         def watched(event: EntityEvent) -> None:
             if isinstance(event, EntityConnected):
-                hooks.tell("connected", client=event.client_id, address=event.origin)
+                hooks.tell("connected", event.owner, client=event.client_id, address=event.origin)
             elif isinstance(event, EntityGone):
-                hooks.tell("disconnected", client=event.client_id, clean=event.clean, reason=event.reason)
+                hooks.tell("disconnected", event.owner, client=event.client_id, clean=event.clean, reason=event.reason)
 
         def found(finding: Finding, begins: bool) -> None:
             key = finding.key.partition(":")[0]

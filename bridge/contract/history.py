@@ -285,12 +285,13 @@ class Recalled:
 class ReadAgain:
     """A local client wants the publications of a scope since a time. `scope`: the number of the scope.
 
-    `reading`: a number chosen by the shell.
+    `reading`: a number chosen by the shell. `owner`: whose client it is; the readings of owners take turns.
     """
 
     reading: int
     scope: int
     since_ms: int
+    owner: str = ""
 
 
 @value

@@ -107,7 +107,7 @@ class SharedGroups:
         self._set_secrets(secrets)
         self._accepted = accepted
         self._table = LeaseTable(overlay)
-        self._groups: FairTable[SharedName, _Group] = FairTable(GROUPS_MAX)  # by client
+        self._groups: FairTable[SharedName, _Group] = FairTable(GROUPS_MAX)  # by user
         self._index: TopicIndex[_Group] = TopicIndex()
         self._by_id: dict[GroupId, _Group] = {}
         self._postponed: set[str] = set()  # filters that nobody here wants, but groups that linger do
@@ -124,8 +124,8 @@ class SharedGroups:
     def joined(self, name: SharedName, now: float, is_whole: bool = True, owner: str = "") -> list[Effect]:
         """Takes a group with local clients.
 
-        `is_whole`: one of them may receive all of the group. `owner`: the client losing its oldest group, if there are
-        too many and no client has more.
+        `is_whole`: one of them may receive all of the group. `owner`: who loses its oldest group, if there are
+        too many and nobody has more.
         """
         group = self._groups.get(name)
         if group is not None and group.linger_until is None:

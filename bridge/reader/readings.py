@@ -7,7 +7,7 @@ Readings of one scope and time are shared. One reading stands in `replay`, live 
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -37,7 +37,8 @@ from keys.frames import number
 BEHIND = b"t"  # rows: a scope that is read on, and up to when that is done
 AWAY_S = 2_400.0  # beyond that replicas may have sent less than all, or ended our session
 OVERLAP_S = AGE_S + AHEAD_S  # by so much later than it was sealed a replica may have got something
-READINGS_MAX = 8  # at once, without those whose clients have no room; further ones wait for their turn
+READINGS_MAX = 8
+"""Readings at once, without those whose clients have no room. One owner has as many as it leaves free for others."""
 KEPT_WIRES_MAX = 4_096  # that come live in the last lap; beyond that one more lap is run
 
 
@@ -47,6 +48,7 @@ class _Reading:
 
     replay: Replay
     ids: list[int] = field(default_factory=list)
+    owner: str = ""
     held: set[int] = field(default_factory=set)
     kept: list[Received] = field(default_factory=list)
     parked: list[tuple[bytes, Received]] = field(default_factory=list)  # of a former process, with their rows
@@ -153,14 +155,15 @@ class Readings:
         self._queue[asked.reading] = asked
         return self._from_queue(now)
 
-    def stop(self, reading: int) -> None:
-        """Ends an unwanted reading."""
+    def stop(self, reading: int, now: float) -> list[Effect]:
+        """Ends an unwanted reading; another one may begin in its place."""
         self._queue.pop(reading, None)
         for each in self._asked:
             if reading in each.ids:
                 each.ids.remove(reading)
                 each.held.discard(reading)
         self._asked = [each for each in self._asked if each.ids]
+        return self._from_queue(now)
 
     def hold(self, reading: int, is_held: bool, now: float) -> list[Effect]:
         """Stops a reading while the client has no room, or goes on."""
@@ -172,25 +175,36 @@ class Readings:
         return []
 
     def _from_queue(self, now: float) -> list[Effect]:
+        """Begins what need not wait, the owners with fewest readings first."""
         effects: list[Effect] = []
-        for asked in list(self._queue.values()):
-            scope = self._overlay.scope_numbered(asked.scope)
-            if scope is None or scope.history is None or not any(s.scope.number == scope.number for s in self._secrets):
-                del self._queue[asked.reading]
-                effects.append(ReadAgainDone(asked.reading, False))
-                continue
-            since = max(asked.since_ms / 1000, now - scope.history.seconds)
-            alike = [each for each in self._asked if each.replay.is_alike(scope, since)]
-            if alike:
-                alike[0].ids.append(asked.reading)
-            elif sum(not each.held for each in self._asked) < READINGS_MAX:
-                reading = _Reading(self._replay(scope, since), [asked.reading])
-                self._asked.append(reading)
-                effects += reading.replay.begin(sorted(self._up), now)
-            else:
-                continue
-            del self._queue[asked.reading]
+        goes_on = True
+        while goes_on:
+            active = Counter(each.owner for each in self._asked if not each.held)
+            goes_on = False
+            for asked in sorted(self._queue.values(), key=lambda each: active[each.owner]):
+                begun = self._begun(asked, active, now)
+                if begun is not None:
+                    del self._queue[asked.reading]
+                    effects += begun
+                    goes_on = True
+                    break
         return effects
+
+    def _begun(self, asked: ReadAgain, active: Counter[str], now: float) -> list[Effect] | None:
+        """Returns the effects of a beginning; None if it has to wait. `active`: readings that go on, by owner."""
+        scope = self._overlay.scope_numbered(asked.scope)
+        if scope is None or scope.history is None or not any(s.scope.number == scope.number for s in self._secrets):
+            return [ReadAgainDone(asked.reading, False)]
+        since = max(asked.since_ms / 1000, now - scope.history.seconds)
+        alike = [each for each in self._asked if each.replay.is_alike(scope, since)]
+        if alike:
+            alike[0].ids.append(asked.reading)
+            return []
+        if active[asked.owner] >= READINGS_MAX - active.total():
+            return None
+        reading = _Reading(self._replay(scope, since), [asked.reading], asked.owner)
+        self._asked.append(reading)
+        return reading.replay.begin(sorted(self._up), now)
 
     def _replay(self, scope: Scope, since: float, rows: Rows = ()) -> Replay:
         return Replay(self._overlay, self._name, self._secrets, self._keys, scope, since, self._next_number, rows)

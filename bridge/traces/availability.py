@@ -63,12 +63,13 @@ class EntitySeen:
 class EntityGone:
     """A client's connection ended and no other took its place. `clean`: by DISCONNECT with code 0.
 
-    `reason`: a few words for people, may be empty.
+    `reason`: a few words for people, may be empty. `owner`: the client's user or address.
     """
 
     client_id: str
     clean: bool
     reason: str
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True)

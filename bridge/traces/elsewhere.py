@@ -9,7 +9,7 @@ pings (`pings`), connections to the other witnesses.
 
 from __future__ import annotations
 
-from bridge.contract import Budget, Count
+from bridge.contract import Count, FairBudget
 from bridge.traces.events import AskThere
 from bridge.traces.kinds import relayed_from, relayed_to
 from bridge.traces.pings import Health, Ping
@@ -19,7 +19,10 @@ from bridge.traces.signs import ECHO
 from keys.errors import BadFrame
 from keys.tracesession import Word
 
-ASKED_THERE_PER_S = 1_000.0  # pings through other witnesses; if more are silent at once, the fault is rather ours
+ASKED_THERE_PER_S = 1_000.0
+"""Pings through other witnesses a second, fair by the holder of the entities' certificate. If more are silent at once,
+the fault is rather ours.
+"""
 
 
 class Elsewhere:
@@ -29,18 +32,20 @@ class Elsewhere:
 
     def __init__(self, ours: SelfHealth) -> None:
         self._ours = ours
-        self._budget = Budget(ASKED_THERE_PER_S, ASKED_THERE_PER_S, 0.0)
+        self._budget = FairBudget(ASKED_THERE_PER_S, 2 * ASKED_THERE_PER_S, 0.0)  # one holder alone has half
 
     def ask(self, traced: Traced, ping: Ping, now: float) -> list[AskThere | Count]:
         """Asks an entity that is silent here through its other witnesses; nothing if it has none."""
         token = traced.voice.token
-        if not self._ours.others or token is None or token.seat is None or not self._budget.open(now):
+        if not self._ours.others or token is None or token.seat is None:
             return []
-        self._budget.spend(1.0, now)
+        holder = traced.advertisement.certificate.name
+        if not self._budget.take(holder.encode(), now):
+            return []
         traced.aside = traced.aside or traced.session.aside()
-        of = traced.advertisement.certificate.name, traced.voice.topic, traced.session.session
+        of = holder, traced.voice.topic, traced.session.session
         said = traced.aside.say(Word.PING, ECHO.pack(*ping))
-        asks = AskThere(traced.session.session, relayed_to(*of), said, relayed_from(*of))
+        asks = AskThere(traced.session.session, relayed_to(*of), said, relayed_from(*of), holder)
         return [asks, Count("entities_asked_there")]
 
     def heard(self, traced: Traced, data: bytes, now: float) -> Health | None:

@@ -78,13 +78,14 @@ class Resumed:
 @dataclass(frozen=True, slots=True)
 class AskThere:
     """An effect: ask an entity that is silent here through the other witnesses: publish there, and listen for the
-    answer.
+    answer. `holder`: the name of the entity's certificate.
     """
 
     session: bytes = field(repr=False)
     topic: str = field(repr=False)
     payload: bytes = field(repr=False)
     answers_at: str = field(repr=False)
+    holder: str = ""
 
 
 TracingEffect: TypeAlias = Say | AskThere | Stood | SendAway | Complain | Registered | Resumed | TraceReport | Count

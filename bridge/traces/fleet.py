@@ -30,7 +30,7 @@ OFFLINE_SHOWN = 100
 FLAPS_KEPT = 32  # of one entity
 FLAPS_S = 86_400.0
 GROUPS_MAX = 1_000
-ENTITIES_MAX = 100_000
+ENTITIES_MAX = 100_000  # beyond it the largest group loses the entity that it has had longest
 SAY_EVERY_S = 1.0  # of one group
 OTHERS = "all"
 _HEALTH = {
@@ -123,19 +123,19 @@ class Fleet:
             if len(self._groups) >= GROUPS_MAX:
                 return []
             group = self._groups[name] = {}
-        member = group.get(event.entity)
+        member, effects = group.get(event.entity), list[FleetEffect]()
         if member is None:
-            if self._count >= ENTITIES_MAX:
-                return []
+            effects += self._make_room(now)
             self._count += 1
+            group = self._groups.setdefault(name, {})
             member = group[event.entity] = _Member("", 0)
         if member.health == health:
-            return []
+            return effects
         was_away, is_away = member.health in _AWAY, health in _AWAY
         member.health, member.since_ms = health, self._wall.ms(now)
         if is_away and not was_away:
             member.went.append(now)
-        effects = self._changed(name, now)
+        effects += self._changed(name, now)
         if is_away and not was_away:
             member.alert_at = now + self._alert_after_s
             heapq.heappush(self._alerts, (member.alert_at, event.entity))
@@ -145,6 +145,16 @@ class Fleet:
                 member.alerted = False
                 effects.append(self._alert(event.entity, member, now, back=True))
         return effects
+
+    def _make_room(self, now: float) -> list[FleetEffect]:
+        """Forgets the oldest entity of the largest group, if there is no room for one more."""
+        if self._count < ENTITIES_MAX:
+            return []
+        largest = max(self._groups, key=lambda name: len(self._groups[name]))
+        members = self._groups[largest]
+        del members[next(iter(members))]
+        self._count -= 1
+        return self._changed(largest, now)
 
     def view(self, group: str, limit: int, now: float) -> dict[str, object]:
         """Returns the data of a page: every group's counts, and the members of `group`, of all groups for "". Members

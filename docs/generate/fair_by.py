@@ -11,7 +11,9 @@ _NAMES = {
         gateway.auth.scram.NONCE_CHARACTERS_MAX gateway.listening.proxy_header.V1_BYTES_MAX
         gateway.listening.proxy_header.V2_BYTES_MAX""",
     "client": """
-        gateway.outbox.store.MAX_OUTBOX_BYTES gateway.telling.hooks.QUEUE_MAX""",
+        gateway.outbox.store.MAX_OUTBOX_BYTES""",
+    "user": """
+        gateway.telling.hooks.QUEUE_MAX""",
     "address": """
         gateway.auth.passwords.PENDING_MAX gateway.listening.proxied.ACCEPTED_AT_ONCE
         gateway.sockets.door.ORIGINS_MAX""",

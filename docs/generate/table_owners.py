@@ -16,36 +16,23 @@ OWNERS: dict[str, dict[str, str]] = {
             gateway.console.streams.StreamBacklog _messages""",
         "limits.half_open": """
             gateway.listening.proxied.ProxiedServer _waiting
-            gateway.plugins.host.PluginHost _changes
-            gateway.sockets.door.Door _half_open""",
+            gateway.plugins.host.PluginHost _changes""",
         "limits.write_bytes": """
             gateway.listening.listeners.StreamTransport _outgoing""",
     },
     "client": {
         "gateway.overlay.rereading.WAITING_MAX": """
             gateway.overlay.rereading._Reading kept names waiting""",
-        "gateway.broker.subscribing.READINGS_MAX": """
-            bridge.reader.readings.Readings _asked _queue
-            bridge.reader.readings._Reading held ids
-            gateway.broker.subscribing.Subscribing _readings
-            gateway.overlay.rereading.Rereading _draining _readings""",
-        "beside": """
-            bridge.groups.shared_groups.SharedGroups _by_id _postponed""",
         "bridge.traces.offenders.CLIENTS_MAX": """
             bridge.traces.offenders.Offenders _bogus _budgets""",
         "bridge.tracking.registrations.WAITING_MAX": """
             bridge.tracking.registrations.RegistrationQueue _waiting""",
         "each": """
             gateway.broker.retained_sending._Expected owed""",
-        "fair": """
-            bridge.groups.shared_groups.SharedGroups _groups
-            gateway.telling.hooks.WaitingEvents _of""",
         "gateway.broker.subscribing.UNANSWERED_MAX": """
             gateway.broker.subscribing.Subscribing _unanswered
             gateway.overlay.accepting.Accepting _waiting
             gateway.overlay.settling.Settling _unsettled _waiting""",
-        "gateway.telling.hooks.QUEUE_MAX": """
-            gateway.telling.hooks.WaitingEvents _events""",
         "limits.receive_maximum": """
             gateway.mqtt5.flows.InboundFlows _to_come accepting awaiting_pubrel half_done
             gateway.mqtt5.flows.OutboundFlows released unacknowledged
@@ -63,7 +50,15 @@ OWNERS: dict[str, dict[str, str]] = {
             gateway.outbox.store.Store _appends _deleting _gone _in_hand _ranges _ungone""",
     },
     "user": {
+        "gateway.broker.subscribing.ALL_READINGS_MAX": """
+            bridge.reader.readings.Readings _asked _queue
+            bridge.reader.readings._Reading held ids
+            gateway.broker.subscribing.Subscribing _readings
+            gateway.overlay.rereading.Rereading _draining _readings""",
+        "gateway.telling.hooks.QUEUE_MAX": """
+            gateway.telling.hooks.WaitingEvents _events""",
         "beside": """
+            bridge.groups.shared_groups.SharedGroups _by_id _postponed
             bridge.predicates.matching._Above _first_values _firsts
             bridge.predicates.matching._Equal _by_value
             gateway.broker.session_shares.SessionShares _known _of_size _sizes
@@ -80,6 +75,7 @@ OWNERS: dict[str, dict[str, str]] = {
         "bridge.traces.availability.MAX_ENTITIES": """
             bridge.traces.availability.Availability _entities _heap""",
         "fair": """
+            bridge.groups.shared_groups.SharedGroups _groups
             bridge.traces.availability.Availability _offline
             gateway.broker.session_shares.SessionShares _empty _holding
             gateway.console.logins.Logins _logins
@@ -117,7 +113,9 @@ OWNERS: dict[str, dict[str, str]] = {
             gateway.broker.exchange.Exchange undecided
             gateway.broker.holding.Holding _burdened behind
             gateway.broker.lifecycle.Lifecycle connections
-            gateway.sockets.door.Door _by_origin _open""",
+            gateway.sockets.door.Door _of_origin _open""",
+        "limits.half_open": """
+            gateway.sockets.door.Door _half_open _not_accepted""",
     },
     "prefix": {
         "limits.retained_messages": """
@@ -201,7 +199,9 @@ OWNERS: dict[str, dict[str, str]] = {
             keys.issuing.KeyServer _requests
             keys.verdicts.Verdict _avoid _chosen _liars _votes""",
         "fair": """
-            bridge.membership.early_wires.EarlyWires _kept""",
+            bridge.groups.leases.LeaseTable _order
+            bridge.membership.early_wires.EarlyWires _kept
+            bridge.wire.pulling.Answers _given""",
         "gateway.broker.member_sessions.CONTROL_WINDOW": """
             gateway.overlay.withheld.Withheld _acknowledges""",
         "gateway.overlay.backpressure.HELD_MAX": """
@@ -248,7 +248,6 @@ OWNERS: dict[str, dict[str, str]] = {
             bridge.wire.pulling.Pull asked askers
             keys.columnsearch.ColumnSearch _fresh _present _tried _values rows shares""",
         "fair": """
-            bridge.groups.leases.LeaseTable _order
             bridge.groups.shared_groups.SharedGroups _held _held_large
             bridge.reader.ahead_scopes.AheadScopes _kept
             bridge.reader.assembling.Assembling _holes _parts
@@ -267,7 +266,6 @@ OWNERS: dict[str, dict[str, str]] = {
             bridge.replica.retained.Retained _kept
             bridge.replica.silent_hosts._Waiting words
             bridge.wire.early_keys.Ahead _kept
-            bridge.wire.pulling.Answers _given
             bridge.wire.pulling.Pulls _pulls""",
         "keys.replay.BLOCKS_MAX": """
             keys.replay.SequenceWindow _blocks""",
@@ -284,8 +282,6 @@ OWNERS: dict[str, dict[str, str]] = {
             bridge.traces.pings.Pulse _waiting""",
         "bridge.traces.reporting.REPORTED_MAX": """
             bridge.traces.reporting.Reporter _held _paces""",
-        "bridge.tracking.tracker.ENTITIES_MAX": """
-            bridge.tracking.tracker.Tracker _followed _requests _topics""",
         "each": """
             bridge.devices.entities.SaidOfEntities heard words
             bridge.devices.regularity.Regularity _intervals
@@ -295,9 +291,16 @@ OWNERS: dict[str, dict[str, str]] = {
             bridge.tracking.witnessed.WitnessedEntity _met
             bridge.tracking.witnessing.Panel _witnesses
             bridge.tracking.witnessing._Witness ahead relented said""",
+        "bridge.traces.fleet.ENTITIES_MAX": """
+            bridge.traces.fleet.Fleet _alerts _groups""",
+        "bridge.traces.fleet.FLAPS_KEPT": """
+            bridge.traces.fleet._Member went""",
         "fair": """
+            bridge.traces.elsewhere.Elsewhere _budget
             bridge.traces.tracer.Tracer _places
-            bridge.tracking.discovery.DiscoveryNode _kept""",
+            bridge.tracking.discovery.DiscoveryNode _kept
+            gateway.tracing.other_witnesses.OtherWitnesses _asked
+            gateway.tracing.webhook.WaitingAlerts _alerts""",
     },
     "message": {
         "bridge.contract.history.ERAS_MOST": """
@@ -343,10 +346,10 @@ OWNERS: dict[str, dict[str, str]] = {
             keys.issuing.KeyServer _archive""",
     },
     "operator": {
-        "bridge.traces.fleet.ENTITIES_MAX": """
-            bridge.traces.fleet.Fleet _alerts _groups _said_at _say_at""",
-        "bridge.traces.fleet.FLAPS_KEPT": """
-            bridge.traces.fleet._Member went""",
+        "bridge.traces.fleet.GROUPS_MAX": """
+            bridge.traces.fleet.Fleet _said_at _say_at""",
+        "bridge.tracking.tracker.ENTITIES_MAX": """
+            bridge.tracking.tracker.Tracker _followed _requests _topics""",
         "bridge.tracking.patterns.PATTERNS_MAX": """
             bridge.tracking.patterns.Patterns _asked""",
         "document": """
@@ -377,22 +380,20 @@ OWNERS: dict[str, dict[str, str]] = {
             gateway.tracing.client._Driven _amiss""",
         "gateway.auth.revoked_users.REVOKED_MAX": """
             gateway.auth.revoked_users.RevokedUsers before""",
+        "gateway.client.complaints.SAID_MAX": """
+            gateway.client.complaints.Complaints _said""",
+        "gateway.stock.ARRIVED_MAX": """
+            gateway.stock._Shell _arrived""",
+    },
+    "none": {
         "gateway.bridging.ends.WINDOW": """
             gateway.bridging.crossing.Way seen states
             gateway.bridging.exact.ExactWay _cleared _clearing lost stages
             gateway.bridging.relaying.RelaySession _had over wanted""",
         "gateway.bridging.twins.TWINS_MAX": """
             gateway.bridging.twins.Twins _seen""",
-        "gateway.client.complaints.SAID_MAX": """
-            gateway.client.complaints.Complaints _said""",
-        "gateway.stock.ARRIVED_MAX": """
-            gateway.stock._Shell _arrived""",
         "gateway.tracing.client.OBSERVED_MAX": """
             gateway.tracing.client.Tracker _observed""",
-        "gateway.tracing.webhook.WAITING_MAX": """
-            gateway.tracing.webhook.Webhook _waiting""",
-    },
-    "none": {
         "gateway.history.archive.OPEN_MAX": """
             gateway.history.archive.Archive _reading""",
         "bridge.replica.recording.KEYLESS_MAX": """
@@ -432,8 +433,6 @@ OWNERS: dict[str, dict[str, str]] = {
             bridge.publisher.sealed_before.SealedBefore _former _runs changed""",
         "bridge.publisher.sealing.TOPICS_MAX": """
             bridge.publisher.sealing.Sealer _names""",
-        "bridge.traces.elsewhere.ASKED_THERE_PER_S": """
-            bridge.traces.elsewhere.Elsewhere _budget""",
         "bridge.tracking.discovery.REQUESTS_MAX": """
             bridge.tracking.discovery.DiscoveryNode _answered""",
         "bridge.wire.admission.HEADERS_MAX": """
@@ -452,8 +451,6 @@ OWNERS: dict[str, dict[str, str]] = {
             gateway.overlay.local_rights.LocalRights _known""",
         "gateway.sockets.audit.CAUSES_MAX": """
             gateway.sockets.audit.Audit _said""",
-        "gateway.tracing.other_witnesses.ASKED_MAX": """
-            gateway.tracing.other_witnesses.OtherWitnesses _asked""",
         "keys.fetching.EXTRA_MAX": """
             keys.fetching.KeyFetcher _wishes""",
         "memory": """

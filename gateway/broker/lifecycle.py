@@ -423,7 +423,7 @@ class Lifecycle:
             return  # the member's session may outlive its connection, and then queues publications
         self._host.fire(BrokerEvents.CLIENT_DISCONNECTED, client_id=client.client_id, client_session=client.view)
         if not replaced:
-            self.exchange.tell(EntityGone(client.client_id, *client.goodbye))
+            self.exchange.tell(EntityGone(client.client_id, *client.goodbye, owner_of(client.view)))
 
     def forget(self, client: Client, unfinished: Sequence[Message] = ()) -> None:
         """Removes all state of an ended session, and gives `unfinished` to other members of its groups."""

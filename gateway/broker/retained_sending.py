@@ -41,7 +41,7 @@ LOOKS_AT_ONCE = 512
 """Filters and retained messages of new subscriptions that are looked at in one turn of the event loop; then others have
 as much time. Stops a SUBSCRIBE of which the client may receive little, or that matches little among many names.
 """
-TURN_S = 0.002
+TURN_S = 0.001
 """Seconds after which such a turn ends sooner, at the next filter or message: one filter may walk over many names."""
 
 PAUSED_S = 0.01

@@ -21,6 +21,7 @@ from bridge.document import constrained
 from bridge.predicates import Predicate
 from gateway.broker.exchange import Exchange
 from gateway.broker.retained_sending import Began, RetainedSending
+from gateway.broker.session_shares import owner_of
 from gateway.clients import (
     Client,
     ClientConnection,
@@ -53,11 +54,15 @@ WAITING_PAST_MAX = 256
 READINGS_MAX = 2
 """Readings of the past of one client at once; a further one is refused (0x97). Stops a client that asks for everything.
 """
+ALL_READINGS_MAX = 256
+"""Readings of the past of all clients; the clients of one user (or nameless clients of one address) have at most as
+many as they leave free for others. Stops a user who asks under ever new client ids, and takes nothing.
+"""
 UNANSWERED_MAX = 1_024
 """SUBSCRIBEs of one client that wait for their SUBACK; above it no more packets of the client are read. Stops a client
 that sends SUBSCRIBEs without end.
 """
-FILTERS_AT_ONCE = 64
+FILTERS_AT_ONCE = 32
 """Filters of one SUBSCRIBE or UNSUBSCRIBE that are taken in one turn of the event loop; then others have as much time.
 Stops a packet of 150,000 filters, which would keep all other clients waiting for seconds.
 """
@@ -329,14 +334,18 @@ class Subscribing:
         return taken
 
     def _may_read_again(self, client: Client, asked: Subscription, packet: Subscribe) -> bool:
-        """True if the client has few readings of the past, with those of its packet up to this one."""
+        """True if the client and its owner have few readings of the past, with those of its packet up to this one."""
         under_way = {topic_filter for reader, topic_filter in self._readings if reader is client}
+        had, owner = len(under_way), owner_of(client.view)
         for each in packet.subscriptions:
             if each.since:
                 under_way.add(each.filter)
             if each is asked:
                 break
-        return len(under_way) <= READINGS_MAX
+        more = len(under_way) - had
+        of_owner = sum(owner_of(reader.view) == owner for reader, _ in self._readings)
+        is_fair = not more or of_owner + more <= ALL_READINGS_MAX - len(self._readings)
+        return is_fair and len(under_way) <= READINGS_MAX
 
     def _begin_in_the_past(self, client: Client, subscription: SessionSubscription) -> bool:
         """Reads the past for a client; then the subscription enters the router. False: the overlay cannot take it."""
@@ -370,7 +379,7 @@ class Subscribing:
         self._readings[name] = lambda: None
         at = since_ms(options.since, exchange.now())
         assert at is not None, "checked by `inner_filter`"
-        stop = begin(plain_filter, at, give, has_room, done)
+        stop = begin(plain_filter, at, give, has_room, done, owner_of(client.view))
         if name in self._readings:
             self._readings[name] = stop
         return is_taken
@@ -526,7 +535,7 @@ class Subscribing:
 
 
 def _described(group: SharedGroup[Client]) -> LocalGroup:
-    return LocalGroup(group.name, group.filter, bool(group.wide), next(iter(group.members)).client_id)
+    return LocalGroup(group.name, group.filter, bool(group.wide), owner_of(next(iter(group.members)).view))
 
 
 def _together(parts: Sequence[Granted]) -> Granted:

@@ -55,7 +55,7 @@ class PeerRefusal:
 @value
 class LocalGroup:
     """Shared group that has local members. `is_whole`: one of them may receive every topic the filter matches.
-    `owner`: the client id of its first member, to which the group is counted.
+    `owner`: the user of its first member, or the address of a nameless one, to which the group is counted.
     """
 
     name: str

@@ -495,9 +495,10 @@ class BrokerOverlay:
         give: Callable[[Publication], None],
         has_room: Callable[[], bool],
         done: Callable[[], None],
+        owner: str,
     ) -> Callable[[], None]:
         """Reads the past of a filter for a local client; `done` is called when nothing of it is left. Returns a
-        function ending the reading.
+        function ending the reading. `owner`: the user of the client, or the address of a nameless one.
         """
         assert self._gateway is not None
         overlay = self._keeping.overlay
@@ -512,7 +513,7 @@ class BrokerOverlay:
         if not scopes:
             asyncio.get_running_loop().call_soon(done)
             return lambda: None
-        return self._rereading.begin(topic_filter, scopes, since_ms, give, has_room, done)
+        return self._rereading.begin(topic_filter, scopes, since_ms, give, has_room, done, owner)
 
     def adopted(self, overlay: Overlay, removed: bool) -> None:
         if removed:

@@ -29,7 +29,11 @@ from bridge.contract import (
 PUBLISHED = "published"
 """The user property with the time of publication of a past message, in UTC."""
 NAMES_MAX = 65_536  # of delivered publications, to drop repetitions at the seam; the oldest go
-WAITING_MAX = 100_000  # publications for one client without room; a client with more goes on live, with a gap
+WAITING_MAX, WAITING_BYTES_MAX = 100_000, 8 << 20
+"""Publications for one client without room, and their bytes; beyond either the oldest go. Stops a client that asks for
+the past and takes nothing of it, while live publications go on behind.
+"""
+OVERHEAD_BYTES = 64  # of one waiting publication, beside its content and names
 LOOK_S = 0.02  # how often a client without room is looked at
 
 
@@ -45,9 +49,53 @@ class _Reading:
     waiting: deque[Publication] = field(default_factory=deque)
     names: OrderedDict[tuple[str, int], None] = field(default_factory=OrderedDict)
     live: dict[str, int] = field(default_factory=dict)  # wire filter -> since when, in ms
-    kept: list[tuple[tuple[str, int] | None, Publication]] = field(default_factory=list)
+    kept: deque[tuple[tuple[str, int] | None, Publication]] = field(default_factory=deque)  # live, for behind the past
+    size: int = 0  # bytes of those that wait and are kept
     is_held: bool = False
     is_looked_at: bool = False
+
+    def wait(self, publication: Publication) -> None:
+        """Adds a publication that goes to the client as soon as there is room."""
+        self.waiting.append(publication)
+        self._grown(publication)
+
+    def keep(self, name: tuple[str, int] | None, publication: Publication) -> None:
+        """Keeps a live publication until the past is over. `name`: publisher and number; None for one of our own."""
+        self.kept.append((name, publication))
+        self._grown(publication)
+
+    def _grown(self, publication: Publication) -> None:
+        self.size += _size(publication)
+        while self.size > WAITING_BYTES_MAX or len(self.waiting) + len(self.kept) > WAITING_MAX:
+            if self.waiting:
+                self.take()
+            else:
+                self.size -= _size(self.kept.popleft()[1])
+
+    def take(self) -> Publication:
+        """Takes out the oldest waiting publication."""
+        publication = self.waiting.popleft()
+        self.size -= _size(publication)
+        return publication
+
+    def release(self) -> None:
+        """Lets what was kept wait behind the past, but for repetitions of the past."""
+        kept, self.kept = self.kept, deque()
+        for name, publication in kept:
+            self.size -= _size(publication)
+            if name is None or name not in self.names:
+                self.wait(publication)
+
+    def forget(self) -> None:
+        """Drops all that waits and is kept."""
+        self.waiting.clear()
+        self.kept.clear()
+        self.size = 0
+
+
+def _size(publication: Publication) -> int:
+    names = len(publication.topic) + sum(len(name) + len(value) for name, value in publication.properties)
+    return len(publication.payload) + names + OVERHEAD_BYTES
 
 
 class Rereading:
@@ -70,22 +118,26 @@ class Rereading:
         give: Callable[[Publication], None],
         has_room: Callable[[], bool],
         done: Callable[[], None],
+        owner: str = "",
     ) -> Callable[[], None]:
-        """Begins a reading of some scopes, each a number and a wire filter. Returns a function ending the reading."""
+        """Begins a reading of some scopes, each a number and a wire filter. Returns a function ending the reading.
+
+        `owner`: whose readings take turns with those of others.
+        """
         reading = _Reading(topic_filter, give, has_room, done, {})
         for scope in scopes:
             self._last += 1
             reading.scopes[self._last] = scope
             self._readings[self._last] = reading
         for part, (number, _) in list(reading.scopes.items()):
-            self._handle(ReadAgain(part, number, since_ms))
+            self._handle(ReadAgain(part, number, since_ms, owner))
 
         def stop() -> None:
             for part in reading.scopes:
                 self._readings.pop(part, None)
                 self._handle(StopReading(part))
             reading.scopes.clear()
-            reading.waiting.clear()
+            reading.forget()
             if reading in self._draining:
                 self._draining.remove(reading)
 
@@ -117,7 +169,7 @@ class Rereading:
             reading.names.popitem(last=False)
         at = datetime.fromtimestamp(publication.time_ms / 1000, UTC).isoformat(timespec="milliseconds")
         told = (*publication.properties, (PUBLISHED, at.replace("+00:00", "Z")))
-        reading.waiting.append(replace(publication, properties=told, retain=False))
+        reading.wait(replace(publication, properties=told, retain=False))
         self._pump(reading)
 
     def delivered(self, deliver: Deliver) -> None:
@@ -125,34 +177,30 @@ class Rereading:
         name = deliver.publisher, deliver.sequence
         for reading in {id(each): each for each in self._readings.values()}.values():
             if deliver.scope in reading.live and matches(reading.filter, deliver.publication.topic):
-                reading.kept.append((name, deliver.publication))
+                reading.keep(name, deliver.publication)
         for reading in self._draining:
             if name not in reading.names and matches(reading.filter, deliver.publication.topic):
-                reading.waiting.append(deliver.publication)
+                reading.wait(deliver.publication)
 
     def published(self, publication: Publication, scope: str) -> None:
         """Takes a publication of a local client."""
         for reading in {id(each): each for each in self._readings.values()}.values():
             if scope in reading.live and matches(reading.filter, publication.topic):
-                reading.kept.append((None, publication))
+                reading.keep(None, publication)
         for reading in self._draining:
             if matches(reading.filter, publication.topic):
-                reading.waiting.append(publication)
+                reading.wait(publication)
 
     def _over(self, reading: _Reading) -> None:
         if not reading.scopes:
-            fresh = [each for name, each in reading.kept if name is None or name not in reading.names]
-            reading.kept.clear()
-            reading.waiting.extend(fresh)
+            reading.release()
             self._draining.append(reading)
         self._pump(reading)
 
     def _pump(self, reading: _Reading) -> None:
         """Gives the client as much as fits; the end of the past ends the reading."""
         while reading.waiting and reading.has_room():
-            reading.give(reading.waiting.popleft())
-        if len(reading.waiting) > WAITING_MAX:
-            reading.waiting.clear()
+            reading.give(reading.take())
         is_full = bool(reading.waiting)
         if is_full is not reading.is_held:
             reading.is_held = is_full

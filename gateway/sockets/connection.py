@@ -1,7 +1,8 @@
 """Network connection of a client: an `asyncio.Protocol` with batched reads and writes.
 
-One `data_received` parses all packets of the read. All bytes that many publications cause for a receiver leave in a
-single write per turn of the event loop (`Flusher`). Reading stops while an earlier packet is undecided (a plugin is
+One `data_received` parses all packets of the read; a long one is taken in parts, and others are served between them.
+All bytes that many publications cause for a receiver leave in a single write per turn of the event loop (`Flusher`).
+Reading stops while an earlier packet is undecided (a plugin is
 asked, an acknowledgement is owed) or the client does not read its answers. Not here: the effects of packets
 (`mqtt5/session.py`), their receivers (`gateway/broker/edge_broker.py`).
 """
@@ -25,7 +26,18 @@ from gateway.mqtt5.session import Action, Close, refusal
 from gateway.mqtt5.types import MqttError, ReasonCode
 from gateway.sockets.accepted import AcceptedTransport
 from gateway.sockets.failing import end_failed
-from gateway.sockets.flushing import BUSY, CLOSING, UNACKNOWLEDGED, UNREAD, Core, Flusher, Later, Waiting, end_writing
+from gateway.sockets.flushing import (
+    BUSY,
+    CLOSING,
+    PARTS,
+    UNACKNOWLEDGED,
+    UNREAD,
+    Core,
+    Flusher,
+    Later,
+    Waiting,
+    end_writing,
+)
 from gateway.sockets.held_actions import HeldActions, ended, forgo, is_plain
 from gateway.sockets.write_room import Room
 
@@ -36,11 +48,13 @@ log = logging.getLogger("veilmq.connection")
 
 CLOSE_GRACE_S = 5.0
 """Seconds that a peer may take to read the farewell before its connection is cut off."""
-TURN_S = 0.002
-"""Seconds for which the publications of one read are taken in one turn of the event loop where they are costly; then
-others are served. Stops a read of hundreds, such as discovery messages of devices.
+TURN_S = 0.001
+"""Seconds for which what a client sent is taken in one turn of the event loop; then others are served. Stops a read of
+thousands of publications, or of hundreds that are costly, such as discovery messages of devices.
 """
-CLOCK_EVERY = 4
+PART_BYTES = 16 << 10
+"""Bytes of one read of a client that are taken before the time is looked at."""
+CLOCK_EVERY = 2
 """Publications between two looks at the clock."""
 UNREAD_FACTOR = 2
 """A client with answers unread beyond so many times `limits.write_bytes` is not read either."""
@@ -68,6 +82,8 @@ class MqttConnection(AcceptedTransport):
         self._task: Waiting | None = None
         self._is_paced = self._reads_on = False  # waits for the time alone; reads on meanwhile
         self._paused = 0
+        self._rest = memoryview(b"")  # of a long read, not taken yet
+        self._is_taking = False  # True while the rest is taken, or will be
         self.held_until = 0.0  # when reading was last resumed, in the broker's time
         self._lost: tuple[Exception | None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -94,6 +110,9 @@ class MqttConnection(AcceptedTransport):
         self._cancel_timer()
         if self._room is not None:
             self._room.end()
+        if not self.closed and self._rest:
+            rest, self._rest = self._rest, memoryview(b"")
+            self._read(rest)
         self.closed = True
         self._lost = (exc,)
         if self._answer is not None and not self._answer.done():
@@ -112,6 +131,30 @@ class MqttConnection(AcceptedTransport):
     def data_received(self, data: bytes) -> None:
         if self.closed:
             return
+        if not self._rest and (len(data) <= PART_BYTES or self.is_overlay):
+            self._read(data)
+            return
+        self._rest = memoryview(data if not self._rest else b"".join((self._rest, data)))
+        if not self._is_taking:
+            self._take_rest()
+
+    def _take_rest(self) -> None:
+        """Takes a long read part by part, and goes on in a later turn of the event loop once its time is over."""
+        self._is_taking, ends = True, perf_counter() + TURN_S
+        while self._rest and not self.closed and not self._paused & ~PARTS:
+            part, self._rest = self._rest[:PART_BYTES], self._rest[PART_BYTES:]
+            self._read(part)
+            if self._rest and perf_counter() > ends:
+                self.pause(PARTS)
+                behind_reads(self._take_rest)
+                return
+        self._is_taking = False
+        if self.closed:
+            self._rest = memoryview(b"")
+        if not self._rest:
+            self.resume(PARTS)
+
+    def _read(self, data: bytes | memoryview) -> None:
         decoder, traffic = self._decoder, self._core.traffic
         packets = decoder.feed(data)
         traffic.bytes_received += len(data)
@@ -346,6 +389,10 @@ class MqttConnection(AcceptedTransport):
         was, self._paused = self._paused, self._paused & ~why
         if was & why:
             self.held_until = self._core.now()
+        if self._rest and not self._is_taking and not self._paused & ~PARTS:
+            self._is_taking = True
+            self._paused |= PARTS  # it is paused still
+            behind_reads(self._take_rest)
         if was and not self._paused and self._is_open():
             self._transport.resume_reading()  # type: ignore[union-attr]
 

@@ -1,5 +1,7 @@
 """Admission of new connections: bounds on their number in all, from an address, before CONNECT, and on failed
 logins.
+
+Where all places are taken, the address with most connections loses one to an address with fewer.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 
+from bridge.base import Belongings
 from gateway.base import Limits, behind_reads
 from gateway.clients import Reached
 from gateway.sockets.connection import MqttConnection
@@ -32,6 +35,11 @@ def origin_of(host: str) -> str | None:
     return None if address.is_loopback else str(address)
 
 
+HERE = "this machine"
+"""Owner of the connections of this machine. A proxy may stand there for many: no other address takes a place of theirs.
+"""
+
+
 class Door:
     """Register of all open connections: their number, their origins, and those not accepted yet. `later`: see
     `behind_reads`.
@@ -44,58 +52,72 @@ class Door:
         self._is_looking = False  # True while a check for room is scheduled
         # Most connections at once, if the machine has files for fewer than `limits.connections`.
         self.most = limits.connections
-        self._open: dict[MqttConnection, str | None] = {}
-        self._by_origin: Counter[str] = Counter()
-        self._half_open: dict[MqttConnection, None] = {}  # in the order in which they came
+        self._open: dict[MqttConnection, str] = {}  # with the origin of each
+        self._of_origin: Belongings[str, MqttConnection] = Belongings()  # without those of this machine
+        self._not_accepted: set[MqttConnection] = set()
+        self._half_open: Belongings[str, MqttConnection] = Belongings()  # the same, by origin, the oldest first
 
     @property
     def half_open(self) -> int:
-        return len(self._half_open)
+        return len(self._not_accepted)
 
     def enter(self, connection: MqttConnection) -> bool:
         """Counts a new connection; returns False if it may not stay.
 
-        Above `half_open` the connection that has waited longest is cut off instead, once all readable data was read. A
-        flood of silent connections must not keep out clients sending CONNECT at once; of thousands coming together
-        most have sent CONNECT before this check.
+        Above `half_open` the address with most such connections loses the one that has waited longest instead, once
+        all readable data was read. A flood of silent connections must not keep out clients sending CONNECT at once; of
+        thousands coming together most have sent CONNECT before this check.
         """
         limits, reached = self.limits, self._reached
+        peer = connection.peer
+        origin = (origin_of(peer[0]) if peer else None) or HERE
+        if origin != HERE and len(self._of_origin.of(origin)) >= limits.connections_per_address:
+            reached.note("connections_per_address", origin)
+            return False
         if len(self._open) >= min(limits.connections, self.most):
             reached.note("connections", connection.address)
-            return False
-        peer = connection.peer
-        origin = origin_of(peer[0]) if peer else None
-        if origin is not None:
-            if self._by_origin[origin] >= limits.connections_per_address:
-                reached.note("connections_per_address", origin)
+            if (gone := self._gives_way(origin)) is None:
                 return False
-            self._by_origin[origin] += 1
+            self.leave(gone)
+            gone.abort()
         self._open[connection] = origin
-        self._half_open[connection] = None
-        if len(self._half_open) > limits.half_open and not self._is_looking:
+        if origin != HERE:
+            self._of_origin.add(origin, connection)
+        self._not_accepted.add(connection)
+        self._half_open.add(origin, connection)
+        if len(self._not_accepted) > limits.half_open and not self._is_looking:
             self._is_looking = True
             self._later(self._make_room)
         return True
 
+    def _gives_way(self, origin: str) -> MqttConnection | None:
+        """Returns the connection that ends for a new one: of the address with most the oldest, those that are not
+        accepted first. None: no address has more than the new one's.
+        """
+        oldest = None if origin == HERE else self._of_origin.oldest_of_more(origin)
+        if oldest is None:
+            return None
+        return next(iter(self._half_open.of(self._open[oldest])), oldest)
+
     def _make_room(self) -> None:
         self._is_looking = False
-        while len(self._half_open) > self.limits.half_open:
-            oldest = next(iter(self._half_open))
-            del self._half_open[oldest]
+        while len(self._not_accepted) > self.limits.half_open:
+            oldest = self._half_open.oldest_of_most()
+            self.accepted(oldest)
             self._reached.note("half_open", oldest.address)
             oldest.abort()
 
     def accepted(self, connection: MqttConnection) -> None:
         """Takes a connection whose CONNECT was accepted out of the half-open ones."""
-        self._half_open.pop(connection, None)
+        if connection in self._not_accepted:
+            self._not_accepted.discard(connection)
+            self._half_open.drop(self._open[connection], connection)
 
     def leave(self, connection: MqttConnection) -> None:
-        self._half_open.pop(connection, None)
+        self.accepted(connection)
         origin = self._open.pop(connection, None)
-        if origin is not None:
-            self._by_origin[origin] -= 1
-            if not self._by_origin[origin]:
-                del self._by_origin[origin]
+        if origin is not None and origin != HERE:
+            self._of_origin.drop(origin, connection)
 
 
 ORIGINS_MAX = 10_000

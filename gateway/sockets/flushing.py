@@ -25,7 +25,7 @@ is read: only a write shows that a receiver is slow. Stops many senders in one t
 """
 
 # Why reading is paused; any of them is enough.
-BUSY, UNACKNOWLEDGED, UNREAD, CLOSING, DRAINING = 1, 2, 4, 8, 16
+BUSY, UNACKNOWLEDGED, UNREAD, CLOSING, DRAINING, PARTS = 1, 2, 4, 8, 16, 32
 
 CLIENTS_FAULT = frozenset(
     {

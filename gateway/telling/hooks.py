@@ -3,8 +3,8 @@ failure.
 
 A web address gets a POST with a JSON object and three headers: the event's id, which a repetition keeps, the time,
 and an HMAC over both and the body with the shared secret. An answer of 2xx ends the delivery; an answer of 3xx or
-4xx, except 408 and 429, ends it as refused. Where too many wait, the client or topic with most loses its oldest,
-which is counted and logged. No task of the broker waits.
+4xx, except 408 and 429, ends it as refused. Where too many wait, the user, client or branch of topics with most loses
+its oldest, which is counted and logged. No task of the broker waits.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bridge.base import Belongings, matches
+from bridge.base import NameWeights, matches
 from gateway.base import PrivateFileError, StartError, read_private
 from gateway.base.config_events import EventHook
 from gateway.base.log_events import LogEvent
@@ -33,7 +33,10 @@ from gateway.mqtt5.packets import Publish
 
 log = logging.getLogger("veilmq.events")
 
-QUEUE_MAX = 1_000  # events that wait for one web address
+QUEUE_MAX = 1_000
+"""Events that wait for one web address. Beyond it the user (or address of nameless clients) with most loses the oldest
+of its client with most, or the heaviest branch of topics its oldest.
+"""
 TRIES_MAX = 8  # of one event
 PAUSE_FIRST_S, PAUSE_MOST_S = 1.0, 60.0
 ANSWER_S = 10.0
@@ -66,23 +69,25 @@ def post(url: str, body: bytes, headers: dict[str, str]) -> int:
 
 
 class WaitingEvents:
-    """Events waiting for a receiver, fair by source: the client or the topic an event is about."""
+    """Events waiting for a receiver. Each has a path of sources, such as user and client, or the levels of a topic;
+    where too many wait, the heaviest branch loses its oldest event.
+    """
 
     def __init__(self) -> None:
-        self._events: OrderedDict[int, tuple[str, dict[str, Any]]] = OrderedDict()
-        self._of: Belongings[str, int] = Belongings()
+        self._events: OrderedDict[str, tuple[Sequence[str], dict[str, Any]]] = OrderedDict()
+        self._weights = NameWeights(lambda name: self._events[name][0])
         self._numbers = itertools.count()
         self._some = asyncio.Event()
 
-    def put(self, event: dict[str, Any]) -> int:
-        """Adds an event; returns how many were dropped for it, 0 or 1."""
-        source, number = str(event.get("client", event.get("topic", event.get("about", "")))), next(self._numbers)
-        self._events[number] = source, event
-        self._of.add(source, number)
+    def put(self, event: dict[str, Any], owner: str = "") -> int:
+        """Adds an event; returns how many were dropped for it, 0 or 1. `owner`: the user or address of its client."""
+        name = str(next(self._numbers))
+        self._events[name] = _sources(event, owner), event
+        self._weights.put(name, 1)
         self._some.set()
         if len(self._events) <= QUEUE_MAX:
             return 0
-        self._take(self._of.oldest_of_most())
+        self._take(self._weights.heaviest())
         return 1
 
     async def next(self) -> dict[str, Any]:
@@ -92,10 +97,16 @@ class WaitingEvents:
             await self._some.wait()
         return self._take(next(iter(self._events)))
 
-    def _take(self, number: int) -> dict[str, Any]:
-        source, event = self._events.pop(number)
-        self._of.drop(source, number)
-        return event
+    def _take(self, name: str) -> dict[str, Any]:
+        self._weights.drop(name)
+        return self._events.pop(name)[1]
+
+
+def _sources(event: dict[str, Any], owner: str) -> tuple[str, ...]:
+    """Returns the path of an event's sources, the widest first."""
+    if "client" in event:
+        return "client", owner, str(event["client"])
+    return ("topic", *str(event["topic"]).split("/")) if "topic" in event else ("about", str(event.get("about", "")))
 
 
 class Hook:
@@ -121,9 +132,9 @@ class Hook:
         filters = self._settings.filters
         return kind in self._settings.kinds and (kind != "message" or any(matches(f, topic) for f in filters))
 
-    def tell(self, event: dict[str, Any]) -> None:
+    def tell(self, event: dict[str, Any], owner: str = "") -> None:
         """Queues an event. Where too many wait, the source with most loses its oldest."""
-        lost = self._waiting.put(event)
+        lost = self._waiting.put(event, owner)
         if lost and not self.lost:
             LogEvent.EVENTS_LOST.say(log, self.name)
         self.lost += lost
@@ -196,8 +207,8 @@ class Hooks:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._client.close()
 
-    def tell(self, kind: str, /, **fields: Any) -> None:
-        """Queues an event for each receiver wanting its kind and topic."""
+    def tell(self, kind: str, owner: str = "", /, **fields: Any) -> None:
+        """Queues an event for each receiver wanting its kind and topic. `owner`: the user or address of its client."""
         event: dict[str, Any] = {}
         for hook in self.hooks:
             if hook.wants(kind, str(fields.get("topic", ""))):
@@ -205,7 +216,7 @@ class Hooks:
                     "id": secrets.token_hex(16), "time": round(time.time(), 3), "broker": self._name, "kind": kind,
                     **fields,
                 }  # fmt: skip
-                hook.tell(event)
+                hook.tell(event, owner)
 
     def _message(self, publish: Publish) -> None:
         if publish.topic in self._own:

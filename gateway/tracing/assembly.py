@@ -156,7 +156,7 @@ def pace_of(settings: TraceSettings) -> Preset:
 
 def fleet_of(
     settings: TraceSettings, local: LocalIdentity, wall: Wall
-) -> tuple[Fleet | None, Callable[[bytes], object]]:
+) -> tuple[Fleet | None, Callable[[bytes, str], object]]:
     """Returns the summing of groups and the calls to operators."""
     if settings.fleet is None:
         return None, _nothing
@@ -218,5 +218,5 @@ def _take_back(tracing: Tracing, broker: EdgeBroker, client: Client) -> None:
         broker.lifecycle.subscribing.unsubscribe(client, Unsubscribe(1, tuple(refused)))
 
 
-def _nothing(what: object) -> None:
+def _nothing(*what: object) -> None:
     """Nobody waits for what the broker itself publishes, or is called."""

@@ -128,7 +128,7 @@ class Tracing:
         reporter: Reporter | None = None,
         detect_within_s: float = 10.0,
         fleet: Fleet | None = None,
-        caller: Callable[[bytes], object] = lambda alert: None,
+        caller: Callable[[bytes, str], object] = lambda alert, group: None,
         others: OtherWitnesses | None = None,
     ) -> None:
         self._others = others
@@ -395,7 +395,7 @@ class Tracing:
                 self._broker.show(effect.topic, effect.payload)
             else:
                 self._broker.say(effect.topic, effect.payload, 1, stays_here=True)
-                self._call(effect.payload)
+                self._call(effect.payload, effect.topic)
 
     def _say(self, topic: str, payload: bytes, qos: int, stays_here: bool) -> None:
         assert self._broker is not None

@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from collections import OrderedDict
 from collections.abc import Callable
 
+from bridge.contract import FairTable
 from bridge.traces import AskThere
 from gateway.base import OtherWitnessSettings, PrivateFileError, read_private
 from gateway.client import MqttClient
@@ -21,7 +21,8 @@ from gateway.tracing.addresses import processes_of
 from gateway.trust import TrustError
 
 PORT = 1883
-ASKED_MAX = 1_024  # sessions whose answers are subscribed to there; who was asked longest ago goes first
+ASKED_MAX = 1_024
+"""Sessions whose answers are subscribed to there; the holder with most loses the session asked longest ago."""
 
 
 class OtherWitnesses:
@@ -43,7 +44,7 @@ class OtherWitnesses:
             )
             for processes in processes_of(settings.brokers, PORT) for host, port in processes
         ]  # fmt: skip
-        self._asked: OrderedDict[bytes, str] = OrderedDict()
+        self._asked: FairTable[bytes, str] = FairTable(ASKED_MAX)  # by holder
         self._closing: asyncio.Future[list[None]] | None = None
 
     @property
@@ -66,12 +67,10 @@ class OtherWitnesses:
 
     def ask(self, asked: AskThere) -> None:
         """At each that is reached: one the entity does not know has nobody who listens."""
-        if asked.session not in self._asked and len(self._asked) >= ASKED_MAX:
-            _, before = self._asked.popitem(last=False)
+        gone = self._asked.put(asked.session, asked.holder.encode(), asked.answers_at)
+        if gone is not None:
             for client in self._clients:
-                client.unsubscribe(before)
-        self._asked[asked.session] = asked.answers_at
-        self._asked.move_to_end(asked.session)
+                client.unsubscribe(gone[1])
         for client in self._clients:
             client.subscribe(asked.answers_at, 0)
             client.publish(asked.topic, asked.payload)

@@ -47,6 +47,19 @@ async def member(broker: Any, name: str, version: Version) -> Wire:
     return wire
 
 
+@on_loop
+async def test_groups_of_a_user_count_for_the_user_however_many_clients_it_has(tmp_path: Path) -> None:
+    """Attack: a user joins a thousand junk groups, each under a client id of its own: each was an owner of its own."""
+    path, overlay = tmp_path / "security.json", Groups()
+    write(path, evil="topic read plant/#")
+    config = {"plugins": {PLUGIN: {"file": str(path)}}, "allow_anonymous": False}
+    async with serving(config, overlay=overlay) as broker:
+        for number in range(2):
+            wire = await Wire.connect(broker, f"evil{number}", username="evil", password=b"pw")
+            assert await wire.subscribe(f"$share/junk{number}/plant/#") == 0
+        assert [(each.name, each.owner) for each in overlay.told] == [("junk0", "user evil"), ("junk1", "user evil")]
+
+
 @pytest.mark.parametrize("version", [Version.V311, Version.V5])
 @on_loop
 async def test_a_group_is_whole_while_a_member_may_receive_all_of_it(tmp_path: Path, version: Version) -> None:
@@ -56,11 +69,11 @@ async def test_a_group_is_whole_while_a_member_may_receive_all_of_it(tmp_path: P
     config = {"plugins": {PLUGIN: {"file": str(path)}}, "allow_anonymous": False}
     async with serving(config, overlay=overlay) as broker:
         evil = await member(broker, "evil", version)
-        assert overlay.told == [LocalGroup("w", "plant/#", False, "evil")]
+        assert overlay.told == [LocalGroup("w", "plant/#", False, "user evil")]
         await member(broker, "odd", version)
         assert not overlay.told[-1].is_whole, "something is denied within it"
         good = await member(broker, "good", version)
-        assert overlay.told[-1] == LocalGroup("w", "plant/#", True, "evil")
+        assert overlay.told[-1] == LocalGroup("w", "plant/#", True, "user evil")
         good.send(Disconnect())
         await good.closed()
         await until(lambda: not overlay.told[-1].is_whole)

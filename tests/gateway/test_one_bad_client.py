@@ -170,6 +170,39 @@ async def test_filters_that_match_little_among_many_names_are_looked_up_in_turns
 
 @pytest.mark.parametrize("qos", [0, 1])
 @on_loop
+async def test_a_long_read_is_taken_in_parts_and_others_are_served_between_them(
+    qos: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Attack: a client writes as fast as it can; one read of 256 KiB was taken in one turn of the event loop."""
+    monkeypatch.setattr(connection, "TURN_S", 0.0)
+    monkeypatch.setattr(connection, "PART_BYTES", 64)
+    async with serving() as broker:
+        bad, good = await Wire.connect(broker, "bad"), await Wire.connect(broker, "good")
+        reader = await Wire.connect(broker, "reader")
+        await reader.subscribe("bad/#")
+        turns, read = _Turns(), connection.MqttConnection._read
+
+        def counted(self: Any, data: bytes) -> None:
+            if self.client is not None and self.client.client_id == "bad":
+                assert len(data) <= 64 or qos == 0
+                turns.add()
+            read(self, data)
+
+        monkeypatch.setattr(connection.MqttConnection, "_read", counted)
+        for number in range(200):
+            bad.publish(f"bad/{number}", b"x" * (number % 40), qos)
+        if qos == 0:
+            await bad.writer.drain()
+            bad.cut()  # what it sent before counts all the same, and in its order
+        assert await good.barrier() == []
+        for number in range(200):
+            assert (await reader.expect(Publish)).topic == f"bad/{number}"
+        turns.stop()
+        assert turns.most == 1 or qos == 0, "the rest of a connection that ended is taken at once"
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+@on_loop
 async def test_a_read_of_costly_publications_leaves_others_their_turn(
     qos: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,8 +25,8 @@ def readings() -> Readings:
     return made
 
 
-def asked(reading: int, since_s: float = NOW - 100, scope: int = 1) -> ReadAgain:
-    return ReadAgain(reading, scope, int(since_s * 1000))
+def asked(reading: int, since_s: float = NOW - 100, scope: int = 1, owner: str | None = None) -> ReadAgain:
+    return ReadAgain(reading, scope, int(since_s * 1000), f"user {reading}" if owner is None else owner)
 
 
 def test_readings_of_one_scope_and_time_are_one(readings: Readings) -> None:
@@ -45,10 +45,10 @@ def test_more_than_a_few_wait_for_their_turn(readings: Readings) -> None:
     for number in range(READINGS_MAX):
         assert readings.read_again(asked(number, NOW - 10 * number - 10), NOW)
     assert readings.read_again(asked(99, NOW - 1_000), NOW) == []
-    readings.stop(0)
-    assert [each for each in readings.read_again(asked(98, NOW - 2_000), NOW) if isinstance(each, Send)]
+    assert readings.read_again(asked(98, NOW - 2_000), NOW) == []
+    assert [each for each in readings.stop(0, NOW) if isinstance(each, Send)], "the next one begins"
     for number in (*range(READINGS_MAX), 98, 99):
-        readings.stop(number)
+        readings.stop(number, NOW)
     assert not readings
     assert readings.next_deadline is None
 
@@ -58,3 +58,23 @@ def test_pages_of_nobody_are_dropped_and_what_is_none_is_refused(readings: Readi
     assert readings.received(Received("r1a", Wire(HISTORY_TOPIC, page)), NOW) == []
     with pytest.raises(BadFrame):
         readings.received(Received("r1a", Wire(HISTORY_TOPIC, b"no page")), NOW)
+
+
+def test_one_owner_that_reads_all_the_time_leaves_places_for_others_and_is_behind_them(readings: Readings) -> None:
+    """Attack: one user asks for all of the past, again and again: others waited behind all of that."""
+    greedy = [
+        bool(readings.read_again(asked(number, NOW - 10 * number - 10, owner="greedy"), NOW)) for number in range(20)
+    ]
+    assert greedy == [True] * (READINGS_MAX // 2) + [False] * (20 - READINGS_MAX // 2)
+    others = [bool(readings.read_again(asked(100 + n, NOW - 1_000 * n - 1_000), NOW)) for n in range(5)]
+    assert others == [True, True, True, True, False]
+    effects = readings.stop(0, NOW)  # a place of the greedy one
+    assert effects
+    assert {each.owner for each in readings._queue.values()} == {"greedy"}, "the fifth of the others was first"
+
+
+def test_one_whose_client_has_no_room_is_no_reason_for_others_to_wait(readings: Readings) -> None:
+    for number in range(READINGS_MAX):
+        readings.read_again(asked(number, NOW - 10 * number - 10), NOW)
+    assert readings.read_again(asked(99, NOW - 1_000), NOW) == []
+    assert [each for each in readings.hold(0, True, NOW) if isinstance(each, Send)]

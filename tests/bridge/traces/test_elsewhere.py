@@ -191,6 +191,20 @@ def test_what_may_be_asked_elsewhere_comes_back_within_a_second() -> None:
     assert elsewhere.ask(traced, Ping(0, 0), 0.5)
 
 
+def test_an_owner_of_thousands_that_are_silent_leaves_others_their_questions() -> None:
+    """Attack: thousands of one owner's entities fall silent together, and others are judged by one broken link."""
+    traced, other = (traced_by(bus_that_can_ask(), 0) for _ in range(2))
+    holder = replace(other.advertisement.certificate, name="other")
+    other = replace(other, advertisement=replace(other.advertisement, certificate=holder))
+    ours = SelfHealth()
+    ours.others = 1
+    elsewhere = Elsewhere(ours)
+    for n in range(int(3 * ASKED_THERE_PER_S)):
+        elsewhere.ask(traced, Ping(n, 0), 0.0)
+    assert not elsewhere.ask(traced, Ping(0, 0), 0.0)
+    assert elsewhere.ask(other, Ping(0, 0), 0.0)
+
+
 def test_of_whom_nothing_was_asked_elsewhere_nothing_is_heard_there() -> None:
     bus = bus_that_can_ask()
     traced, entity = traced_by(bus, 0), bus.entity._machines[0]._session

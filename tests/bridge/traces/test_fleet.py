@@ -244,20 +244,36 @@ def test_a_view_is_cut_and_says_so_and_each_stands_with_its_group() -> None:
     assert (len(cut["entities"]), cut["more"]) == (1, True)
 
 
-def test_bounds_leave_those_who_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bounds_leave_every_group_its_part(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fleets, "GROUPS_MAX", 2)
     monkeypatch.setattr(fleets, "ENTITIES_MAX", 3)
     fleet = Fleet("fleet", 60.0, Wall())
     for entity in ("a:1", "b:1", "c:1", "a:2", "a:3"):
         fleet.stood(Stood(entity, K.JOIN), NOW)
     view: Any = fleet.view("", 9, NOW)
-    assert {each["entity"] for each in view["entities"]} == {"a:1", "b:1", "a:2"}
+    assert {each["entity"] for each in view["entities"]} == {"b:1", "a:2", "a:3"}, "the largest group loses its oldest"
     fleet.due(NOW + 2)
-    assert fleet.stood(Stood("a:1", K.FAILED), NOW + 5), "they change as before"
+    assert fleet.stood(Stood("a:3", K.FAILED), NOW + 5), "they change as before"
     fleet.stood(Stood("b:1", K.REVERTING_TO_SILENT_MODE), NOW + 5)
     assert len(fleet) == 2
     fleet.stood(Stood("c:1", K.JOIN), NOW + 10)
     assert len(fleet) == 3, "an empty group leaves its place"
+
+
+def test_a_group_with_ever_new_entities_keeps_no_alert_of_others_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attack: an owner's devices fill the fleet, and of others that come later nobody is told that they died."""
+    monkeypatch.setattr(fleets, "ENTITIES_MAX", 10)
+    site = Watched()
+    for number in range(50):
+        site.stands(f"evil:{number}", K.JOIN)
+    site.stands("shop:door", K.JOIN)
+    site.stands("shop:door", K.FAILED)
+    for number in range(50, 100):
+        site.stands(f"evil:{number}", K.JOIN)
+    site.run(100)
+    assert [each["entity"] for each in site.alerts] == ["shop:door"]
+    assert len(site.fleet) == 10
+    assert site.said["fleet/evil/fleet"]["alive"] == 9
 
 
 def test_who_is_back_before_its_time_and_away_again_is_alerted_of_by_its_last_absence() -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+import pytest
+
 from bridge.contract import Publication
+from gateway.broker import subscribing
 from gateway.broker.subscribing import READINGS_MAX
 from gateway.mqtt5.packets import UnsubAck, Unsubscribe, Version
 from gateway.mqtt5.types import ReasonCode
@@ -30,8 +33,10 @@ class Past(FakeOverlay):
         give: Callable[[Publication], None],
         has_room: Callable[[], bool],
         done: Callable[[], None],
+        owner: str,
     ) -> Callable[[], None]:
         assert since_ms > 0
+        assert owner
         assert has_room()
         self.readings[topic_filter] = give, done
         return lambda: self.stopped.append(topic_filter)
@@ -84,5 +89,24 @@ def test_one_client_has_few_readings_and_leaves_others_theirs() -> None:
             assert overlay.stopped == ["0/#", "0/#"]
             assert overlay.filters[-1] == "-0/#"
             assert await greedy.subscribe("$since/2h/more/#") == 0
+
+    asyncio.run(check())
+
+
+def test_a_user_with_many_clients_has_no_more_readings_than_it_leaves_for_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Attack: one user asks for the past under ever new client ids."""
+    monkeypatch.setattr(subscribing, "ALL_READINGS_MAX", 8)
+    monkeypatch.setattr(subscribing, "owner_of", lambda view: str(view.client_id).partition("-")[0])
+
+    async def check() -> None:
+        async with serving(overlay=Past()) as broker:
+            greedy = [await Wire.connect(broker, f"greedy-{number}") for number in range(6)]
+            granted = [await each.subscribe(f"$since/2h/{number}/#") for number, each in enumerate(greedy)]
+            assert granted == [0] * 4 + [ReasonCode.QUOTA_EXCEEDED] * 2
+            other = await Wire.connect(broker, "other")
+            assert await other.subscribe("$since/2h/a/#") == 0
+            assert await other.subscribe("$since/2h/b/#") == 0
 
     asyncio.run(check())

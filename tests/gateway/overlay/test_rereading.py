@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+import pytest
+
 from bridge.contract import (
     Deliver,
     Event,
@@ -16,7 +18,8 @@ from bridge.contract import (
     Reread,
     StopReading,
 )
-from gateway.overlay.rereading import Rereading
+from gateway.overlay import rereading as rereading_module
+from gateway.overlay.rereading import OVERHEAD_BYTES, Rereading
 from tests.waits import until
 
 
@@ -30,7 +33,8 @@ class Reader:
         self.rereading = Rereading("desk", self.events.append, lambda: 100.0)
 
     def begin(self, *scopes: tuple[int, str]) -> Callable[[], None]:
-        return self.rereading.begin("plant/#", scopes, 5, self.give, lambda: len(self.got) < self.room, self.done)
+        has_room = lambda: len(self.got) < self.room  # noqa: E731
+        return self.rereading.begin("plant/#", scopes, 5, self.give, has_room, self.done, "ann")
 
     def give(self, publication: Publication) -> None:
         self.got.append(publication.payload)
@@ -50,7 +54,7 @@ def test_the_past_then_live_without_gap_or_repetition() -> None:
 async def _the_past_then_live_without_gap_or_repetition() -> None:
     reader = Reader()
     reader.begin((1, "plant/#"))
-    assert reader.events == [ReadAgain(1, 1, 5)]
+    assert reader.events == [ReadAgain(1, 1, 5, "ann")]
     rereading = reader.rereading
     rereading.delivered(told(0))  # live already, and not for this client yet: the past has it
     rereading.effect(Reread((1,), told(1)))
@@ -104,3 +108,37 @@ async def _several_scopes_end_together_and_a_stop_ends_all() -> None:
     reader.rereading.effect(Reread((2,), told(1)))
     assert reader.got == []
     assert not reader.rereading
+
+
+@pytest.mark.parametrize("bound", ["count", "bytes"])
+def test_a_client_that_takes_nothing_does_not_make_live_publications_pile_up(
+    monkeypatch: pytest.MonkeyPatch, bound: str
+) -> None:
+    """Attack: a client asks for the past and takes nothing of it, so that its last lap never ends."""
+    entry = len(b"1000") + len("plant/a") + OVERHEAD_BYTES
+    if bound == "count":
+        monkeypatch.setattr(rereading_module, "WAITING_MAX", 10)
+    else:
+        monkeypatch.setattr(rereading_module, "WAITING_BYTES_MAX", 10 * entry)
+    asyncio.run(_a_client_that_takes_nothing())
+
+
+async def _a_client_that_takes_nothing() -> None:
+    reader = Reader()
+    reader.begin((1, "plant/#"))
+    reader.room = 0
+    reader.rereading.effect(Reread((1,), told(1_000)))
+    reader.rereading.effect(ReadAgainLive(1))
+    (reading,) = reader.rereading._readings.values()
+    for number in range(1_001, 2_001):
+        reader.rereading.delivered(told(number))
+        reader.rereading.published(Publication("plant/a", b"%d" % (number + 1_000), 1), "plant/#")
+        assert len(reading.waiting) + len(reading.kept) <= 10
+    reader.rereading.effect(ReadAgainDone(1, True))
+    for number in range(2_001, 2_100):
+        reader.rereading.delivered(told(number))
+        assert len(reading.waiting) <= 10
+    reader.room = 1_000
+    await until(lambda: reader.is_done)
+    assert reader.got == [b"%d" % number for number in range(2_090, 2_100)], "the oldest go"
+    assert reading.size == 0

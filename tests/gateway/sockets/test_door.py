@@ -100,7 +100,7 @@ def test_who_spoke_before_we_could_read_is_not_taken_for_silent() -> None:
     for each in (more := [caller() for _ in range(3)]):
         assert entrance.enter(each)
     later.pop()()
-    assert [each.aborted for each in crowd[5:7] + more] == [True, True, True, False, False]
+    assert [each.aborted for each in crowd[5:7] + more] == [True, False, True, True, False], "most of one address first"
     assert reached.counts["half_open"] == 3
 
 
@@ -119,3 +119,43 @@ def test_of_silent_connections_the_oldest_goes_for_a_new_one() -> None:
     entrance.leave(third)
     entrance.leave(third)
     assert entrance.half_open == 1
+
+
+def test_a_few_addresses_that_take_all_connections_lock_nobody_out() -> None:
+    """Attack: ten addresses with as many connections each as one may have were all that there is room for."""
+    entrance, reached = door(connections=10, connections_per_address=5)
+    flood = [caller(f"192.0.2.{n % 2}") for n in range(10)]
+    assert all(entrance.enter(one) for one in flood)
+    for one in flood[2:]:
+        entrance.accepted(one)
+    assert entrance.enter(device := caller("198.51.100.1"))
+    assert [one.aborted for one in flood] == [True] + [False] * 9, "who has said nothing goes first"
+    entrance.accepted(flood[1])
+    for n in range(2, 5):
+        assert entrance.enter(caller(f"198.51.100.{n}"))
+    assert [one.aborted for one in flood] == [True, True, True, True] + [False] * 6, "then the oldest"
+    assert not device.aborted
+    assert not entrance.enter(caller("192.0.2.1")), "who has most gets no more"
+    assert reached.counts["connections"] == 5
+
+
+def test_nobody_takes_a_place_of_this_machine_where_a_proxy_may_stand_for_many() -> None:
+    entrance, _ = door(connections=3)
+    behind_proxy = [caller("127.0.0.1") for _ in range(3)]
+    assert all(entrance.enter(one) for one in behind_proxy)
+    assert not entrance.enter(caller())
+    assert not any(one.aborted for one in behind_proxy)
+
+
+def test_a_flood_of_one_address_does_not_end_logins_of_others_that_wait_for_their_passwords() -> None:
+    """Attack: an address opens connections without end. Whoever waited for a slow password was the oldest, and went."""
+    entrance, _ = door(half_open=4)
+    slow = caller("198.51.100.1")
+    assert entrance.enter(slow)
+    flood = [caller() for _ in range(100)]
+    assert all(entrance.enter(one) for one in flood)
+    assert not slow.aborted
+    assert [one.aborted for one in flood] == [True] * 97 + [False] * 3
+    for one in (slow, *flood):
+        entrance.leave(one)
+    assert entrance.half_open == 0

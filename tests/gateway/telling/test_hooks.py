@@ -114,6 +114,33 @@ def test_a_client_that_comes_and_goes_without_end_loses_its_own_events() -> None
     assert asyncio.run(taken()) == ["pump"] + ["evil"] * (module.QUEUE_MAX - 1)
 
 
+@pytest.mark.parametrize(
+    "flood",
+    [
+        lambda number: ({"kind": "connected", "client": f"evil{number}"}, "user evil"),
+        lambda number: ({"kind": "message", "topic": f"evil/{number}"}, ""),
+    ],
+    ids=["under ever new client ids", "on ever new topics"],
+)
+def test_events_of_others_stay_whatever_names_a_flood_has(flood: Any) -> None:
+    """Attack: each name was a source of its own, and the oldest event of all went."""
+    waiting = module.WaitingEvents()
+    kept = [
+        ({"kind": "disconnected", "client": "pump"}, "user plant"),
+        ({"kind": "message", "topic": "plant/fire"}, ""),
+        ({"kind": "finding", "about": "disk"}, ""),
+    ]
+    for event, owner in kept:
+        waiting.put(event, owner)
+    for number in range(2 * module.QUEUE_MAX):
+        waiting.put(*flood(number))
+
+    async def first() -> list[dict[str, Any]]:
+        return [await waiting.next() for _ in kept]
+
+    assert asyncio.run(first()) == [event for event, _ in kept]
+
+
 def test_messages_of_a_filter_are_told_and_events_on_a_topic_tell_of_nothing(tmp_path: Path) -> None:
     receiver = Receiver()
     settings = [

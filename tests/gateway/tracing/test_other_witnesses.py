@@ -19,9 +19,9 @@ from tests.gateway.traced_site import WAIT_S, Site
 TOPIC, SESSION = bytes(range(16)), bytes(range(16, 32))
 
 
-def asked(session: bytes = SESSION) -> AskThere:
-    of = "pump", TOPIC, session
-    return AskThere(session, relayed_to(*of), b"alive?", relayed_from(*of))
+def asked(session: bytes = SESSION, holder: str = "pump") -> AskThere:
+    of = holder, TOPIC, session
+    return AskThere(session, relayed_to(*of), b"alive?", relayed_from(*of), holder)
 
 
 def test_the_entity_alone_hears_it_and_answers(tmp_path: Path) -> None:
@@ -59,7 +59,17 @@ def test_what_is_asked_of_ever_more_sessions_stays_bounded() -> None:
     for number in range(ASKED_MAX + 5):
         others.ask(asked(number.to_bytes(16)))
     assert len(others._asked) == ASKED_MAX
-    assert next(iter(others._asked)) == (5).to_bytes(16)
+    assert next(others._asked.items())[0] == (5).to_bytes(16)
+
+
+def test_a_holder_of_thousands_that_are_silent_ends_no_question_of_others() -> None:
+    """Attack: thousands of one holder's entities fall silent, and answers of others found nobody who listens."""
+    others = OtherWitnesses(OtherWitnessSettings(brokers=["127.0.0.1:1"]), "gate-2")
+    others.ask(asked(SESSION, "door"))
+    for number in range(2 * ASKED_MAX):
+        others.ask(asked(number.to_bytes(16), "evil"))
+    assert others._asked.get(SESSION) is not None
+    assert len(others._asked) == ASKED_MAX
 
 
 def test_another_broker_may_send_whatever_it_likes() -> None:

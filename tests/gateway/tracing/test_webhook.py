@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from gateway.tracing import webhook
-from gateway.tracing.webhook import TRIES, WAITING_MAX, Webhook
+from gateway.tracing.webhook import TRIES, WAITING_MAX, WaitingAlerts, Webhook
 from tests.waits import wait_until
 
 
@@ -46,7 +46,7 @@ def test_alerts_arrive_in_order(endpoint: tuple[str, type[Endpoint]]) -> None:
     url, made = endpoint
     call = Webhook(url)
     for place in range(5):
-        call(b"%d" % place)
+        call(b"%d" % place, "shop")
     assert wait_until(lambda: len(made.taken) == 5)
     assert made.taken == [("application/json", b"%d" % place) for place in range(5)]
 
@@ -54,7 +54,7 @@ def test_alerts_arrive_in_order(endpoint: tuple[str, type[Endpoint]]) -> None:
 def test_what_is_refused_is_tried_again_and_a_redirect_is_a_refusal(endpoint: tuple[str, type[Endpoint]]) -> None:
     url, made = endpoint
     made.answers += [500, 302]
-    Webhook(url)(b"away")
+    Webhook(url)(b"away", "shop")
     assert wait_until(lambda: len(made.taken) == TRIES)
     assert {body for _, body in made.taken} == {b"away"}
 
@@ -64,6 +64,16 @@ def test_an_endpoint_that_is_away_holds_up_nobody(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(webhook.Webhook, "_post", lambda self, alert: stuck.wait(30) and None)
     call = Webhook("http://127.0.0.1:1/")
     for place in range(WAITING_MAX + 50):
-        call(b"%d" % place)
-    assert call._waiting.qsize() <= WAITING_MAX
+        call(b"%d" % place, "shop")
+    assert len(call._waiting) <= WAITING_MAX
     stuck.set()
+
+
+def test_a_group_of_which_thousands_die_keeps_no_alert_of_others_back() -> None:
+    """Attack: thousands of one owner's devices go, and the alerts of others were the oldest, and went."""
+    waiting = WaitingAlerts()
+    waiting.put("shop", b"door", 1)
+    dropped = [waiting.put("evil", b"%d" % number, 1) for number in range(2 * WAITING_MAX)].count(False)
+    assert (dropped, len(waiting)) == (WAITING_MAX + 1, WAITING_MAX)
+    assert waiting.take() == ("shop", b"door", 1)
+    assert waiting.take()[1] == b"%d" % (WAITING_MAX + 1), "the oldest of the others"
