@@ -14,9 +14,6 @@ OWNERS: dict[str, dict[str, str]] = {
             gateway.mqtt5.codec.Decoder _parsers""",
         "gateway.console.streams.WAITING_MAX": """
             gateway.console.streams.StreamBacklog _messages""",
-        "limits.half_open": """
-            gateway.listening.proxied.ProxiedServer _waiting
-            gateway.plugins.host.PluginHost _changes""",
         "limits.write_bytes": """
             gateway.listening.listeners.StreamTransport _outgoing""",
     },
@@ -115,6 +112,8 @@ OWNERS: dict[str, dict[str, str]] = {
             gateway.broker.lifecycle.Lifecycle connections
             gateway.sockets.door.Door _of_origin _open""",
         "limits.half_open": """
+            gateway.listening.proxied.ProxiedServer _of_proxy _waiting
+            gateway.plugins.host.PluginHost _changes
             gateway.sockets.door.Door _half_open _not_accepted""",
     },
     "prefix": {

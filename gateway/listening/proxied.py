@@ -15,6 +15,7 @@ import ssl
 from collections.abc import Callable, Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_address
 
+from bridge.base import Belongings
 from gateway.base.log_events import LogEvent
 from gateway.listening.proxy_header import V2_BYTES_MAX, ProxyHeader, ProxyHeaderError, parse_proxy_header
 
@@ -35,7 +36,7 @@ class ProxiedServer:
     The owner uses it like an `asyncio.Server`. `protocol` makes the protocol for the client the header names (None:
     for the proxy itself). `context`: for TLS. `trusted`: proxies whose headers are accepted. `header_s`: seconds
     allowed for a header, and again for a TLS handshake. `waiting_max`: connections that may wait for a header; above
-    the bound the longest waiting connection is cut off.
+    the bound the proxy with most loses the connection that has waited longest.
     """
 
     def __init__(
@@ -52,7 +53,8 @@ class ProxiedServer:
         self._name, self._sock, self._protocol, self._context = name, sock, protocol, context
         self._trusted, self._header_s, self._waiting_max = trusted, header_s, waiting_max
         self._loop = asyncio.get_running_loop()
-        self._waiting: dict[asyncio.Task[None], None] = {}
+        self._waiting: dict[asyncio.Task[None], str] = {}  # with the address of the proxy of each
+        self._of_proxy: Belongings[str, asyncio.Task[None]] = Belongings()  # the oldest first
 
     async def start_serving(self) -> None:
         """Begins to accept connections."""
@@ -96,15 +98,21 @@ class ProxiedServer:
             return
         sock.setblocking(False)
         task = self._loop.create_task(self._hand_over(sock, host), name=f"header at {self._name}")
-        self._waiting[task] = None
+        self._waiting[task] = host
+        self._of_proxy.add(host, task)
         task.add_done_callback(self._done)
         if len(self._waiting) > self._waiting_max:
-            oldest = next(iter(self._waiting))
-            del self._waiting[oldest]
+            oldest = self._of_proxy.oldest_of_most()
+            self._forget(oldest)
             oldest.cancel()
 
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        host = self._waiting.pop(task, None)
+        if host is not None:
+            self._of_proxy.drop(host, task)
+
     def _done(self, task: asyncio.Task[None]) -> None:
-        self._waiting.pop(task, None)
+        self._forget(task)
         if not task.cancelled():
             task.exception()
 
