@@ -1,8 +1,9 @@
 """The store of tracing on disk: a discovery node's advertisements, the registered entities, sealed, and a
 tracker's history of observations.
 
-A SQLite file, bounded by rows and age; the oldest observations go first. A lost last second costs nothing that cannot
-be asked for again, so commits are not waited for. Not here: which statements are believed (`bridge`).
+A SQLite file, bounded by rows and age; of the entity with most observations the oldest go first. A lost last second
+costs nothing that cannot be asked for again, so commits are not waited for. Not here: which statements are believed
+(`bridge`).
 """
 
 from __future__ import annotations
@@ -29,10 +30,12 @@ from keys.delegation import Advertisement
 from keys.errors import KeysError
 
 CHANGES = (TraceKind.JOIN, TraceKind.ALLS_WELL, TraceKind.FAILED, TraceKind.DISCONNECT)
-HISTORY_MAX = 1_000_000  # observations kept
+HISTORY_MAX = 1_000_000
+"""Observations kept; beyond it the entity with most loses its oldest."""
 HISTORY_AGE_S = 30 * 86_400.0
 SEALED_FOR = b"veilmq/1 entities at rest"
 TRIM_EVERY = 1_000  # observations between two looks at these bounds
+TRIM_PARTS = 10  # entities at most that lose some at one look
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS advertisements (
     topic BLOB PRIMARY KEY, not_after_ms INTEGER NOT NULL, data BLOB NOT NULL) WITHOUT ROWID;
@@ -169,7 +172,20 @@ class TraceStore:
     def _trim(self, now_ms: int) -> None:
         self._since_trim = 0
         self._execute("DELETE FROM observations WHERE time_ms < ?", (now_ms - int(HISTORY_AGE_S * 1000),))
-        self._execute("DELETE FROM observations WHERE id <= (SELECT max(id) FROM observations) - ?", (HISTORY_MAX,))
+        ((count,),) = self._execute("SELECT count(*) FROM observations")
+        least = -(-(count - HISTORY_MAX) // TRIM_PARTS)
+        while (excess := count - HISTORY_MAX) > 0:
+            first, *others = self._execute(
+                "SELECT entity, count(*) AS kept FROM observations GROUP BY entity ORDER BY kept DESC LIMIT 2"
+            )
+            entity, most = first
+            number = min(excess, most, max(least, most - others[0][1] if others else most))
+            self._execute(
+                "DELETE FROM observations WHERE id IN "
+                "(SELECT id FROM observations WHERE entity = ? ORDER BY id LIMIT ?)",
+                (entity, number),
+            )
+            count -= number
 
     def _execute(self, statement: str, values: Sequence[object] = ()) -> list[Any]:
         try:

@@ -57,6 +57,25 @@ def test_history_is_bounded_by_rows_and_age(tmp_path: Path, monkeypatch: pytest.
     store.close()
 
 
+def test_an_entity_that_changes_without_end_shortens_its_own_history_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Attack: its observations are all that there is room for, and what was seen of others is forgotten."""
+    monkeypatch.setattr(trace_store, "HISTORY_MAX", 50)
+    monkeypatch.setattr(trace_store, "TRIM_EVERY", 10)
+    store = TraceStore(tmp_path / "traces.sqlite3")
+    for number in range(1, 21):
+        store.observe(seen("door", number))
+    for number in range(21, 521):
+        store.observe(seen("evil", number))
+    assert [each.fields["ping"] for each in store.history("door")] == list(range(1, 21))
+    assert [each.fields["ping"] for each in store.history("evil")] == list(range(491, 521))
+    for each in range(100):
+        store.observe(seen(f"new{each}", 600 + each))
+    assert len(store.history(limit=1_000)) <= 50
+    store.close()
+
+
 def test_the_file_is_private(tmp_path: Path) -> None:
     TraceStore(tmp_path / "traces.sqlite3").close()
     assert stat.S_IMODE((tmp_path / "traces.sqlite3").stat().st_mode) == 0o600
