@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 from bridge.topology import LinkNow, LinkWitness
 from gateway.base import LinkState, PrivateFileError, Settings, StartError, read_private, write_private
+from gateway.base.followed import Followed
 from gateway.base.log_events import LogEvent
 from gateway.bridged import make_bridges, say_left
 from gateway.bridging import Bridge
 from gateway.broker import EdgeBroker
 from gateway.client import LocalEnd
 from gateway.clients import INTERNAL, EntityConnected, EntityEvent, EntityGone
+from gateway.following import FollowServer
 from gateway.health import DEGRADED, Certificates, Finding, HealthWatch, View, look
 from gateway.overlay import BrokerOverlay, standing, summaries
 from gateway.telling import Hooks
@@ -47,6 +49,7 @@ class Attached:
         self._server: ConsoleServer | None = None
         self._starting: asyncio.Task[None] | None = None
         self._hooks: Hooks | None = None
+        self._follow: FollowServer | None = None
         self._log: LogTail | None = None
 
     def begin(self, broker: EdgeBroker) -> None:
@@ -66,11 +69,18 @@ class Attached:
         self._watch.start()
         if settings.events:
             self._tell(broker, self._watch)
+        followed = Followed(self._name(), lambda is_on: self._followed(broker, followed if is_on else None))
+        if settings.data is not None:
+            self._follow = FollowServer(settings.data, followed)
+            self._follow_starts = asyncio.get_running_loop().create_task(self._follow.start())
         if settings.console is not None:
-            self._open_console(broker, settings.console, self._watch)
+            self._open_console(broker, settings.console, self._watch, followed)
 
     async def end(self) -> None:
         """Ends all parts; messages handed to bridges are kept for the next start."""
+        if self._follow is not None:
+            await asyncio.wait([self._follow_starts])
+            await self._follow.stop()
         if self._starting is not None:
             await asyncio.wait([self._starting])
         if self._server is not None:
@@ -83,6 +93,12 @@ class Attached:
             await bridge.stop()
         if self._hooks is not None:
             await self._hooks.stop()
+
+    def _followed(self, broker: EdgeBroker, followed: Followed | None) -> None:
+        """Lets publications say their steps to administrators that follow them; None: to nobody."""
+        broker.exchange.follow(followed)
+        if self._links is not None:
+            self._links.follow(followed)
 
     def _tell(self, broker: EdgeBroker, watch: HealthWatch) -> None:
         """Begins to send events to the configured receivers. Raises StartError."""
@@ -102,7 +118,7 @@ class Attached:
         watch.on_change = found
         hooks.start()
 
-    def _open_console(self, broker: EdgeBroker, settings: Console, watch: HealthWatch) -> None:
+    def _open_console(self, broker: EdgeBroker, settings: Console, watch: HealthWatch, followed: Followed) -> None:
         """Begins to serve the console. Raises StartError if aiohttp is missing or the tokens cannot be read."""
         try:
             from gateway.console.assembly import make_server  # noqa: PLC0415  few have it, and it needs aiohttp
@@ -113,7 +129,7 @@ class Attached:
         logging.getLogger("veilmq").addHandler(self._log)
         prefix = self._settings.availability.topic_prefix
         try:
-            self._server = make_server(settings, self._settings.data, broker, watch.status, prefix, self._log)
+            self._server = make_server(settings, self._settings.data, broker, watch.status, prefix, self._log, followed)
         except PrivateFileError as error:
             raise StartError(str(error)) from None
         self._starting = asyncio.get_running_loop().create_task(self._serve(self._server))

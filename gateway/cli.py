@@ -31,6 +31,7 @@ from gateway.commands import (
     talking,
 )
 from gateway.commands.bridges import bridges_app
+from gateway.commands.logs import log_app
 from gateway.commands.printing import print_json, print_table
 from gateway.commands.tokens import tokens_app
 from gateway.commands.traces import traces_app
@@ -59,6 +60,7 @@ app.add_typer(traces_app, name="traces")
 app.add_typer(users_app, name="users")
 app.add_typer(bridges_app, name="bridges")
 app.add_typer(tokens_app, name="tokens")
+app.add_typer(log_app, name="log")
 attaching.register(overlay_app)
 organising.register(overlay_app)
 placing.register(overlay_app)

@@ -67,7 +67,9 @@ _NAMES = {
         gateway.base.config_events.HOOKS_MAX gateway.base.config_listeners.PORT_MAX
         gateway.base.config_listeners.PROXIES_MAX gateway.base.descriptors.FILES_MAX
         gateway.bridging.ends.NO_LIMIT gateway.client.complaints.SAID_MAX gateway.client.redial.ELSEWHERE_MAX
-        gateway.client.wanted.MAX_SUBSCRIPTIONS gateway.commands.organising.ANSWER_BYTES_MAX
+        gateway.client.wanted.MAX_SUBSCRIPTIONS gateway.following.asking.LINE_BYTES_MAX
+        gateway.following.serving.LINE_BYTES_MAX gateway.following.serving.WAITING_MAX
+        gateway.commands.organising.ANSWER_BYTES_MAX
         gateway.commands.overlay_status.ASKED_AT_ONCE gateway.commands.placing.ASKED_AT_ONCE
         gateway.commands.status.ANSWER_BYTES_MAX gateway.files.MAX_PRIVATE_BYTES
         gateway.importing.loading.DB_BYTES_MAX gateway.importing.mosquitto_conf.FILES_MAX

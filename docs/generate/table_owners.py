@@ -361,6 +361,7 @@ OWNERS: dict[str, dict[str, str]] = {
             gateway.auth.oidc.OidcPlugin _tasks
             gateway.auth.password_file.PasswordFile _lines
             gateway.base.defects.Defects _said_at
+            gateway.base.followed.MessageStep about
             gateway.bridging.circles.Circles bridges
             gateway.broker.edge_broker.EdgeBroker _contexts _sockets
             gateway.broker.exchange.Exchange watchers
@@ -377,6 +378,18 @@ OWNERS: dict[str, dict[str, str]] = {
             gateway.plugins.host.PluginHost _followers
             gateway.telling.hooks.Hooks _tasks
             gateway.tracing.client._Driven _amiss""",
+        "gateway.base.followed.CLIENTS_MAX": """
+            gateway.base.followed.Following _clients""",
+        "gateway.base.followed.FOLLOWINGS_MAX": """
+            gateway.base.followed.Followed _open
+            gateway.following.serving.FollowServer _tasks""",
+        "gateway.base.followed.MESSAGES_MAX": """
+            gateway.base.followed.Following _messages
+            gateway.following.asking._Member named""",
+        "gateway.base.followed.PASSED_MAX": """
+            gateway.base.followed.Followed _passed""",
+        "gateway.base.followed.STEPS_MAX": """
+            gateway.base.followed.Following _steps""",
         "gateway.auth.revoked_users.REVOKED_MAX": """
             gateway.auth.revoked_users.RevokedUsers before""",
         "gateway.client.complaints.SAID_MAX": """

@@ -113,6 +113,7 @@ SYMPTOMS = (
             E.TOKENS_NOT_REREAD,
             E.TOKENS_NOT_ENDED,
             E.CONSOLE_NOT_SERVED,
+            E.FOLLOWING_NOT_SERVED,
         ),
         "What was before still counts. Correct the file that the line names, then `systemctl reload`.",
         "veilmq check -c broker.yaml",

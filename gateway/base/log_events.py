@@ -209,6 +209,10 @@ class LogEvent(Enum):
     HEALTH_BROKEN = ERROR, "%s", "The same, and clients are not served as they should be."
     HEALTH_OVER = INFO, "over: %s", "The finding is gone."
     HEALTH_FAILED = ERROR, "the look at how we stand failed", "A defect of ours, with its traceback. Report it."
+    FOLLOWED = (INFO, "an administrator follows messages",
+        "`veilmq log trace` or the page: names and sizes of what `client`, `topic` or `address` says, no payloads.")
+    FOLLOWING_NOT_SERVED = (ERROR, "%s: %s; messages cannot be followed by `veilmq log trace`",
+        "The socket could not be made in the data directory. Remove what is in the way, and restart when it suits.")
     SCRAPE_GIVEN_UP = INFO, "a scrape was given up", "Whoever asked for metrics did not wait for the answer."
     CONSOLE_LOGIN = INFO, "login at the console", "`user`, from `address`."
     CONSOLE_LOGIN_FAILED = WARNING, "a login at the console failed", "`user` and `address`; guesses are slowed down."

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -51,7 +52,12 @@ class KeyValueLines(logging.Formatter):
     """Formatter writing a line of `key=value` pairs an event (logfmt)."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return " ".join(f"{key}={_value(value)}" for key, value in fields_of(record).items())
+        return line_of(fields_of(record))
+
+
+def line_of(fields: Mapping[str, Any]) -> str:
+    """Returns a line of `key=value` pairs (logfmt)."""
+    return " ".join(f"{key}={_value(value)}" for key, value in fields.items())
 
 
 def _value(value: object) -> str:

@@ -14,6 +14,8 @@ from amqtt.broker import RetainedApplicationMessage
 from amqtt.events import BrokerEvents
 
 from gateway.base import Limits
+from gateway.base.followed import Followed
+from gateway.broker import followed_clients
 from gateway.broker.holding import Holding
 from gateway.broker.session_shares import owner_of
 from gateway.clients import Circling, Client, DeliveryPlan, Reached, Router, SharedName, Target, fits
@@ -34,6 +36,7 @@ class Delivering:
         self.router: Router[Client] = Router(partial(fits, limits=limits), lambda client: owner_of(client.view))
         self.holding = Holding(limits, self.reached, self.traffic, now)
         self.circles: Circling | None = None  # circles of bridged messages; None: no bridges
+        self.followed: Followed | None = None  # None: no administrator follows messages
 
     def adopt(self, limits: Limits) -> None:
         """Takes other bounds from now on."""
@@ -187,10 +190,14 @@ class Delivering:
         allowed: set[int] | None,
         lost: Collection[SharedName],
     ) -> None:
-        now = self.now()
+        now, followed = self.now(), self.followed
+        if followed is not None and not (plan.targets or plan.groups):
+            followed_clients.nobody(followed, message)
         for target in plan.targets:
             if allowed is None or id(target.client.view) in allowed:
                 self._deliver_to(target, message, sender, now)
+            elif followed is not None:
+                followed_clients.left_out(followed, target.client, message)
         for group in plan.groups:
             if not lost or (group.name, group.filter) not in lost:
                 self.deliver_to_group(group, message, allowed, now)
@@ -254,6 +261,8 @@ class Delivering:
 
     def give(self, client: Client, message: Message, qos: int, retain: bool, ids: tuple[int, ...], now: float) -> None:
         data = client.session.deliver(message, qos, retain, now, ids)
+        if self.followed is not None:
+            followed_clients.given(self.followed, client, message, qos, data is not None)
         if client.connection is None:
             return
         if data is not None:

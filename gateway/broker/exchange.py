@@ -19,7 +19,9 @@ from amqtt.events import BrokerEvents, MQTTEvents
 from bridge.contract import Publication
 from bridge.document import OwnTopics
 from gateway.base import Limits
+from gateway.base.followed import Followed
 from gateway.base.log_events import LogEvent
+from gateway.broker import followed_clients
 from gateway.broker import member_sessions as members
 from gateway.broker.delivering import Delivering
 from gateway.broker.holding import Backlog
@@ -156,6 +158,8 @@ class Exchange(Delivering):
             assert self.overlay is not None
             members.published(client, publish, self.overlay)
             return None
+        if self.followed is not None:
+            followed_clients.came(self.followed, client, publish)
         verdict = self.tracing is None or self.tracing.publishing(client.client_id, publish)
         verdict = verdict and publish.topic not in self.own_topics
         if host.sees_messages:
@@ -317,6 +321,8 @@ class Exchange(Delivering):
             obstacles = partial(self._obstacles, client, publish)
             if receivers := obstacles(set()):  # neither routed nor acknowledged before they have room
                 client.connection.read_on()
+                if self.followed is not None:
+                    followed_clients.waits(self.followed, client, publish, receivers)
                 return self.holding.hold(obstacles, partial(self._pass_on, client, publish, self.now()), receivers)
         return self._pass_on(client, publish, self.now())
 
@@ -397,11 +403,13 @@ class Exchange(Delivering):
             client.connection.pause(UNACKNOWLEDGED)
 
     def _acknowledge(self, client: Client, publish: Publish, code: int = 0) -> None:
-        if not publish.qos:
-            return
-        if client.acks:
+        if publish.qos and client.acks:
             client.owe(OwedAck(publish, code))
             self._settle(client)
+            return
+        if self.followed is not None:
+            followed_clients.answered(self.followed, client, publish, code)
+        if not publish.qos:
             return
         data = client.session.acknowledge(publish, code)
         if data and client.connection is not None:
@@ -415,6 +423,8 @@ class Exchange(Delivering):
         while acks and (code := acks[0].code) is not None:
             owed = acks.popleft()
             publish = owed.publish
+            if self.followed is not None:
+                followed_clients.answered(self.followed, client, publish, code)
             if code in FINAL_REFUSALS:
                 self.audit.may_not("publish", client, publish.topic, code)
             if session.version == Version.V5 or not owed.refuses:
@@ -443,6 +453,11 @@ class Exchange(Delivering):
         forgone = [session.inbound.accepted(one.publish, refused=True) for one in client.acks if one.refuses]
         if any(forgone) and client.connection is not None:
             self.close(client, session.close(ReasonCode.QUOTA_EXCEEDED, "publication refused"))
+
+    def follow(self, followed: Followed | None) -> None:
+        """Says the steps of publications there from now on; None: nowhere. Short ways stay unused meanwhile."""
+        self.followed = followed
+        self.host.watched(followed is not None)
 
     def keep_in(self, store: SessionStore | None) -> None:
         """Reports every change to the store from now on; None: no longer."""

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from bridge.document import Overlay
-from gateway.base import ConfigError, load
+from gateway.base import ConfigError, Settings, load
 from gateway.setup import role_folders
 from keys.identity import CARRIERS, Role
 
@@ -45,16 +46,19 @@ def binds_beside(overlay_file: Path) -> dict[str, str]:
     """Returns the metrics addresses of members whose folders lie beside the overlay file, or beside the folder of the
     member holding it, by name of the folder.
     """
+    return {name: one.metrics.bind for name, one in settings_beside(overlay_file).items() if one.metrics is not None}
+
+
+def settings_beside(overlay_file: Path) -> dict[str, Settings]:
+    """Returns the configurations of members whose folders lie beside the overlay file, or beside the folder of the
+    member holding it, by name of the folder.
+    """
     here = overlay_file.resolve().parent
     parent = here.parent if (here / "broker.yaml").is_file() else here
-    found: dict[str, str] = {}
+    found: dict[str, Settings] = {}
     for folder in role_folders(parent):
-        try:
-            settings = load(folder.config)
-        except ConfigError:
-            continue  # `veilmq check` says why; the verdict lists the member as not asked
-        if settings.metrics is not None:
-            found[folder.name] = settings.metrics.bind
+        with suppress(ConfigError):  # `veilmq check` says why; the verdict lists the member as not asked
+            found[folder.name] = load(folder.config)
     return found
 
 

@@ -7,6 +7,7 @@ goes through the broker as a client's message would.
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 import time
 from itertools import islice
@@ -19,6 +20,8 @@ from prometheus_client.registry import Collector
 
 from bridge.base import TopicError, check_filter, check_name
 from gateway.base.config_console import Console
+from gateway.base.followed import Followed, FollowError, Wish
+from gateway.base.log_events import LogEvent
 from gateway.client import LocalEnd
 from gateway.clients import INTERNAL
 from gateway.console.asking import Act, ApiError, ApiRequest
@@ -30,6 +33,8 @@ from gateway.console.streams import Streams
 from gateway.plugins import BusyError, EdgeSession
 from gateway.plugins.host import Action
 
+log = logging.getLogger("veilmq.console")
+
 PUBLISH_S = 10.0
 LOGINS_WAITING = 64
 """Logins that wait for their password to be verified, one after the other; more are told to come again."""
@@ -40,12 +45,13 @@ Stops users of the console who ask for all that is retained, again and again.
 
 
 class Answering:
-    """Answers to the operations of a console. `editing`: changes users and tokens."""
+    """Answers to the operations of a console. `editing`: changes users and tokens; `followed`: of messages."""
 
-    def __init__(self, settings: Console, shown: Shown, editing: Editing) -> None:
+    def __init__(self, settings: Console, shown: Shown, editing: Editing, followed: Followed) -> None:
         self._settings, self._shown, self._editing = settings, shown, editing
         self._broker, self._host = shown.broker, shown.broker.host
         self._streams = Streams(self._broker, self._may_receive)
+        self._followed = followed
         self._proving, self._waiting = asyncio.Lock(), 0
         self._looking = asyncio.Lock()  # one question at a time looks at retained messages, a few in a turn
         self._of_user: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # and one of each user
@@ -192,6 +198,17 @@ class Answering:
 
     async def stream(self, asked: ApiRequest) -> web.StreamResponse:
         return await self._streams.serve(asked, await self._permitted(asked))
+
+    async def trace(self, asked: ApiRequest) -> web.StreamResponse:
+        wanted = {name: asked.query.get(name, "") for name in ("client", "topic", "address")}
+        if not any(wanted.values()):
+            raise ApiError(400, "which messages? name a client, topic or address")
+        try:
+            wish = Wish.read(**wanted)
+        except FollowError as error:
+            raise ApiError(400, str(error)) from None
+        LogEvent.FOLLOWED.say(log, user=asked.user, client=wish.client, topic=wish.topic, address=wanted["address"])
+        return await self._streams.follow(asked, self._followed, wish)
 
     # -------------------------------------------------------------------------------------------- showing
 

@@ -12,6 +12,7 @@ from gateway.auth.dynamic import DynamicPlugin
 from gateway.auth.oidc import OidcPlugin
 from gateway.base import StartError
 from gateway.base.config_console import Console
+from gateway.base.followed import Followed
 from gateway.broker import EdgeBroker
 from gateway.console.answering import Answering
 from gateway.console.editing import Editing
@@ -30,6 +31,7 @@ def make_server(
     status: Callable[[], dict[str, Any]],
     prefix: str,
     log: LogTail,
+    followed: Followed,
 ) -> ConsoleServer:
     """Makes the server of a console. `prefix`: of availability topics. Raises PrivateFileError, StartError."""
     logins = Logins(os.urandom, broker.host.standing)
@@ -37,7 +39,7 @@ def make_server(
     dynamic = next((plugin for plugin in broker.host.plugins if isinstance(plugin, DynamicPlugin)), None)
     editing = Editing(settings, logins, tokens, dynamic)
     broker.host.follow_users(editing.users_changed)
-    answering = Answering(settings, Shown(broker, status, prefix, log), editing)
+    answering = Answering(settings, Shown(broker, status, prefix, log), editing, followed)
     oidc = next((plugin for plugin in broker.host.plugins if isinstance(plugin, OidcPlugin)), None)
     return ConsoleServer(settings, logins, tokens, answering, oidc, _provider_login(settings, oidc))
 

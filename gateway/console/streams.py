@@ -1,4 +1,4 @@
-"""Streams of the API: messages of a filter as they come, as server-sent events, until the browser goes.
+"""Streams of the API: messages of a filter, or steps of messages, as server-sent events, until the browser goes.
 
 A slow browser misses messages, and is told how many. The backlog is bounded in messages and bytes: only the shown
 part of a payload waits. A stream ends within a second of the login or token that opened it.
@@ -11,7 +11,7 @@ import json
 import secrets
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +20,7 @@ from aiohttp import web
 
 from bridge.base import Belongings
 from gateway.base.config_console import STREAMS_MAX
+from gateway.base.followed import Followed, FollowError, Following, Wish
 from gateway.broker import EdgeBroker
 from gateway.client import LocalEnd
 from gateway.clients import INTERNAL
@@ -92,16 +93,35 @@ class Streams:
         self.clients: set[LocalEnd] = set()
 
     async def serve(self, asked: ApiRequest, topic_filter: str) -> web.StreamResponse:
-        """Serves a single stream to its end. Raises ApiError if there are too many."""
-        user = asked.user
-        stream = self._begin(user)
-        response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store",
-                                               "X-Content-Type-Options": "nosniff"})  # fmt: skip
+        """Serves a stream of messages to its end. Raises ApiError if there are too many streams."""
         client = LocalEnd(f"{INTERNAL}console/{secrets.token_hex(8)}", self._broker)
         self.clients.add(client)
         try:
+            return await self._stream(asked, lambda response: self._tell(asked, topic_filter, client, response))
+        finally:
+            self.clients.discard(client)
+            await client.close()
+
+    async def follow(self, asked: ApiRequest, followed: Followed, wish: Wish) -> web.StreamResponse:
+        """Serves a stream of the steps of messages to its end. Raises ApiError if there are too many streams."""
+        try:
+            following = followed.begin(wish)
+        except FollowError as error:
+            raise ApiError(503, str(error)) from None
+        try:
+            return await self._stream(asked, lambda response: _tell_steps(following, followed.member, response))
+        finally:
+            followed.end(following)
+
+    async def _stream(
+        self, asked: ApiRequest, tell: Callable[[web.StreamResponse], Coroutine[Any, Any, None]]
+    ) -> web.StreamResponse:
+        stream = self._begin(asked.user)
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store",
+                                               "X-Content-Type-Options": "nosniff"})  # fmt: skip
+        try:
             await response.prepare(asked.request)
-            telling = asyncio.ensure_future(self._tell(asked, topic_filter, client, response))
+            telling = asyncio.ensure_future(tell(response))
             try:
                 while asked.goes_on() and not telling.done() and not stream.is_over:
                     await asyncio.wait([telling], timeout=LOOK_S)
@@ -111,8 +131,6 @@ class Streams:
                     await telling
         finally:
             self._end(stream)
-            self.clients.discard(client)
-            await client.close()
         response.force_close()
         return response
 
@@ -162,6 +180,22 @@ class Streams:
             elif await self._may_receive(asked, line["topic"]):
                 line |= {"missed": waiting.missed, "time": time.time()}
                 await _write(response, f"data: {json.dumps(line)}\n\n")
+
+
+async def _tell_steps(following: Following, member: str, response: web.StreamResponse) -> None:
+    """Writes steps of messages as they come. Raises TimeoutError for a browser that does not read."""
+    arrived = asyncio.Event()
+    following.arrived = arrived.set
+    await _write(response, "event: subscribed\ndata: {}\n\n")
+    while True:
+        arrived.clear()
+        while (step := following.take()) is not None:
+            shown = {**step.to_dict(member), "missed": following.missed}
+            await _write(response, f"data: {json.dumps(shown, default=str)}\n\n")
+        try:
+            await asyncio.wait_for(arrived.wait(), ALIVE_S)
+        except TimeoutError:
+            await _write(response, ": still here\n\n")
 
 
 async def _write(response: web.StreamResponse, text: str) -> None:

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from bridge.contract import (
     Appending,
@@ -36,6 +37,13 @@ SUCCESS = 0x00
 FITS_NO_RECORD = 0x83  # Implementation specific error (MQTT 5.0 §2.4)
 
 
+class FollowedOutbox(Protocol):
+    """Steps of publications, said to an administrator that follows them (`overlay/followed_wires.py`)."""
+
+    def numbered(self, number: int, publication: Publication, client: str) -> None: ...
+    def gathered(self, first: int, publication: Publication) -> None: ...
+
+
 class Outgoing:
     """Path of local publications to the disk and the node. `handle` gives the node an event; `chain_of` names the chain
     of publications on a clear topic.
@@ -59,6 +67,7 @@ class Outgoing:
         self._gathered: dict[str, tuple[bool, list[Numbered]]] = {}
         self._gathered_bytes = 0
         self._appending: list[int] = []  # numbers that the node is told with the next event
+        self.followed: FollowedOutbox | None = None  # None: no administrator follows publications
         self._said_at = -LOG_EVERY_S
         store.on_committed = self._committed
 
@@ -81,8 +90,12 @@ class Outgoing:
                     publication, lambda result: self._stored(sequence, result, done), chain, size, client
                 )
                 self._appending.append(sequence)
+                if self.followed is not None:
+                    self.followed.numbered(sequence, publication, client)
                 return
             number = self._store.next_sequence()
+            if self.followed is not None:
+                self.followed.numbered(number, publication, client)
             done(SUCCESS)
             if publication.retain:
                 self._tell(Unstored(number, replace(publication, in_clear=chain.in_clear)))
@@ -113,7 +126,10 @@ class Outgoing:
     def _leave_gathered(self, chain: str) -> None:
         in_clear, records = self._gathered.pop(chain, (False, []))
         if records:
-            self._tell(Unstored(records[0].number, replace(packed(chain, records), in_clear=in_clear)))
+            batch = replace(packed(chain, records), in_clear=in_clear)
+            if self.followed is not None:
+                self.followed.gathered(records[0].number, batch)
+            self._tell(Unstored(records[0].number, batch))
 
     def _stored(self, sequence: int, result: StoredEntry | StoreError, done: Callable[[int], None]) -> None:
         """Takes the disk's answer to an append; entries themselves come in `_committed`."""
@@ -124,6 +140,9 @@ class Outgoing:
             done(SUCCESS)
 
     def _committed(self, entries: Sequence[StoredEntry]) -> None:
+        if self.followed is not None:
+            for entry in entries:
+                self.followed.gathered(entry.sequence, entry.publication)
         self._tell(Committed(tuple([(e.sequence, e.previous, e.publication) for e in entries])))
 
     def _tell(self, event: Event) -> None:

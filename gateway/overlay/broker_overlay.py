@@ -50,6 +50,7 @@ from bridge.predicates import Predicate
 from bridge.presence import BEAT_S
 from bridge.traces import Announce, AvailabilityEffect, AvailabilityEvent
 from gateway.base import FIGURES_TOPIC, Figures
+from gateway.base.followed import Followed
 from gateway.base.log_events import LogEvent
 from gateway.client import MqttClient
 from gateway.clients import Done, LocalBroker, LocalGroup, PeerRefusal
@@ -62,6 +63,7 @@ from gateway.overlay.delays import Delays
 from gateway.overlay.dials import Dials
 from gateway.overlay.driver import Driver, OfHistory
 from gateway.overlay.entities import LocalEntities
+from gateway.overlay.followed_wires import FollowedWires
 from gateway.overlay.keeping import Keeping
 from gateway.overlay.loading import Loading
 from gateway.overlay.local_delivery import LocalDelivery
@@ -149,6 +151,15 @@ class BrokerOverlay:
             home = None if member is None else member.certificate.region
             self._flow = Backpressure(lambda: self._keeping.overlay, dials, figures.count, home)
         self._wires = Wires(dials, figures, self._handle, self._flow, clock)
+        self._followed: FollowedWires | None = None
+
+    def follow(self, followed: Followed | None) -> None:
+        """Says the steps of messages there from now on; None: nowhere."""
+        overlay = self._keeping
+        self._followed = (
+            None if followed is None else FollowedWires(followed, lambda: overlay.overlay, self.figures.counts)
+        )
+        self._outgoing.followed = self._followed
 
     # ------------------------------------------------------------------------------------------- lifetime
 
@@ -413,7 +424,11 @@ class BrokerOverlay:
 
     def _received(self, peer: str, publish: Publish) -> None:
         wire = Wire(publish.topic, publish.payload, publish.qos, publish.retain, publish.properties.user)
-        self._handle(Received(peer, wire))
+        if self._followed is None:
+            self._handle(Received(peer, wire))
+            return
+        self._refusal = ""
+        self._followed.handled(peer, wire, lambda: self._handle(Received(peer, wire)), lambda: self._refusal)
 
     # ------------------------------------------------------------------------------ hands of the driver
 
@@ -424,6 +439,11 @@ class BrokerOverlay:
         self._delay_s = delay_s
 
     def _handle(self, event: Event) -> bool:
+        if self._followed is not None:
+            if type(event) is Acked:
+                self._followed.taken(event.peer, event.ticket)
+            elif type(event) is NotTaken:
+                self._followed.not_taken(event.peer, event.ticket, event.reason)
         is_handled = self._driver.handle(event)
         if type(event) is Acked and event.ticket < 0:  # of a statement
             self._look_at_scopes()
@@ -433,12 +453,17 @@ class BrokerOverlay:
         return is_handled
 
     def send(self, peer: str, wire: Wire, ticket: int) -> None:
+        if self._followed is not None:
+            self._followed.sent(peer, wire)
         self._wires.send(peer, wire, ticket)
 
     def deliver(self, effect: Deliver) -> None:
         assert self._broker is not None
         if self._rereading:
             self._rereading.delivered(effect)
+        if self._followed is not None:
+            self._followed.opened(effect, partial(self._delivery.deliver, self._broker, effect))
+            return
         self._delivery.deliver(self._broker, effect)
 
     def deliver_shared(self, effect: DeliverShared) -> None:

@@ -3,9 +3,9 @@
 
 const api = "/api/v1", every = 2000, kept = 120, unsteady = 3;
 const $ = (id) => document.getElementById(id);
-const state = { me: null, section: null, rates: [], before: null, counted: new Map(), stream: null, group: "" };
+const state = { me: null, section: null, rates: [], before: null, counted: new Map(), stream: null, trace: null, group: "" };
 const sections = { overview: "Now", overlay: "Overlay", clients: "Clients", subscriptions: "Subscriptions",
-  retained: "Retained", entities: "Entities", try: "Try topics", users: "Users", log: "Log" };
+  retained: "Retained", entities: "Entities", try: "Try topics", trace: "Trace", users: "Users", log: "Log" };
 
 async function ask(path, method = "GET", body) {
   const options = { method, headers: {} }, me = state.me;
@@ -212,6 +212,7 @@ const show = {
     }));
   },
   async try() {},
+  async trace() {},
   async users() {
     const found = await ask("/users");
     fill("user-table", Object.entries(found.users).map(([name, one]) => [name, one.groups.join(", "), one.acl.join("\n"),
@@ -327,7 +328,7 @@ async function refresh() {
 function leave(me) {  // the login that is over
   if (state.me !== me) return;  // left already, and somebody may be typing; or another login has begun
   state.me = null;
-  if (state.stream) { state.stream.close(); state.stream = null; }
+  for (const name of ["stream", "trace"]) if (state[name]) { state[name].close(); state[name] = null; }
   $("login").hidden = false; $("nav").hidden = true; $("logout").hidden = true;
   $("who").textContent = ""; $("level").textContent = ""; $("login").elements.user.focus();
   for (const each of Object.keys(sections)) $(each).hidden = true;
@@ -397,6 +398,32 @@ $("subscribe").addEventListener("submit", (event) => {
 $("unsubscribe").addEventListener("click", () => {
   state.stream?.close(); state.stream = null; $("subscribed").textContent = "";
   $("subscribe").querySelector("button").focus(); $("unsubscribe").disabled = true;
+});
+$("follow").addEventListener("submit", (event) => {
+  event.preventDefault();
+  state.trace?.close(); fail("");
+  const form = new FormData(event.target), wanted = new URLSearchParams([...form].filter(([, value]) => value.trim()));
+  const stream = state.trace = new EventSource(`${api}/trace?${wanted}`);
+  $("unfollow").disabled = false; $("followed").textContent = "";
+  stream.addEventListener("subscribed", () => { $("followed").textContent = `following ${[...wanted.values()].join(", ")}`; });
+  stream.onmessage = (message) => {
+    const { time, member, step, client, topic, missed, message: name, ...about } = JSON.parse(message.data);
+    const row = make("tr"), body = $("step-table").tBodies[0];
+    row.append(make("td", new Date(time).toLocaleTimeString()), make("td", step), make("td", name || "", "long"),
+      make("td", client || "", "long"), make("td", topic || "", "long"),
+      make("td", Object.entries(about).map(([key, value]) => `${key}=${value}`).join(" "), "long"));
+    body.prepend(row);
+    while (body.rows.length > 500) body.lastChild.remove();
+    if (missed) $("followed").textContent = `${missed} steps missed: ask for fewer messages`;
+  };
+  stream.onerror = () => {
+    $("followed").textContent = "";
+    if (stream.readyState === 2) fail("say which client, topic filter or network to follow; at most 8 follow at once");
+  };
+});
+$("unfollow").addEventListener("click", () => {
+  state.trace?.close(); state.trace = null; $("followed").textContent = "";
+  $("follow").querySelector("button").focus(); $("unfollow").disabled = true;
 });
 $("user-form").addEventListener("submit", (event) => {
   event.preventDefault();

@@ -66,3 +66,21 @@ def test_one_user_does_not_have_all_streams(broker: Running, ann: Api, bob: Api,
         pass
     sockets[1].close()
     assert wait_until(lambda: opened(bob) == b"200", 20.0, every_s=0.2)
+
+
+def test_an_administrator_follows_messages_and_nobody_else_may(broker: Running, ann: Api, bob: Api) -> None:
+    assert bob.ask("GET", "/trace?topic=plant/%23")[0] == 403
+    assert ann.ask("GET", "/trace")[0] == 400
+    assert "no network" in ann.ask("GET", "/trace?address=here")[1]["error"]
+    with socket.create_connection(("127.0.0.1", broker.port), 20) as one:
+        cookie = f"Cookie: veilmq={ann.cookie}"
+        one.sendall(f"GET /api/v1/trace?topic=plant/%23 HTTP/1.1\r\nHost: 127.0.0.1\r\n{cookie}\r\n\r\n".encode())
+        came = b""
+        while b"subscribed" not in came:
+            came += one.recv(4096)
+        assert ann.ask("POST", "/publish", {"topic": "plant/a", "payload": "hush-hush"})[0] == 200
+        while b"acknowledged" not in came:
+            came += one.recv(4096)
+    assert b'"step": "received"' in came
+    assert b'"topic": "plant/a"' in came
+    assert b"hush" not in came
