@@ -15,6 +15,8 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import psutil
+
 from bridge.topology import LinkNow, LinkWitness
 from gateway.base import LinkState, PrivateFileError, Settings, StartError, read_private, write_private
 from gateway.base.followed import Followed
@@ -24,8 +26,9 @@ from gateway.bridging import Bridge
 from gateway.broker import EdgeBroker
 from gateway.client import LocalEnd
 from gateway.clients import INTERNAL, EntityConnected, EntityEvent, EntityGone
+from gateway.day import DayKeeper
 from gateway.following import FollowServer
-from gateway.health import DEGRADED, Certificates, Finding, HealthWatch, View, look
+from gateway.health import DEGRADED, LEVELS, Certificates, Finding, HealthWatch, View, look
 from gateway.overlay import BrokerOverlay, standing, summaries
 from gateway.telling import Hooks
 
@@ -50,6 +53,7 @@ class Attached:
         self._starting: asyncio.Task[None] | None = None
         self._hooks: Hooks | None = None
         self._follow: FollowServer | None = None
+        self._day: DayKeeper | None = None
         self._log: LogTail | None = None
 
     def begin(self, broker: EdgeBroker) -> None:
@@ -66,6 +70,10 @@ class Attached:
         broker.operation.health = self._watch
         if self._links is not None:
             broker.operation.summaries = partial(summaries, self._links)
+        look = partial(_figures, broker, self._links, self._watch, psutil.Process())
+        self._day = DayKeeper(settings.data, look, self._watch.alarms)
+        self._day.start()
+        broker.operation.day = self._day.shown
         self._watch.start()
         if settings.events:
             self._tell(broker, self._watch)
@@ -89,6 +97,8 @@ class Attached:
             logging.getLogger("veilmq").removeHandler(self._log)
         if self._watch is not None:
             self._watch.stop()
+        if self._day is not None:
+            await self._day.stop()
         for bridge in self._bridges:
             await bridge.stop()
         if self._hooks is not None:
@@ -187,6 +197,30 @@ def _view(
             more.append(Finding(DEGRADED, f"bridge:{one.name}", said))
     shown = {one.name: asdict(one) | {"waiting": _waiting(broker, one.name)} for one in stands}
     return replace(view, more=tuple(more), details={**details, "bridges": shown})
+
+
+def _figures(
+    broker: EdgeBroker, links: BrokerOverlay | None, watch: HealthWatch, process: psutil.Process
+) -> dict[str, float]:
+    """Returns the present figures of a row of the day (`gateway.day.minutes`)."""
+    snapshot, report = broker.operation.observe(), watch.report()
+    gauges = links.gauges() if links is not None else {}
+    return {
+        "received": snapshot.traffic.publish_received,
+        "sent": snapshot.published,
+        "dropped": sum(snapshot.dropped.values()),
+        "received_bytes": snapshot.traffic.bytes_received,
+        "sent_bytes": snapshot.traffic.bytes_sent,
+        "clients": snapshot.clients_connected,
+        "sessions": snapshot.sessions,
+        "queued": snapshot.queued_messages,
+        "retained": snapshot.retained_messages,
+        "outbox": gauges.get("outbox_depth", 0),
+        "links": gauges.get("links_up", 0),
+        "level": LEVELS.index(report.level),
+        "cpu_percent": process.cpu_percent(),
+        "memory_mib": process.memory_info().rss / (1 << 20),
+    }
 
 
 def _links_now(states: Sequence[LinkState]) -> dict[str, LinkNow]:

@@ -29,13 +29,14 @@ from gateway.commands import (
     setting_up,
     status,
     talking,
+    top,
 )
 from gateway.commands.bridges import bridges_app
 from gateway.commands.logs import log_app
 from gateway.commands.printing import print_json, print_table
 from gateway.commands.tokens import tokens_app
 from gateway.commands.traces import traces_app
-from gateway.commands.trust import OPTIONS, Json, overlay_app, trust_app
+from gateway.commands.trust import OPTIONS, Json, LogLevel, Verbose, overlay_app, trust_app
 from gateway.commands.users import users_app
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ attaching.register(overlay_app)
 organising.register(overlay_app)
 placing.register(overlay_app)
 renewing.register(overlay_app, trust_app)
-for commands in (setting_up, status, talking, passwords, importing, keeping):
+for commands in (setting_up, status, top, talking, passwords, importing, keeping):
     commands.register(app)
 for group in entry_points(group="veilmq.commands"):
     app.add_typer(group.load(), name=group.name)
@@ -149,16 +150,19 @@ def broker(
     bind: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Address of the default listener.")] = None,
     data: Annotated[Path | None, typer.Option(metavar="DIR", help="Directory for what must survive a restart.")] = None,
     allow_anonymous: Annotated[bool, typer.Option("--allow-anonymous", help="Let clients in without a name.")] = False,
+    verbose: Verbose = False,
+    log_level: LogLevel = None,
 ) -> None:
     """Run a broker in the role of its configuration: edge broker, gateway or replica."""
+    from gateway.base.logs import configure, level_of
 
     def read() -> Settings:
-        return _settings(config, bind, data, allow_anonymous)
+        settings = _settings(config, bind, data, allow_anonymous)
+        return settings.model_copy(update={"log_level": level_of(verbose, log_level, settings.log_level)})
 
     with contextlib.suppress(AttributeError, ValueError):  # no such signal, or not in the main thread
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the broker can read its configuration again
     settings = read()
-    from gateway.base.logs import configure
     from gateway.checking.check import refuse
     from gateway.party import serve
 

@@ -83,6 +83,10 @@ def run(
     ] = False,
     metrics: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Prometheus endpoint.")] = None,
     workers: Annotated[int, typer.Option(metavar="N", help="Processes that receive under the one identity.")] = 1,
+    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Log more: the same as --log-level debug.")] = False,
+    log_level: Annotated[
+        str | None, typer.Option("--log-level", metavar="LEVEL", help="debug, info, warning or error.")
+    ] = None,
 ) -> int:
     """Receive without Spark: queries on any machine seeing the spool read it."""
     from spark_ingest.receiver.daemon import receiver_options, serve
@@ -93,7 +97,7 @@ def run(
         "availability": availability, "receiver": receiver, "cap_bytes": cap_bytes, "incomplete_s": incomplete_s,
         "pack": "true" if pack else None,
     }  # fmt: skip
-    return serve(receiver_options(config, told), metrics, workers)
+    return serve(receiver_options(config, told), metrics, workers, verbose, log_level)
 
 
 @ingest_app.command("status")

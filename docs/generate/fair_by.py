@@ -68,6 +68,8 @@ _NAMES = {
         gateway.base.config_listeners.PROXIES_MAX gateway.base.descriptors.FILES_MAX
         gateway.bridging.ends.NO_LIMIT gateway.client.complaints.SAID_MAX gateway.client.redial.ELSEWHERE_MAX
         gateway.client.wanted.MAX_SUBSCRIPTIONS gateway.following.asking.LINE_BYTES_MAX
+        gateway.commands.top.ALARMS_SHOWN_MAX gateway.day.minutes.MINUTES_MAX
+        gateway.health.alarms.ALARMS_MAX gateway.health.alarms.TEXT_MAX
         gateway.following.serving.LINE_BYTES_MAX gateway.following.serving.WAITING_MAX
         gateway.commands.organising.ANSWER_BYTES_MAX
         gateway.commands.overlay_status.ASKED_AT_ONCE gateway.commands.placing.ASKED_AT_ONCE

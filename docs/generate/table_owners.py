@@ -392,6 +392,10 @@ OWNERS: dict[str, dict[str, str]] = {
             gateway.base.followed.Following _steps""",
         "gateway.auth.revoked_users.REVOKED_MAX": """
             gateway.auth.revoked_users.RevokedUsers before""",
+        "gateway.day.minutes.MINUTES_MAX": """
+            gateway.day.keeping.DayKeeper _rows""",
+        "gateway.health.alarms.ALARMS_MAX": """
+            gateway.health.alarms.Alarms _all""",
         "gateway.client.complaints.SAID_MAX": """
             gateway.client.complaints.Complaints _said""",
         "gateway.stock.ARRIVED_MAX": """

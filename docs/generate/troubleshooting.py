@@ -114,6 +114,7 @@ SYMPTOMS = (
             E.TOKENS_NOT_ENDED,
             E.CONSOLE_NOT_SERVED,
             E.FOLLOWING_NOT_SERVED,
+            E.DAY_NOT_KEPT,
         ),
         "What was before still counts. Correct the file that the line names, then `systemctl reload`.",
         "veilmq check -c broker.yaml",

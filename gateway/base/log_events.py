@@ -213,6 +213,8 @@ class LogEvent(Enum):
         "`veilmq log trace` or the page: names and sizes of what `client`, `topic` or `address` says, no payloads.")
     FOLLOWING_NOT_SERVED = (ERROR, "%s: %s; messages cannot be followed by `veilmq log trace`",
         "The socket could not be made in the data directory. Remove what is in the way, and restart when it suits.")
+    DAY_NOT_KEPT = (WARNING, "figures and alarms of the day are not kept: %s",
+        "They go on in memory. Once, until the data directory takes them again; free space.")
     SCRAPE_GIVEN_UP = INFO, "a scrape was given up", "Whoever asked for metrics did not wait for the answer."
     CONSOLE_LOGIN = INFO, "login at the console", "`user`, from `address`."
     CONSOLE_LOGIN_FAILED = WARNING, "a login at the console failed", "`user` and `address`; guesses are slowed down."

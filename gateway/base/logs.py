@@ -16,11 +16,18 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from bridge.base import OperatorError
+
 EVENT_CHARACTERS = 4_000
 """Stops one message (a hostile name, a traceback) from becoming a line that log collectors cut in the middle."""
+LEVELS = ("debug", "info", "warning", "error")
 OURS = ("veilmq", "spark_ingest")
 """Loggers of VeilMQ: of brokers, and of receivers for Spark."""
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+class LogLevelError(OperatorError):
+    """An error of the option `--log-level`, in a line."""
 
 
 def fields_of(record: logging.LogRecord) -> dict[str, Any]:
@@ -73,6 +80,15 @@ def configure(form: Literal["text", "json"], level: str = "info") -> None:
     handler.setFormatter(JsonLines() if form == "json" else KeyValueLines())
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     set_level(level)
+
+
+def level_of(verbose: bool, told: str | None, otherwise: str = "info") -> str:
+    """Returns the level that a command line asks for with `-v` or `--log-level`. Raises LogLevelError."""
+    if told is None:
+        return LEVELS[0] if verbose else otherwise
+    if told not in LEVELS:
+        raise LogLevelError(f"--log-level {told}: unknown; take {', '.join(LEVELS)}")
+    return told
 
 
 def set_level(level: str) -> None:

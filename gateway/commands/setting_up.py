@@ -13,6 +13,7 @@ import typer
 
 from gateway.commands.printing import print_json, print_table
 from gateway.commands.readiness import Readiness
+from gateway.commands.trust import LogLevel, Verbose
 
 if TYPE_CHECKING:
     from gateway.setup import Made, Supervisor
@@ -89,13 +90,16 @@ def _print_made(made: Made, protect: tuple[str, ...]) -> None:
 def up(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="As `veilmq init` made it.")],
     names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Some members only.")] = None,
+    verbose: Verbose = False,
+    log_level: LogLevel = None,
 ) -> None:
     """Run the members of a directory on this machine until Ctrl-C; restart crashed members."""
-    from gateway.base.logs import configure
+    from gateway.base.logs import configure, level_of
     from gateway.setup import Supervisor
 
-    configure("text")
-    supervisor = Supervisor(directory, lambda line: print(line, flush=True), frozenset(names or ()))
+    level = level_of(verbose, log_level, "")
+    configure("text", level or "info")
+    supervisor = Supervisor(directory, lambda line: print(line, flush=True), frozenset(names or ()), level)
     supervisor.open()
     ended: list[int] = []
     for number in (signal.SIGINT, signal.SIGTERM):

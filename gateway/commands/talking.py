@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 VERSIONS = {"5": 5, "3.1.1": 4, "311": 4}
-DEBUG = "debug"
 
 Host = Annotated[str, typer.Option("-H", "--host", help="Name or address of the broker.")]
 Port = Annotated[int | None, typer.Option("-p", "--port", min=1, max=65_535, help="1883, with TLS 8883.")]
@@ -39,6 +38,7 @@ AnyName = Annotated[bool, typer.Option("--any-name", help="Take a certificate th
 KeepAlive = Annotated[int, typer.Option("--keep-alive", min=0, max=65_535, help="Seconds between signs of life.")]
 Session = Annotated[int, typer.Option("--session", min=0, help="Seconds that the session stays when we end.")]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Say more: what came of each message.")]
+LogLevel = Annotated[str | None, typer.Option("--log-level", metavar="LEVEL", help="debug, info, warning or error.")]
 WillTopic = Annotated[str | None, typer.Option("--will-topic", metavar="TOPIC", help="What is published if we vanish.")]
 WillPayload = Annotated[str, typer.Option("--will-payload", metavar="TEXT")]
 WillQos = Annotated[int, typer.Option("--will-qos", min=0, max=2)]
@@ -71,7 +71,8 @@ def pub(
     host: Host = "127.0.0.1", port: Port = None, mqtt: Mqtt = "5", client_id: Id = "", username: User = None,
     password_file: PasswordFile = None, tls: Tls = False, cafile: Cafile = None, certfile: Certfile = None,
     keyfile: Keyfile = None, any_name: AnyName = False, keep_alive: KeepAlive = 30, session: Session = 0,
-    verbose: Verbose = False, will_topic: WillTopic = None, will_payload: WillPayload = "", will_qos: WillQos = 0,
+    verbose: Verbose = False, log_level: LogLevel = None, will_topic: WillTopic = None,
+    will_payload: WillPayload = "", will_qos: WillQos = 0,
     will_retain: WillRetain = False, will_delay: WillDelay = 0,
 ) -> None:  # fmt: skip
     """Publish, and wait until the broker has it. Status 2: refused, or nobody there; the line says why."""
@@ -91,7 +92,7 @@ def pub(
     else:
         content = payload_of(payload, file, sys.stdin.buffer)
         messages = from_arguments(topic, content, qos, retain, properties, repeat, every)
-    sent = _run(publish(server, messages, timeout), verbose)
+    sent = _run(publish(server, messages, timeout), verbose, log_level)
     if verbose:
         how = "acknowledged" if qos else "sent, which nobody acknowledges at QoS 0"
         slowest = f", the slowest after {sent.slowest_s * 1000:.1f} ms" if qos else ""
@@ -111,7 +112,8 @@ def sub(
     host: Host = "127.0.0.1", port: Port = None, mqtt: Mqtt = "5", client_id: Id = "", username: User = None,
     password_file: PasswordFile = None, tls: Tls = False, cafile: Cafile = None, certfile: Certfile = None,
     keyfile: Keyfile = None, any_name: AnyName = False, keep_alive: KeepAlive = 30, session: Session = 0,
-    verbose: Verbose = False, will_topic: WillTopic = None, will_payload: WillPayload = "", will_qos: WillQos = 0,
+    verbose: Verbose = False, log_level: LogLevel = None, will_topic: WillTopic = None,
+    will_payload: WillPayload = "", will_qos: WillQos = 0,
     will_retain: WillRetain = False, will_delay: WillDelay = 0,
 ) -> int:  # fmt: skip
     """Subscribe, and print what comes until Ctrl-C. Status 2: refused; 1: fewer than --count in --seconds."""
@@ -139,7 +141,7 @@ def sub(
             print(f"subscribed to {', '.join(filters)} at {server.address}", file=sys.stderr, flush=True)
 
     with out.open("ab") if out is not None else contextlib.nullcontext(sys.stdout.buffer) as target:
-        received = _run(subscribe(server, wanted, target, FORMS[form], subscribed=granted), verbose)
+        received = _run(subscribe(server, wanted, target, FORMS[form], subscribed=granted), verbose, log_level)
     if count is not None and received < count:
         print(f"veilmq: {received} of {count} messages came in {seconds:g} s", file=sys.stderr)
         return 1
@@ -159,6 +161,7 @@ def bench(
     host: Host = "127.0.0.1", port: Port = None, mqtt: Mqtt = "5", username: User = None,
     password_file: PasswordFile = None, tls: Tls = False, cafile: Cafile = None, certfile: Certfile = None,
     keyfile: Keyfile = None, any_name: AnyName = False, keep_alive: KeepAlive = 30, as_json: Json = False,
+    verbose: Verbose = False, log_level: LogLevel = None,
 ) -> int:  # fmt: skip
     """Measure a broker or overlay: rates, delays and what was lost. Status 1: a message of QoS 1 or 2 was lost."""
     from dataclasses import replace
@@ -178,7 +181,7 @@ def bench(
             raise TerminalError(f"--to {to}: is no HOST:PORT; write it like 127.0.0.1:1884") from None
         target = replace(source, host=there, port=at)
     load = BenchLoad(topic, publishers, subscribers, messages, size, qos, in_flight, rate)
-    found = _run(measure(source, target, load), False)
+    found = _run(measure(source, target, load), verbose, log_level)
     if as_json:
         print_json(found.to_json())
     else:
@@ -204,12 +207,17 @@ def _times(percentiles: dict[str, float]) -> str:
     return ", ".join(f"{name} {value:.2f} ms" for name, value in percentiles.items()) or "nothing"
 
 
-def _run(work: Coroutine[Any, Any, R], verbose: bool) -> R:
+def _run(work: Coroutine[Any, Any, R], verbose: bool, log_level: str | None) -> R:
     import asyncio
 
-    from gateway.base.logs import configure
+    from gateway.base.logs import LogLevelError, configure, level_of
 
-    configure("text", DEBUG if verbose else "error")
+    try:
+        level = level_of(verbose, log_level, "error")
+    except LogLevelError:
+        work.close()
+        raise
+    configure("text", level)
     run = asyncio.run
     with contextlib.suppress(ImportError):
         import uvloop

@@ -28,6 +28,10 @@ trust_app = typer.Typer(help="Trust domains, identities, rights and keys.", **OP
 overlay_app = typer.Typer(help="Who is in, and how it is joined.", **OPTIONS)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
+Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Log more: the same as --log-level debug.")]
+LogLevel = Annotated[
+    str | None, typer.Option("--log-level", metavar="LEVEL", help="debug, info, warning or error; before the file's.")
+]
 Description = Annotated[Path, typer.Argument(metavar="OVERLAY.yaml")]
 OverlayFile = Annotated[Path, typer.Argument(metavar="OVERLAY.json", help="The signed overlay; it is replaced.")]
 Owner = Annotated[Path, typer.Option(metavar="DIR", help="Trust domain that owns the overlay.")]

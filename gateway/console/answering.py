@@ -215,6 +215,9 @@ class Answering:
     async def overview(self, asked: ApiRequest) -> Any:
         return self._shown.overview()
 
+    async def day(self, asked: ApiRequest) -> Any:
+        return self._broker.operation.day()
+
     async def overlay(self, asked: ApiRequest) -> Any:
         return self._shown.overlay()
 

@@ -5,14 +5,17 @@ Imports `overlay` for its standing, and rooms below; is handed the objects that 
 
 from __future__ import annotations
 
-from gateway.health.judging import BROKEN, DEGRADED, WELL, Finding, HealthReport, View, judge
+from gateway.health.alarms import Alarms
+from gateway.health.judging import BROKEN, DEGRADED, LEVELS, WELL, Finding, HealthReport, View, judge
 from gateway.health.looking import Certificates, certificate_end, look
 from gateway.health.watching import HealthWatch
 
 __all__ = [
     "BROKEN",
     "DEGRADED",
+    "LEVELS",
     "WELL",
+    "Alarms",
     "Certificates",
     "Finding",
     "HealthReport",

@@ -14,6 +14,7 @@ from typing import Any
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from gateway.base.log_events import LogEvent
+from gateway.health.alarms import Alarms
 from gateway.health.judging import BROKEN, LEVELS, Finding, HealthReport, View, all_ends, judge
 
 log = logging.getLogger("veilmq.health")
@@ -29,6 +30,7 @@ class HealthWatch:
 
     def __init__(self, look: Callable[[], View], clock: Callable[[], float]) -> None:
         self._look, self._clock = look, clock
+        self.alarms = Alarms()
         self._begun = clock()
         self._said: dict[str, tuple[float, Finding]] = {}
         self._task: asyncio.Task[None] | None = None
@@ -78,6 +80,7 @@ class HealthWatch:
         report = self.report()
         if now - self._begun < SETTLE_S:
             return
+        self.alarms.look(report.findings, report.view.now)
         present = {finding.key: finding for finding in report.findings}
         for key, (_, finding) in list(self._said.items()):
             if key not in present:

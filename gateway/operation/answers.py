@@ -4,6 +4,7 @@
 /readyz    200 while clients are served as they should be, else 503 with the findings: send clients elsewhere
 /status    all findings and the whole standing, in JSON: printed by `veilmq status`
 /summaries signed frames of the replicas' measurements, in JSON: read by `veilmq overlay organise`
+/day       figures of the last day, a row a minute, and the history of alarms, in JSON: read by `veilmq top`
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class BrokerHealth(Protocol):
 class HttpAnswers:
     """The WSGI application.
 
-    Without `health` only the turning of the loop is judged. `summaries`: called on the loop.
+    Without `health` only the turning of the loop is judged. `summaries`, `day`: called on the loop.
     """
 
     def __init__(
@@ -43,12 +44,14 @@ class HttpAnswers:
         metrics: Wsgi,
         health: BrokerHealth | None,
         summaries: Callable[[], list[str]] = list,
+        day: Callable[[], dict[str, Any]] = dict,
     ) -> None:
         self._loop, self._metrics, self._health, self._summaries = loop, metrics, health, summaries
+        self._day = day
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         path = environ.get("PATH_INFO", "")
-        if path not in ("/healthz", "/readyz", "/status", "/summaries"):
+        if path not in ("/healthz", "/readyz", "/status", "/summaries", "/day"):
             return self._metrics(environ, start_response)
         if environ.get("REQUEST_METHOD") not in ("GET", "HEAD"):
             return _answer(start_response, "405 Method Not Allowed", "ask with GET\n")
@@ -56,6 +59,10 @@ class HttpAnswers:
             if path == "/summaries":
                 told = json.dumps({"summaries": self._on_loop(self._summaries)})
                 return _answer(start_response, "200 OK", told + "\n", "application/json")
+            if path == "/day":
+                return _answer(
+                    start_response, "200 OK", json.dumps(self._on_loop(self._day)) + "\n", "application/json"
+                )
             status, is_ready = self._on_loop(self._look)
         except (TimeoutError, concurrent.futures.CancelledError):
             return _answer(start_response, "503 Service Unavailable", "the event loop does not turn\n")

@@ -7,7 +7,7 @@ up log lines (`logs.configure`).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gateway.clients import Measured
 from gateway.operation.answers import BrokerHealth
@@ -56,6 +56,8 @@ class Operation:
         """The judge of the process's standing, if any; set before `start`."""
         self.summaries: Callable[[], list[str]] = list
         """Returns the measurements of the overlay's replicas for `/summaries`; set before `start`."""
+        self.day: Callable[[], dict[str, Any]] = dict
+        """Returns figures and alarms of the last day for `/day`; set before `start`."""
         self.sys_topics: SysTopics | None = None
         self.tracing: Tallied | None = None
 
@@ -66,7 +68,7 @@ class Operation:
 
     def start(self) -> None:
         if self.endpoint is not None:
-            self.endpoint.start(self.health, self.summaries)
+            self.endpoint.start(self.health, self.summaries, self.day)
         interval_s = self._interval_s()
         if interval_s:
             self.sys_topics = SysTopics(self.observe, self._publish, interval_s)

@@ -13,6 +13,7 @@ import logging
 import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from prometheus_client import CollectorRegistry, ProcessCollector, make_wsgi_app
@@ -207,12 +208,17 @@ class Endpoint:
     def port(self) -> int:
         return int(self._server.server_port)
 
-    def start(self, health: BrokerHealth | None = None, summaries: Callable[[], list[str]] = list) -> None:
+    def start(
+        self,
+        health: BrokerHealth | None = None,
+        summaries: Callable[[], list[str]] = list,
+        day: Callable[[], dict[str, Any]] = dict,
+    ) -> None:
         registry = CollectorRegistry()
         loop = asyncio.get_running_loop()
         registry.register(_OnLoop(loop, self._collect))
         ProcessCollector(namespace=PREFIX.rstrip("_"), registry=registry)
-        self._server.set_app(HttpAnswers(loop, make_wsgi_app(registry), health, summaries))
+        self._server.set_app(HttpAnswers(loop, make_wsgi_app(registry), health, summaries, day))
         self._thread = threading.Thread(target=self._serve, name="metrics", daemon=True)
         self._thread.start()
         LogEvent.METRICS_SERVED.say(log, self._server.server_name, self.port)

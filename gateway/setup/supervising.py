@@ -71,12 +71,14 @@ class Child:
 class Supervisor:
     """The supervisor of a directory's processes: call `step` often and `stop` at the end.
 
-    `say` prints a line for the operator. `only`: names of folders; empty: all folders.
+    `say` prints a line for the operator. `only`: names of folders; empty: all folders. `log_level`: of all members;
+    empty: as their files say.
     """
 
     directory: Path
     say: Callable[[str], None]
     only: frozenset[str] = frozenset()
+    log_level: str = ""
     children: dict[str, Child] = field(default_factory=dict)
     _copies: CopiedFiles = field(default_factory=CopiedFiles)
     _waiting: set[str] = field(default_factory=set)
@@ -135,9 +137,10 @@ class Supervisor:
         child.began_with = _state(child.folder)
         paths = [str(PACKAGE_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
+        level = ("--log-level", self.log_level) if self.log_level else ()
         with child.log.open("ab") as output:
             child.process = subprocess.Popen(
-                [*COMMAND, str(child.folder.config.resolve())],
+                [*COMMAND, str(child.folder.config.resolve()), *level],
                 cwd=child.folder.path,
                 env=environment,
                 stdin=subprocess.DEVNULL,

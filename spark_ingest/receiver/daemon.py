@@ -20,7 +20,7 @@ import yaml
 
 from gateway.base import collect_seldom
 from gateway.base.log_events import LogEvent
-from gateway.base.logs import configure
+from gateway.base.logs import configure, level_of
 from gateway.overlay import ConfigError, OverlayError, TlsError, TrustError
 from spark_ingest.errors import BadOption, IngestError
 from spark_ingest.options import Options, parse_options
@@ -83,13 +83,19 @@ def _receiver(options: Options, workers: int) -> Receiver | WorkingReceiver:
     return WorkingReceiver(settings, workers, lambda: RegionReplicas(options))
 
 
-def serve(options: Options, metrics: str | None = None, workers: int = 1) -> int:
+def serve(
+    options: Options,
+    metrics: str | None = None,
+    workers: int = 1,
+    verbose: bool = False,
+    log_level: str | None = None,
+) -> int:
     """Runs a receiver until a signal; returns exit status 0.
 
     `workers`: processes receiving under the one identity. Raises IngestError for a fault that ended the receiver
     before.
     """
-    configure("text")
+    configure("text", level_of(verbose, log_level))
     stopped = threading.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
         signal.signal(name, lambda *_: stopped.set())

@@ -1,9 +1,9 @@
 "use strict";
 // The page of a broker: asks the API every two seconds for the section that is shown. All text goes in by textContent.
 
-const api = "/api/v1", every = 2000, kept = 120, unsteady = 3;
+const api = "/api/v1", every = 2000, dayEvery = 20000, kept = 120, unsteady = 3;
 const $ = (id) => document.getElementById(id);
-const state = { me: null, section: null, rates: [], before: null, counted: new Map(), stream: null, trace: null, group: "" };
+const state = { me: null, section: null, rates: [], before: null, counted: new Map(), stream: null, trace: null, group: "", dayAt: 0 };
 const sections = { overview: "Now", overlay: "Overlay", clients: "Clients", subscriptions: "Subscriptions",
   retained: "Retained", entities: "Entities", try: "Try topics", trace: "Trace", users: "Users", log: "Log" };
 
@@ -127,6 +127,7 @@ const show = {
     }
     state.before = now;
     rates();
+    if (performance.now() >= state.dayAt) { state.dayAt = performance.now() + dayEvery; day(await ask("/day")); }
     const bridges = Object.entries(status.bridges || {});
     $("bridges").hidden = !bridges.length;
     fill("bridge-table", bridges.map(([name, one]) => [name, one.up ? "connected" : `away: ${one.error || "not reached yet"}`,
@@ -242,6 +243,29 @@ function rates() {
     draw("polyline", { class: "received", points: line(0) }), draw("polyline", { class: "sent", points: line(1) }),
     draw("text", { x: 4, y: 18 }, Math.round(most).toLocaleString("en")), draw("text", { x: 4, y: 110 }, "0"),
     draw("text", { x: 420, y: 18 }, "━ received   ┅ sent"));
+}
+
+// The last day: messages a second, the greatest of each two minutes, and clients on a scale of their own.
+function day(told) {
+  const place = (name) => told.fields.indexOf(name), end = Date.now() / 1000, width = 550, columns = 275;
+  const column = (at) => Math.floor((at - end + 86400) / 86400 * (columns - 1));
+  const most = (name) => {
+    const found = new Map();
+    for (const row of told.rows) found.set(column(row[0]), Math.max(row[place(name)], found.get(column(row[0])) || 0));
+    return [...found].filter(([at]) => at >= 0);
+  };
+  const line = (values, top) => values.map(([at, value]) => `${40 + at * width / columns},${105 - 90 * value / top}`).join(" ");
+  const received = most("received"), sent = most("sent"), clients = most("clients");
+  const top = Math.max(1, ...[...received, ...sent].map(([, value]) => value)), many = Math.max(1, ...clients.map(([, value]) => value));
+  $("day").replaceChildren(
+    draw("polyline", { class: "received", points: line(received, top) }), draw("polyline", { class: "sent", points: line(sent, top) }),
+    draw("polyline", { class: "clients", points: line(clients, many) }),
+    draw("text", { x: 4, y: 18 }, Math.round(top).toLocaleString("en")), draw("text", { x: 4, y: 110 }, "0"),
+    draw("text", { x: 300, y: 12 }, `━ received   ┅ sent   ┈ clients (of ${many})`), draw("text", { x: 40, y: 118 }, "24 h ago"),
+    draw("text", { x: 560, y: 118 }, "now"));
+  $("no-alarms").hidden = told.alarms.length > 0; $("alarm-table").hidden = !told.alarms.length;
+  const when = (at) => at === null ? "lasts" : new Date(at * 1000).toLocaleString();
+  fill("alarm-table", told.alarms.slice(0, 50).map((one) => [when(one.since), when(one.over), one.level, one.text]));
 }
 
 // Where everything stands: regions side by side as far as the width goes, whoever is in none below. Units are pixels.

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.base.logs import EVENT_CHARACTERS, JsonLines, KeyValueLines, configure
+from gateway.base.logs import EVENT_CHARACTERS, JsonLines, KeyValueLines, LogLevelError, configure, level_of
 
 HOSTILE = [
     "two\nlines", 'quo"te', "back\\slash", "a=b", "", " ", "\x1b[31mred", "\x00", "ü", "\u2028", "x" * 9_000,
@@ -85,3 +85,15 @@ def test_the_process_logs_its_own_from_info_and_libraries_from_warning(
     assert [line.startswith(starts) for line in lines] == [True, True]
     assert "ours" in lines[0]
     assert "theirs" in lines[1]
+
+
+@pytest.mark.parametrize(("verbose", "told", "level"), [
+    (False, None, "warning"), (True, None, "debug"), (False, "error", "error"), (True, "info", "info"),
+])  # fmt: skip
+def test_a_command_line_chooses_the_level(verbose: bool, told: str | None, level: str) -> None:
+    assert level_of(verbose, told, "warning") == level
+
+
+def test_an_unknown_level_is_one_line() -> None:
+    with pytest.raises(LogLevelError, match="--log-level loud: unknown; take debug, info, warning, error"):
+        level_of(False, "loud")

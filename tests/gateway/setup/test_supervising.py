@@ -159,3 +159,15 @@ def test_a_large_log_is_put_aside(tmp_path: Path) -> None:
     rotate(path)
     assert not path.exists()
     assert (tmp_path / "m.log.1").stat().st_size > supervising.LOG_BYTES_MAX
+
+
+def test_a_level_is_passed_on_to_every_member(member: Path) -> None:
+    member.write_text("import sys; open('said', 'w').write(' '.join(sys.argv[1:])); sys.exit(0)")
+    supervisor = Supervisor(member.parent.parent, lambda line: None, log_level="debug")
+    supervisor.open()
+    try:
+        supervisor.step(0.0)
+        assert wait_until(lambda: (member.parent / "said").exists() and (member.parent / "said").read_text() != "")
+    finally:
+        supervisor.stop()
+    assert (member.parent / "said").read_text() == "--log-level debug"
