@@ -19,7 +19,7 @@ import psutil
 
 from bridge.topology import LinkNow, LinkWitness
 from gateway.base import LinkState, PrivateFileError, Settings, StartError, read_private, write_private
-from gateway.base.followed import Followed
+from gateway.base.followed import FollowedMessages
 from gateway.base.log_events import LogEvent
 from gateway.bridged import make_bridges, say_left
 from gateway.bridging import Bridge
@@ -77,7 +77,7 @@ class Attached:
         self._watch.start()
         if settings.events:
             self._tell(broker, self._watch)
-        followed = Followed(self._name(), lambda is_on: self._followed(broker, followed if is_on else None))
+        followed = FollowedMessages(self._name(), lambda is_on: self._followed(broker, followed if is_on else None))
         if settings.data is not None:
             self._follow = FollowServer(settings.data, followed)
             self._follow_starts = asyncio.get_running_loop().create_task(self._follow.start())
@@ -104,7 +104,7 @@ class Attached:
         if self._hooks is not None:
             await self._hooks.stop()
 
-    def _followed(self, broker: EdgeBroker, followed: Followed | None) -> None:
+    def _followed(self, broker: EdgeBroker, followed: FollowedMessages | None) -> None:
         """Lets publications say their steps to administrators that follow them; None: to nobody."""
         broker.exchange.follow(followed)
         if self._links is not None:
@@ -128,7 +128,9 @@ class Attached:
         watch.on_change = found
         hooks.start()
 
-    def _open_console(self, broker: EdgeBroker, settings: Console, watch: HealthWatch, followed: Followed) -> None:
+    def _open_console(
+        self, broker: EdgeBroker, settings: Console, watch: HealthWatch, followed: FollowedMessages
+    ) -> None:
         """Begins to serve the console. Raises StartError if aiohttp is missing or the tokens cannot be read."""
         try:
             from gateway.console.assembly import make_server  # noqa: PLC0415  few have it, and it needs aiohttp

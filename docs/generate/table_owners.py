@@ -285,7 +285,7 @@ OWNERS: dict[str, dict[str, str]] = {
             bridge.devices.entities.SaidOfEntities heard words
             bridge.devices.regularity.Regularity _intervals
             bridge.traces.reporting._Pace steady
-            bridge.tracking.following.Followed candidates heard_on keys sources wishes
+            bridge.tracking.following.FollowedMessages candidates heard_on keys sources wishes
             bridge.tracking.following.Source answered numbers unopened
             bridge.tracking.witnessed.WitnessedEntity _met
             bridge.tracking.witnessing.Panel _witnesses
@@ -381,13 +381,13 @@ OWNERS: dict[str, dict[str, str]] = {
         "gateway.base.followed.CLIENTS_MAX": """
             gateway.base.followed.Following _clients""",
         "gateway.base.followed.FOLLOWINGS_MAX": """
-            gateway.base.followed.Followed _open
+            gateway.base.followed.FollowedMessages _open
             gateway.following.serving.FollowServer _tasks""",
         "gateway.base.followed.MESSAGES_MAX": """
             gateway.base.followed.Following _messages
             gateway.following.asking._Member named""",
         "gateway.base.followed.PASSED_MAX": """
-            gateway.base.followed.Followed _passed""",
+            gateway.base.followed.FollowedMessages _passed""",
         "gateway.base.followed.STEPS_MAX": """
             gateway.base.followed.Following _steps""",
         "gateway.auth.revoked_users.REVOKED_MAX": """

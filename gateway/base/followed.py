@@ -166,7 +166,7 @@ def _remember(names: OrderedDict[str, None], name: str, most: int) -> None:
         names.popitem(last=False)
 
 
-class Followed:
+class FollowedMessages:
     """Register of a process. `member`: its name. `changed(on)`: called when the first one begins to follow, and when
     the last one ends: only in between are steps to be said.
     """

@@ -14,7 +14,7 @@ from amqtt.broker import RetainedApplicationMessage
 from amqtt.events import BrokerEvents
 
 from gateway.base import Limits
-from gateway.base.followed import Followed
+from gateway.base.followed import FollowedMessages
 from gateway.broker import followed_clients
 from gateway.broker.holding import Holding
 from gateway.broker.session_shares import owner_of
@@ -36,7 +36,7 @@ class Delivering:
         self.router: Router[Client] = Router(partial(fits, limits=limits), lambda client: owner_of(client.view))
         self.holding = Holding(limits, self.reached, self.traffic, now)
         self.circles: Circling | None = None  # circles of bridged messages; None: no bridges
-        self.followed: Followed | None = None  # None: no administrator follows messages
+        self.followed: FollowedMessages | None = None  # None: no administrator follows messages
 
     def adopt(self, limits: Limits) -> None:
         """Takes other bounds from now on."""

@@ -19,7 +19,7 @@ from amqtt.events import BrokerEvents, MQTTEvents
 from bridge.contract import Publication
 from bridge.document import OwnTopics
 from gateway.base import Limits
-from gateway.base.followed import Followed
+from gateway.base.followed import FollowedMessages
 from gateway.base.log_events import LogEvent
 from gateway.broker import followed_clients
 from gateway.broker import member_sessions as members
@@ -454,7 +454,7 @@ class Exchange(Delivering):
         if any(forgone) and client.connection is not None:
             self.close(client, session.close(ReasonCode.QUOTA_EXCEEDED, "publication refused"))
 
-    def follow(self, followed: Followed | None) -> None:
+    def follow(self, followed: FollowedMessages | None) -> None:
         """Says the steps of publications there from now on; None: nowhere. Short ways stay unused meanwhile."""
         self.followed = followed
         self.host.watched(followed is not None)

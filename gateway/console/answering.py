@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector
 
 from bridge.base import TopicError, check_filter, check_name
 from gateway.base.config_console import Console
-from gateway.base.followed import Followed, FollowError, Wish
+from gateway.base.followed import FollowedMessages, FollowError, Wish
 from gateway.base.log_events import LogEvent
 from gateway.client import LocalEnd
 from gateway.clients import INTERNAL
@@ -47,7 +47,7 @@ Stops users of the console who ask for all that is retained, again and again.
 class Answering:
     """Answers to the operations of a console. `editing`: changes users and tokens; `followed`: of messages."""
 
-    def __init__(self, settings: Console, shown: Shown, editing: Editing, followed: Followed) -> None:
+    def __init__(self, settings: Console, shown: Shown, editing: Editing, followed: FollowedMessages) -> None:
         self._settings, self._shown, self._editing = settings, shown, editing
         self._broker, self._host = shown.broker, shown.broker.host
         self._streams = Streams(self._broker, self._may_receive)

@@ -12,7 +12,7 @@ from gateway.auth.dynamic import DynamicPlugin
 from gateway.auth.oidc import OidcPlugin
 from gateway.base import StartError
 from gateway.base.config_console import Console
-from gateway.base.followed import Followed
+from gateway.base.followed import FollowedMessages
 from gateway.broker import EdgeBroker
 from gateway.console.answering import Answering
 from gateway.console.editing import Editing
@@ -31,7 +31,7 @@ def make_server(
     status: Callable[[], dict[str, Any]],
     prefix: str,
     log: LogTail,
-    followed: Followed,
+    followed: FollowedMessages,
 ) -> ConsoleServer:
     """Makes the server of a console. `prefix`: of availability topics. Raises PrivateFileError, StartError."""
     logins = Logins(os.urandom, broker.host.standing)

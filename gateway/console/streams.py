@@ -20,7 +20,7 @@ from aiohttp import web
 
 from bridge.base import Belongings
 from gateway.base.config_console import STREAMS_MAX
-from gateway.base.followed import Followed, FollowError, Following, Wish
+from gateway.base.followed import FollowedMessages, FollowError, Following, Wish
 from gateway.broker import EdgeBroker
 from gateway.client import LocalEnd
 from gateway.clients import INTERNAL
@@ -102,7 +102,7 @@ class Streams:
             self.clients.discard(client)
             await client.close()
 
-    async def follow(self, asked: ApiRequest, followed: Followed, wish: Wish) -> web.StreamResponse:
+    async def follow(self, asked: ApiRequest, followed: FollowedMessages, wish: Wish) -> web.StreamResponse:
         """Serves a stream of the steps of messages to its end. Raises ApiError if there are too many streams."""
         try:
             following = followed.begin(wish)

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.base import FileStamp, stamp
-from gateway.base.followed import Followed, FollowError, Following, Wish
+from gateway.base.followed import FollowedMessages, FollowError, Following, Wish
 from gateway.base.log_events import LogEvent
 
 log = logging.getLogger("veilmq.following")
@@ -49,7 +49,7 @@ def short_path(directory: Path) -> Iterator[str]:
 class FollowServer:
     """Server of a member. Call `start`, then `stop`. `data`: the member's data directory."""
 
-    def __init__(self, data: Path, followed: Followed) -> None:
+    def __init__(self, data: Path, followed: FollowedMessages) -> None:
         self._data, self._followed = data, followed
         self._server: asyncio.Server | None = None
         self._ours: FileStamp | None = None

@@ -50,7 +50,7 @@ from bridge.predicates import Predicate
 from bridge.presence import BEAT_S
 from bridge.traces import Announce, AvailabilityEffect, AvailabilityEvent
 from gateway.base import FIGURES_TOPIC, Figures
-from gateway.base.followed import Followed
+from gateway.base.followed import FollowedMessages
 from gateway.base.log_events import LogEvent
 from gateway.client import MqttClient
 from gateway.clients import Done, LocalBroker, LocalGroup, PeerRefusal
@@ -153,7 +153,7 @@ class BrokerOverlay:
         self._wires = Wires(dials, figures, self._handle, self._flow, clock)
         self._followed: FollowedWires | None = None
 
-    def follow(self, followed: Followed | None) -> None:
+    def follow(self, followed: FollowedMessages | None) -> None:
         """Says the steps of messages there from now on; None: nowhere."""
         overlay = self._keeping
         self._followed = (

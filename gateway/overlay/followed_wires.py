@@ -13,7 +13,7 @@ from typing import Any
 from bridge.contract import Deliver, Publication, UserProperties, Wire
 from bridge.contract.batches import numbers_of
 from bridge.document import Overlay
-from gateway.base.followed import Followed
+from gateway.base.followed import FollowedMessages
 from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES, from_property, header_of
 from keys.errors import KeysError
 
@@ -21,7 +21,7 @@ from keys.errors import KeysError
 class FollowedWires:
     """The steps at one member. `overlay`: returns the overlay in force; `counts`: the member's figures."""
 
-    def __init__(self, followed: Followed, overlay: Callable[[], Overlay], counts: Mapping[str, int]) -> None:
+    def __init__(self, followed: FollowedMessages, overlay: Callable[[], Overlay], counts: Mapping[str, int]) -> None:
         self._followed, self._overlay, self._counts = followed, overlay, counts
 
     @property

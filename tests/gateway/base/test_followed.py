@@ -13,7 +13,7 @@ from gateway.base.followed import (
     PASSED_MAX,
     SHOWN_CHARACTERS,
     STEPS_MAX,
-    Followed,
+    FollowedMessages,
     FollowError,
     Following,
     Wish,
@@ -28,8 +28,8 @@ def changes() -> list[bool]:
 
 
 @pytest.fixture
-def followed(changes: list[bool]) -> Followed:
-    return Followed("site", changes.append, lambda: AT)
+def followed(changes: list[bool]) -> FollowedMessages:
+    return FollowedMessages("site", changes.append, lambda: AT)
 
 
 def names(following: Following) -> list[str]:
@@ -39,7 +39,7 @@ def names(following: Following) -> list[str]:
     return found
 
 
-def test_a_step_shows_what_is_known_and_nothing_empty(followed: Followed) -> None:
+def test_a_step_shows_what_is_known_and_nothing_empty(followed: FollowedMessages) -> None:
     following = followed.begin(Wish.read(client="pump"))
     followed.say("received", client="pump", topic="plant/a", qos=0, reason=None, address="192.0.2.7:4000")
     step = following.take()
@@ -54,7 +54,7 @@ def test_a_step_shows_what_is_known_and_nothing_empty(followed: Followed) -> Non
     assert len(long.to_dict("site")["topic"]) == SHOWN_CHARACTERS + 3
 
 
-def say_all(followed: Followed) -> None:
+def say_all(followed: FollowedMessages) -> None:
     followed.say("1", client="pump", topic="plant/a", address="192.0.2.7:1")
     followed.say("2", client="door", topic="plant/b", address="[2001:db8::1]:2")
     followed.say("3", client="desk", publisher="pump", topic="plant/a", address="198.51.100.1:3")
@@ -66,13 +66,13 @@ def say_all(followed: Followed) -> None:
     (Wish.read(address="2001:db8::/32"), "2"), (Wish.read(client="desk", topic="office/#"), "4"), (Wish(), "1234"),
     (Wish.read(address="192.0.2.7", topic="plant/b"), ""),
 ])  # fmt: skip
-def test_what_is_asked_for_is_seen(followed: Followed, wish: Wish, seen: str) -> None:
+def test_what_is_asked_for_is_seen(followed: FollowedMessages, wish: Wish, seen: str) -> None:
     following = followed.begin(wish)
     say_all(followed)
     assert "".join(names(following)) == seen
 
 
-def test_a_message_is_followed_by_its_name_into_the_batch_that_takes_it_along(followed: Followed) -> None:
+def test_a_message_is_followed_by_its_name_into_the_batch_that_takes_it_along(followed: FollowedMessages) -> None:
     following = followed.begin(Wish.read(client="pump"))
     followed.say("numbered", message="site/7", publisher="pump", topic="plant/a")
     followed.say("batched", message="site/7", then="site/5")
@@ -82,7 +82,7 @@ def test_a_message_is_followed_by_its_name_into_the_batch_that_takes_it_along(fo
     assert names(following) == ["numbered", "batched", "sent"]
 
 
-def test_what_has_passed_is_seen_when_another_member_names_it(followed: Followed) -> None:
+def test_what_has_passed_is_seen_when_another_member_names_it(followed: FollowedMessages) -> None:
     following = followed.begin(Wish.read(topic="plant/#"))
     followed.say("came", message="site/7")
     followed.say("came", message="site/8")
@@ -94,7 +94,7 @@ def test_what_has_passed_is_seen_when_another_member_names_it(followed: Followed
     assert names(following) == ["went"]
 
 
-def test_a_step_without_a_name_has_that_of_the_message_in_hand(followed: Followed) -> None:
+def test_a_step_without_a_name_has_that_of_the_message_in_hand(followed: FollowedMessages) -> None:
     following = followed.begin(Wish())
     followed.current = "site/7"
     followed.say("sent", client="desk")
@@ -103,7 +103,9 @@ def test_a_step_without_a_name_has_that_of_the_message_in_hand(followed: Followe
     assert step.message == "site/7"
 
 
-def test_somebody_is_told_when_the_first_begins_and_the_last_ends(followed: Followed, changes: list[bool]) -> None:
+def test_somebody_is_told_when_the_first_begins_and_the_last_ends(
+    followed: FollowedMessages, changes: list[bool]
+) -> None:
     one, two = followed.begin(Wish()), followed.begin(Wish())
     followed.say("1", message="site/1")
     followed.end(one)
@@ -116,14 +118,14 @@ def test_somebody_is_told_when_the_first_begins_and_the_last_ends(followed: Foll
     assert names(three) == [], "nothing of before is kept"
 
 
-def test_so_many_may_follow(followed: Followed) -> None:
+def test_so_many_may_follow(followed: FollowedMessages) -> None:
     for _ in range(FOLLOWINGS_MAX):
         followed.begin(Wish())
     with pytest.raises(FollowError, match="end one of them first"):
         followed.begin(Wish())
 
 
-def test_a_terminal_that_does_not_read_misses_steps_and_is_told(followed: Followed) -> None:
+def test_a_terminal_that_does_not_read_misses_steps_and_is_told(followed: FollowedMessages) -> None:
     following = followed.begin(Wish())
     for number in range(STEPS_MAX + 7):
         followed.say(str(number))
@@ -131,7 +133,7 @@ def test_a_terminal_that_does_not_read_misses_steps_and_is_told(followed: Follow
     assert len(names(following)) == STEPS_MAX
 
 
-def test_names_of_messages_and_clients_are_bounded(followed: Followed) -> None:
+def test_names_of_messages_and_clients_are_bounded(followed: FollowedMessages) -> None:
     following = followed.begin(Wish.read(address="0.0.0.0/0"))
     for number in range(PASSED_MAX + MESSAGES_MAX):
         followed.say("came", message=f"site/{number}", client=f"c{number}", address="192.0.2.1:1")

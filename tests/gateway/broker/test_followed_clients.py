@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.base.followed import Followed, Following, Wish
+from gateway.base.followed import FollowedMessages, Following, Wish
 from gateway.broker import EdgeBroker
 from gateway.mqtt5.packets import PubAck
 from tests.gateway.harness import Wire, on_loop, serving
 
 
-def followed_at(broker: EdgeBroker, wish: Wish) -> tuple[Followed, Following]:
-    followed = Followed("edge", lambda is_on: broker.exchange.follow(followed if is_on else None))
+def followed_at(broker: EdgeBroker, wish: Wish) -> tuple[FollowedMessages, Following]:
+    followed = FollowedMessages("edge", lambda is_on: broker.exchange.follow(followed if is_on else None))
     return followed, followed.begin(wish)
 
 

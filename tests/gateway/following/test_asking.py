@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.base.followed import Followed, FollowError
+from gateway.base.followed import FollowedMessages, FollowError
 from gateway.following import FollowServer, Question, follow
 from tests.gateway.harness import on_loop
 
@@ -19,7 +19,7 @@ class Member:
     def __init__(self, directory: Path, name: str) -> None:
         self.data, self.at = directory / name, 0.0
         self.data.mkdir()
-        self.followed = Followed(name, lambda is_on: None, lambda: self.at)
+        self.followed = FollowedMessages(name, lambda is_on: None, lambda: self.at)
         self.server = FollowServer(self.data, self.followed)
 
 

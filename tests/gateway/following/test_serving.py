@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from gateway.base.followed import FOLLOWINGS_MAX, Followed
+from gateway.base.followed import FOLLOWINGS_MAX, FollowedMessages
 from gateway.following.serving import LINE_BYTES_MAX, SOCKET, FollowServer, short_path
 from tests.gateway.harness import on_loop
 from tests.waits import until
 
 
 @asynccontextmanager
-async def server(data: Path) -> AsyncIterator[Followed]:
-    followed = Followed("site", lambda is_on: None)
+async def server(data: Path) -> AsyncIterator[FollowedMessages]:
+    followed = FollowedMessages("site", lambda is_on: None)
     made = FollowServer(data, followed)
     await made.start()
     try:
@@ -63,7 +63,7 @@ async def test_a_path_that_is_too_long_for_an_address_and_a_socket_of_a_dead_pro
     deep = tmp_path / ("d" * 100) / ("e" * 100)
     deep.mkdir(parents=True)
     for _ in range(2):
-        made = FollowServer(deep, Followed("site", lambda is_on: None))
+        made = FollowServer(deep, FollowedMessages("site", lambda is_on: None))
         await made.start()  # the second finds the socket of the first, which was never stopped
         _, writer, answer = await ask(deep, b"{}")
         assert answer["member"] == "site"

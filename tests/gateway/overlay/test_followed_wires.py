@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from bridge.contract import Deliver, Numbered, Publication, Wire, packed
-from gateway.base.followed import Followed, Following, Wish
+from gateway.base.followed import FollowedMessages, Following, Wish
 from gateway.overlay.followed_wires import FollowedWires
 from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES, Mode, to_property
 from keys.message import NO_KEY, MessageHeader
@@ -16,8 +16,8 @@ from tests.sim.world import make_world
 WORLD = make_world({1: 3}, [], {"site": 1})
 
 
-def made(name: str = "r1") -> tuple[FollowedWires, Followed, Following, Counter[str]]:
-    followed = Followed(name, lambda is_on: None, lambda: 0.0)
+def made(name: str = "r1") -> tuple[FollowedWires, FollowedMessages, Following, Counter[str]]:
+    followed = FollowedMessages(name, lambda is_on: None, lambda: 0.0)
     counts: Counter[str] = Counter()
     return FollowedWires(followed, lambda: WORLD.overlay, counts), followed, followed.begin(Wish()), counts
 
