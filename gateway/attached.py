@@ -34,12 +34,15 @@ from gateway.telling import Hooks
 
 if TYPE_CHECKING:
     from gateway.base.config_console import Console
+    from gateway.base.config_telemetry import TelemetrySettings
     from gateway.console.serving import ConsoleServer
     from gateway.console.shown import LogTail
+    from gateway.telemetry.exporting import Exporting
 
 log = logging.getLogger("veilmq.attached")
 
 BROKER_NAME = "broker.name"
+NO_TELEMETRY = "telemetry: opentelemetry is missing; pip install 'veilmq[otel]'"
 
 
 class Attached:
@@ -54,6 +57,7 @@ class Attached:
         self._hooks: Hooks | None = None
         self._follow: FollowServer | None = None
         self._day: DayKeeper | None = None
+        self._exporting: Exporting | None = None
         self._log: LogTail | None = None
 
     def begin(self, broker: EdgeBroker) -> None:
@@ -75,6 +79,8 @@ class Attached:
         self._day.start()
         broker.operation.day = self._day.shown
         self._watch.start()
+        if settings.telemetry is not None:
+            self._export(broker, settings.telemetry)
         if settings.events:
             self._tell(broker, self._watch)
         followed = FollowedMessages(self._name(), lambda is_on: self._followed(broker, followed if is_on else None))
@@ -99,10 +105,26 @@ class Attached:
             self._watch.stop()
         if self._day is not None:
             await self._day.stop()
+        if self._exporting is not None:
+            await self._exporting.stop()
         for bridge in self._bridges:
             await bridge.stop()
         if self._hooks is not None:
             await self._hooks.stop()
+
+    def _export(self, broker: EdgeBroker, settings: TelemetrySettings) -> None:
+        """Begins to tell a collector of OpenTelemetry. Raises StartError if the libraries are missing."""
+        try:
+            from gateway.telemetry.exporting import Exporting  # noqa: PLC0415  few have it, and it needs OpenTelemetry
+        except ImportError:
+            raise StartError(NO_TELEMETRY) from None
+        self._exporting = Exporting(settings, self._name(), broker.operation.collect)
+        if settings.spans:
+            broker.exchange.spans = self._exporting.spans
+            broker.host.watched("spans", settings.begin > 0)
+            if self._links is not None:
+                self._links.spans = self._exporting.spans
+        self._exporting.start()
 
     def _followed(self, broker: EdgeBroker, followed: FollowedMessages | None) -> None:
         """Lets publications say their steps to administrators that follow them; None: to nobody."""

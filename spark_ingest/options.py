@@ -13,6 +13,7 @@ from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import TypeVar
+from urllib.parse import urlsplit
 
 from keys.errors import KeysError
 from keys.topictokens import check_filter
@@ -104,6 +105,8 @@ class Options:
     """Whether the receiver packs what it has finished."""
     fails_on_loss: bool
     on_missing_key: MissingKey
+    otlp: str | None
+    """Address of the collector of OpenTelemetry that gets a span for each row with a trace context; None: no spans."""
     key_patience_s: float
     """How long a task waits for a key, with `MissingKey.WAIT`."""
     trouble_s: float
@@ -151,7 +154,8 @@ NAMES = frozenset({
     "grants_identity", "consumer", "receiver", "identity", "pack",
     "overlay", "hosted", "rows_per_batch", "max_rows_per_batch", "max_bytes_per_batch", "partitions", "cap_bytes",
     "incomplete_s", "retain_s", "startingoffsets", "startingtimestamp", "endingoffsets", "endingtimestamp",
-    "minrowspertrigger", "maxtriggerdelay", "columns", "failondataloss", "onmissingkey", "key_patience_s", "trouble_s",
+    "minrowspertrigger", "maxtriggerdelay", "columns", "failondataloss", "onmissingkey", "key_patience_s",
+    "otlp", "trouble_s",
 })  # fmt: skip
 """In lower case: Spark does not tell upper from lower case in names of options."""
 STREAMING_ONLY = ("max_rows_per_batch", "max_bytes_per_batch", "retain_s", "minrowspertrigger", "maxtriggerdelay")
@@ -244,10 +248,21 @@ def parse_options(given: Mapping[str, str], *, batch: bool | None = False) -> Op
         packs=_packs(told),
         fails_on_loss=_choice("failOnDataLoss", told.get("failondataloss", "true"), ("true", "false")) == "true",
         on_missing_key=MissingKey(_choice("onMissingKey", told.get("onmissingkey", "fail"), tuple(MissingKey))),
+        otlp=_collector(told.get("otlp")),
         key_patience_s=_number(told, "key_patience_s", float, 60.0, 0.1, 86_400.0),
         trouble_s=_number(told, "trouble_s", float, 60.0, 1.0, 86_400.0),
         asks_availability="availability" in told or stream is IngestStream.AVAILABILITY,
     )
+
+
+def _collector(address: str | None) -> str | None:
+    """Returns the address of a collector without a slash at the end. Raises BadOption."""
+    if address is None:
+        return None
+    parts = urlsplit(address)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise BadOption(f"otlp={address} is no web address; write e.g. http://127.0.0.1:4318")
+    return address.rstrip("/")
 
 
 def _canonical(given: Mapping[str, str]) -> dict[str, str]:

@@ -285,7 +285,7 @@ OWNERS: dict[str, dict[str, str]] = {
             bridge.devices.entities.SaidOfEntities heard words
             bridge.devices.regularity.Regularity _intervals
             bridge.traces.reporting._Pace steady
-            bridge.tracking.following.FollowedMessages candidates heard_on keys sources wishes
+            bridge.tracking.following.Followed candidates heard_on keys sources wishes
             bridge.tracking.following.Source answered numbers unopened
             bridge.tracking.witnessed.WitnessedEntity _met
             bridge.tracking.witnessing.Panel _witnesses

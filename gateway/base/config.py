@@ -33,6 +33,7 @@ from gateway.base.config_discovery import Discovery
 from gateway.base.config_events import HOOKS_MAX, EventHook
 from gateway.base.config_hosted import Hosted
 from gateway.base.config_listeners import UNIX, Listener
+from gateway.base.config_telemetry import TelemetrySettings
 from gateway.base.config_traces import (
     DeviceSettings,
     HeartbeatSettings,
@@ -153,6 +154,7 @@ class Settings(Model):
     timeout_disconnect_delay: int = Field(default=0, ge=0, description="seconds added to every client's keep-alive")
     session_expiry_interval: int | None = Field(default=None, ge=0, description="as limits.session_expiry_s")
     events: list[EventHook] = Field(default=[], max_length=HOOKS_MAX, description="who is told what happens here")
+    telemetry: TelemetrySettings | None = Field(default=None, description="OpenTelemetry; absent: none")
     console: Console | None = Field(default=None, description="page and HTTP API; absent: none")
     bridges: dict[str, BridgeSettings] = Field(default={}, description="ordinary brokers to exchange topics with")
     sys_interval: int | None = Field(
@@ -399,6 +401,7 @@ def _anchored(settings: Settings, directory: Path) -> Settings:
         "data": anchored(settings.data),
         "events": [one.anchored(directory) for one in settings.events],
         "console": settings.console and settings.console.anchored(directory),
+        "telemetry": settings.telemetry and settings.telemetry.anchored(directory),
         "bridges": {name: one.anchored(directory) for name, one in settings.bridges.items()},
         "overlay": overlay,
         "traces": settings.traces and settings.traces.anchored(directory),
@@ -432,7 +435,7 @@ def _fields_at(path: tuple[int | str, ...]) -> list[str]:
         "availability": AvailabilitySettings, "key_server": KeyServerSettings, "discovery": Discovery, "hosted": Hosted,
         "traces": TraceSettings, "watched": WatchedSettings, "devices": DeviceSettings, "heartbeats": HeartbeatSettings,
         "report": ReportSettings, "bridges": BridgeSettings, "topics": BridgeTopic, "console": Console,
-        "events": EventHook, "other_witnesses": OtherWitnessSettings,
+        "events": EventHook, "telemetry": TelemetrySettings, "other_witnesses": OtherWitnessSettings,
     }  # fmt: skip
     for part in path:
         if isinstance(part, str) and part in table:

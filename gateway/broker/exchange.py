@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from bridge.document import OwnTopics
 from gateway.base import Limits
 from gateway.base.followed import FollowedMessages
 from gateway.base.log_events import LogEvent
+from gateway.base.spans import PublicationSpans
 from gateway.broker import followed_clients
 from gateway.broker import member_sessions as members
 from gateway.broker.delivering import Delivering
@@ -90,6 +92,7 @@ class Exchange(Delivering):
         self.in_order: Callable[[Later], bool] = _no_queue
         # Wills that a plugin has not yet allowed or refused, by client.
         self.undecided: dict[str, list[Undecided]] = {}
+        self.spans: PublicationSpans | None = None  # None: no collector of OpenTelemetry is told
         # True if subscriptions may have predicates (`clients/content_filters.py`).
         self.predicates = False
         # Closes a client's connection as its session wants; the lifecycle fills it in.
@@ -347,14 +350,32 @@ class Exchange(Delivering):
         """Routes and acknowledges a permitted publication within bounds. `since`: the time of its arrival, when its
         expiry began.
         """
+        message = Message.of(publish, since, client.client_id)
+        if self.spans is not None:
+            return self._pass_traced(client, publish, message, self.spans)
+        return self._pass_message(client, publish, message, None)
+
+    def _pass_traced(self, client: Client, publish: Publish, message: Message, spans: PublicationSpans) -> Later | None:
+        """Passes a publication within a span, which is the parent of what follows."""
+        properties, before = message.properties, message.properties.user
+        user, end = spans.published(message.topic, message.qos, len(message.payload), before)
+        if user is not before:
+            message.properties = replace(properties, user=user)
+        later = self._pass_message(client, publish, message, end)
+        if self.overlay is None:
+            end(ReasonCode.SUCCESS)
+        return later
+
+    def _pass_message(
+        self, client: Client, publish: Publish, message: Message, answered: Callable[[int], None] | None
+    ) -> Later | None:
         store = self.store
         before = 0 if store is None else store.changes
-        message = Message.of(publish, since, client.client_id)
         owed = OwedAck(publish)
         is_half_done = bool(client.session.inbound.half_done) and client.session.inbound.is_half_done(publish)
         settle = self._settle if publish.qos < 2 or store is None else partial(self._settle_offered, owed)
         if self.overlay is not None and not offer_for(
-            self.overlay, client, owed, message, self.now(), settle, self.traffic.defects, self.circles
+            self.overlay, client, owed, message, self.now(), settle, self.traffic.defects, self.circles, answered
         ):
             return None
         if is_half_done:  # its receivers here have it, since a former process
@@ -457,7 +478,7 @@ class Exchange(Delivering):
     def follow(self, followed: FollowedMessages | None) -> None:
         """Says the steps of publications there from now on; None: nowhere. Short ways stay unused meanwhile."""
         self.followed = followed
-        self.host.watched(followed is not None)
+        self.host.watched("administrators", followed is not None)
 
     def keep_in(self, store: SessionStore | None) -> None:
         """Reports every change to the store from now on; None: no longer."""

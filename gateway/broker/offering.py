@@ -76,11 +76,17 @@ def offer_for(
     settle: Callable[[Client], None],
     defects: Defects,
     circles: Circling | None = None,
+    answered: Callable[[int], None] | None = None,
 ) -> bool:
-    """Offers a client's message, whose acknowledgement then waits for the overlay; a refusal is told at once."""
+    """Offers a client's message, whose acknowledgement then waits for the overlay; a refusal is told at once.
+
+    `answered`: called with the overlay's answer.
+    """
     owed.answers += 1
 
     def done(code: int) -> None:
+        if answered is not None:
+            answered(code)
         client.decide(owed, code)
         settle(client)
 

@@ -117,6 +117,7 @@ def _findings(settings: Settings, probed: bool, is_start: bool = False) -> tuple
         findings += _check_port("metrics", settings.metrics.bind)
     findings += _check_limits(settings.limits)
     findings += _check_console(settings)
+    findings += _check_telemetry(settings)
     if not is_start:
         findings += check_plugins(settings)
     if settings.data is not None:
@@ -175,6 +176,20 @@ def _check_certificate(name: str, listener: Listener) -> Iterator[CheckFinding]:
         yield CheckFinding("error", text, stops=False)
     elif days < EXPIRY_WARNING_DAYS:
         yield CheckFinding("warning", f"listener {name}: certificate {listener.certfile} ends in {days:.0f} days")
+
+
+def _check_telemetry(settings: Settings) -> Iterator[CheckFinding]:
+    if settings.telemetry is None:
+        return
+    try:
+        from gateway.telemetry.exporting import headers_of  # noqa: PLC0415  few have it, and it needs OpenTelemetry
+    except ImportError:
+        yield CheckFinding("error", "telemetry: opentelemetry is missing; pip install 'veilmq[otel]'")
+        return
+    try:
+        headers_of(settings.telemetry.headers_file)
+    except StartError as error:
+        yield CheckFinding("error", str(error))
 
 
 def _check_console(settings: Settings) -> Iterator[CheckFinding]:

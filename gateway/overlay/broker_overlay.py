@@ -13,6 +13,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -52,6 +53,7 @@ from bridge.traces import Announce, AvailabilityEffect, AvailabilityEvent
 from gateway.base import FIGURES_TOPIC, Figures
 from gateway.base.followed import FollowedMessages
 from gateway.base.log_events import LogEvent
+from gateway.base.spans import PublicationSpans
 from gateway.client import MqttClient
 from gateway.clients import Done, LocalBroker, LocalGroup, PeerRefusal
 from gateway.history import HistoryKeeper
@@ -152,6 +154,7 @@ class BrokerOverlay:
             self._flow = Backpressure(lambda: self._keeping.overlay, dials, figures.count, home)
         self._wires = Wires(dials, figures, self._handle, self._flow, clock)
         self._followed: FollowedWires | None = None
+        self.spans: PublicationSpans | None = None  # None: no collector of OpenTelemetry is told
 
     def follow(self, followed: FollowedMessages | None) -> None:
         """Says the steps of messages there from now on; None: nowhere."""
@@ -461,6 +464,26 @@ class BrokerOverlay:
         assert self._broker is not None
         if self._rereading:
             self._rereading.delivered(effect)
+        if self.spans is not None and effect.publication.properties:
+            self._deliver_traced(effect, self.spans)
+            return
+        self._hand_out(effect)
+
+    def _deliver_traced(self, effect: Deliver, spans: PublicationSpans) -> None:
+        """Hands out a publication within a span, which is the parent of what follows."""
+        publication = effect.publication
+        user, end = spans.opened(
+            effect.publisher, effect.sequence, publication.topic, len(publication.payload), publication.properties
+        )
+        if user is not publication.properties:
+            effect = replace(effect, publication=replace(publication, properties=user))
+        try:
+            self._hand_out(effect)
+        finally:
+            end()
+
+    def _hand_out(self, effect: Deliver) -> None:
+        assert self._broker is not None
         if self._followed is not None:
             self._followed.opened(effect, partial(self._delivery.deliver, self._broker, effect))
             return

@@ -276,12 +276,14 @@ class PluginHost:
         self._judging = [plugin for plugin in self.plugins if hasattr(plugin, "takes_login")]
         for plugin in self._judging:
             plugin.is_given = self.has_password
+        self._watching: frozenset[str] = frozenset()
         # No plugin decides on publications or sees them, and no administrator follows them.
         self.is_absent = not (self.filters_topics or self.sees_messages)
 
-    def watched(self, is_watched: bool) -> None:
-        """Takes publications the long way while they are watched, as if a plugin saw them."""
-        self.is_absent = not (self.filters_topics or self.sees_messages or is_watched)
+    def watched(self, by: str, is_watched: bool) -> None:
+        """Takes publications the long way while somebody watches them, as if a plugin saw them."""
+        self._watching = self._watching | {by} if is_watched else self._watching - {by}
+        self.is_absent = not (self.filters_topics or self.sees_messages or self._watching)
 
     # ----------------------------------------------------------------------------------------------- users
 

@@ -255,7 +255,9 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def getCache(self, _start: Offset, _end: Offset) -> Iterator[Any] | None:
         """Returns the rows of the newest plan, if they are at hand; Spark asks its simple readers so."""
         handed, self._handed = self._handed, None
-        return None if handed is None else iter(handed)
+        if handed is None or self._options.otlp is None:
+            return None if handed is None else iter(handed)
+        return _told(iter(handed), self._options)
 
     def commit(self, end: Offset) -> None:
         """Rows up to `end` are in the sink: segments behind every consumer go."""
@@ -398,8 +400,26 @@ def _read(options: Options, partition: InputPartition) -> Iterator[Any]:
             if oldest.fetched is not None:
                 oldest.fetched.close()
     if reading.fetched is None:
-        return reading.rows.read(*partition.extents, held=partition.held, redriven_us=partition.redriven_us)
-    return _read_fetched(reading.rows, reading.fetched, partition)
+        found = reading.rows.read(*partition.extents, held=partition.held, redriven_us=partition.redriven_us)
+    else:
+        found = _read_fetched(reading.rows, reading.fetched, partition)
+    return found if options.otlp is None else _told(found, options)
+
+
+def _told(batches: Iterator[Any], options: Options) -> Iterator[Any]:
+    """Yields the batches of a task, and tells a collector of their rows. Raises IngestError without its libraries."""
+    try:
+        from spark_ingest.source.row_spans import RowSpans  # noqa: PLC0415  few have OpenTelemetry
+    except ImportError:
+        raise IngestError("otlp: opentelemetry is missing here; pip install 'veilmq[otel]'") from None
+    assert options.otlp is not None
+    spans = RowSpans(options.otlp, options.consumer)
+    try:
+        for batch in batches:
+            spans.tell(batch)
+            yield batch
+    finally:
+        spans.close()
 
 
 def _reading(options: Options) -> _Reading:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -177,3 +179,19 @@ async def test_a_page_that_cannot_be_served_stops_nobody(caplog: pytest.LogCaptu
     server: Any = SimpleNamespace(start=start)
     await Attached._serve(server)
     assert "console: cannot serve at 127.0.0.1:1" in caplog.text
+
+
+def test_telemetry_without_its_libraries_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "gateway.telemetry.exporting", raising=False)
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
+    attached = Attached(settings(telemetry={"otlp": "http://127.0.0.1:4318"}), None)
+    assert attached._settings.telemetry is not None
+    with pytest.raises(StartError, match=r"telemetry: opentelemetry is missing; pip install 'veilmq\[otel\]'"):
+        attached._export(Any, attached._settings.telemetry)  # type: ignore[arg-type]
+
+
+def test_nobody_loads_opentelemetry_without_asking_for_it() -> None:
+    modules = "gateway.cli, gateway.party, gateway.checking.check"
+    code = f"import sys, {modules}; print([m for m in sys.modules if m.startswith('opentelemetry')])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

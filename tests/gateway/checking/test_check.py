@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -354,3 +355,15 @@ def test_a_clock_that_is_behind_is_named(plant: Made, monkeypatch: pytest.Monkey
     monkeypatch.setattr(module.time, "time", lambda: behind)
     warnings = texts(check(load(plant.directory / "g1" / "broker.yaml"), ()), "warning")
     assert any("our certificate counts from" in text and "set the clock by NTP" in text for text in warnings)
+
+
+def test_telemetry_without_its_libraries_or_with_wrong_headers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    collector = {"otlp": "http://127.0.0.1:4318"}
+    absent = texts(looked(telemetry=collector | {"headers_file": str(tmp_path / "none")}), "error")
+    assert absent == [f"telemetry.headers_file: {tmp_path / 'none'}: No such file or directory"]
+    assert not texts(looked(telemetry=collector), "error")
+    monkeypatch.delitem(sys.modules, "gateway.telemetry.exporting", raising=False)
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
+    assert texts(looked(telemetry=collector), "error") == [
+        "telemetry: opentelemetry is missing; pip install 'veilmq[otel]'"
+    ]
