@@ -12,7 +12,7 @@ WORKERS ?= 3
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv wheel release demo test test-quick test-slow soak mutate mutate-broker check style docs tools bench bench-keys bench-broker bench-forwarding bench-availability bench-ingest bench-fairness clean
+.PHONY: help venv wheel release demo test test-quick test-slow soak mutate mutate-broker check style docs tools bench bench-keys bench-broker bench-forwarding bench-availability bench-ingest bench-fairness bench-papers clean
 
 help:            ## what there is
 	@grep -hE '^[a-z-]+: .*##|^[a-z-]+:  *##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | sort | expand -t 14
@@ -22,7 +22,7 @@ $(STAMP): pyproject.toml
 	@$(OLD_PYTHON)
 	@echo "veilmq: installs VeilMQ with all that tests and documentation need into $(VENV), once" >&2
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --disable-pip-version-check --editable '.[spark,schemas,sinks,sim,dev,plugins,dashboard,docs,otel]'
+	$(BIN)/python -m pip install --disable-pip-version-check --editable '.[spark,schemas,sinks,sim,real,dev,plugins,dashboard,docs,otel]'
 	@$(BIN)/python -m compileall -q keys bridge gateway spark_ingest
 	@touch $@ $(RUNS)
 
@@ -81,7 +81,7 @@ wheel: venv      ## dist/: the wheel, tried in a clean environment without extra
 release: wheel   ## the wheel built twice, its bill of materials (CycloneDX), and the hashes that a release is attested by
 	$(BIN)/python -m tests.release dist/*.whl
 
-bench: bench-keys bench-broker bench-forwarding bench-availability bench-ingest bench-fairness ## all benches; BENCH_ARGS=--json for lines that a program reads
+bench: bench-keys bench-broker bench-forwarding bench-availability bench-ingest bench-fairness bench-papers ## all benches; BENCH_ARGS=--json for lines that a program reads
 
 bench-keys: venv   ## sharing, sealing, batches, signatures
 	$(BIN)/python -m tests.bench.keys $(BENCH_ARGS)
@@ -105,6 +105,9 @@ bench-ingest: venv ## sealed rows into Spark beside parquet, receiver, delay, gr
 
 bench-fairness: venv ## one bad client beside a hundred good ones: nothing lost, p99 (4 minutes; BENCH_ARGS="--only publish" for one)
 	$(BIN)/python -m tests.bench.fairness $(BENCH_ARGS)
+
+bench-papers: venv ## a live evaluation for each of the five papers beside its baseline, with 95 % intervals (half an hour; root for `planes`; BENCH_ARGS="--only traces" for one)
+	$(BIN)/python -m tests.bench.papers $(BENCH_ARGS)
 
 peers: venv      ## installs brokers, clients and device libraries of others (root), asks each, writes docs/reference/peers.md (10 minutes); MOSQUITTO=PROGRAM for another Mosquitto
 	$(BIN)/python -m tests.peers $(PEERS_ARGS)

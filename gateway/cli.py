@@ -237,16 +237,16 @@ def simulate(
         str,
         typer.Argument(
             metavar="EXPERIMENT",
-            help="availability, eventguard, octopis, placement, secret-forwarding, self-organisation, or all: all.",
+            help="availability, eventguard, octopis, placement, real, secret-forwarding, self-organisation; or all.",
         ),
     ],
     figure: Annotated[str | None, typer.Option(metavar="N", help="Figure or table of the source paper.")] = None,
     seed: Annotated[int, typer.Option(help="Draws the same numbers again.")] = 1,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Picture to write, .svg or .png.")] = None,
     html: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="With all: where the page of all figures goes.")
+        Path | None, typer.Option(metavar="DIR", help="Where the page of all figures of this goes.")
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="With all: fewer runs, smaller samples.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="With --html: fewer runs, smaller samples.")] = False,
     jobs: Annotated[int, typer.Option(min=1, max=64, help="Processes for figures that consist of cells.")] = 1,
     spark: Annotated[bool, typer.Option("--spark", help="Run cells as tasks of a Spark job.")] = False,
     cells: Annotated[
@@ -272,8 +272,10 @@ def simulate(
         if html is None:
             raise command.SimulateError("all figures make a page; say where with --html DIR")
         return command.simulate_all(seed, html, as_json, options, quick)
+    if figure is None and html is not None:
+        return command.simulate_all(seed, html, as_json, options, quick, experiment)
     if figure is None:
-        raise command.SimulateError("say which figure with --figure N, or give all and --html DIR")
+        raise command.SimulateError("say which figure with --figure N, or give --html DIR for all of them")
     return command.simulate(experiment, figure, seed, out, as_json, options)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench import results
+from tests.bench import papers, results
 
 FILES = sorted(results.RESULTS.glob("*.jsonl"))
 
@@ -49,3 +49,35 @@ def test_rows_without_a_goal_are_shown_where_none_has_one(tmp_path: Path) -> Non
     assert "`make bench`; 2026-11-28; load 0.5 to 1.2." in results.table(path)
     path.write_text(f"{head}\n{json.dumps(row)}\n{json.dumps(row | {'work': 'join', 'goal': '<= 1', 'met': True})}\n")
     assert "split" not in results.table(path)
+
+
+def test_a_row_with_intervals_shows_them(tmp_path: Path) -> None:
+    path = tmp_path / "few.jsonl"
+    row = json.loads(papers.as_json("p50", "ms", [9.0, 10.0, 11.0], "static", [100.0, 300.0]))
+    path.write_text(f"{json.dumps({'command': 'make bench-papers', 'day': '2026-11-29'})}\n{json.dumps(row)}\n")
+    assert "| p50 | 10 ± 2.48 ms | static: 200 ± 1,271 | 0.05 |" in results.table(path)
+
+
+def test_one_run_has_no_interval() -> None:
+    row = json.loads(papers.as_json("p50", "ms", [9.0], "static", [0.0]))
+    assert (row["interval"], row["peer_interval"], row["ratio"], row["runs"]) == (None, None, None, 1)
+    assert papers.show("p50", "ms", [9.0], "static", [1234.0]).split()[1:3] == ["9", "1,234"]
+    assert "9 ± 12.7" in papers.show("p50", "ms", [8.0, 10.0], "static", [1.0, 1.0])
+
+
+def test_a_part_that_fails_is_said_and_the_others_go_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(runs: int) -> papers.Samples:
+        raise RuntimeError("no tc")
+        yield
+
+    def works(runs: int) -> papers.Samples:
+        yield "p50", "ms", [1.0] * runs, "static", [2.0] * runs
+
+    monkeypatch.setattr(papers, "PARTS", {"planes": fails, "path": works})
+    monkeypatch.setattr(sys, "argv", ["papers", "--json", "--runs", "2"])
+    assert papers.main() == 1
+    missing, row = map(json.loads, capsys.readouterr().out.splitlines())
+    assert missing == {"bench": "papers", "work": "planes", "missing": "did not finish: RuntimeError: no tc"}
+    assert (row["work"], row["ratio"], row["runs"]) == ("p50", 0.5, 2)

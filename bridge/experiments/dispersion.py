@@ -105,9 +105,9 @@ def hops_between(distances: Sequence[Sequence[int]], weights: Sequence[float]) -
     return {hops: probability for hops, probability in enumerate(found) if probability}
 
 
-def delivered(hops: int) -> float:
-    """Returns the shares reaching the subscriber: h hops between brokers have h + 1 virtual nodes of 3 replicas."""
-    return float(REPLICAS ** (hops + 1))
+def delivered(hops: int, replicas: int = REPLICAS) -> float:
+    """Returns the shares reaching the subscriber: h hops between brokers have h + 1 virtual nodes of replicas."""
+    return float(replicas ** (hops + 1))
 
 
 def by_hops(hops: int) -> float:
@@ -115,11 +115,11 @@ def by_hops(hops: int) -> float:
     return float(REPLICAS**hops)
 
 
-def on_the_way(hops: int) -> float:
+def on_the_way(hops: int, replicas: int = REPLICAS) -> float:
     """Returns the shares that any link carries: to the first virtual node, to the second, and so on to the
     subscriber.
     """
-    return sum(float(REPLICAS**level) for level in (*range(1, hops + 2), hops + 1))
+    return sum(float(replicas**level) for level in (*range(1, hops + 2), hops + 1))
 
 
 @dataclass(frozen=True, slots=True)

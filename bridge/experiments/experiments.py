@@ -40,6 +40,8 @@ class Series:
     name: str
     xs: tuple[float, ...]
     ys: tuple[float, ...]
+    intervals: tuple[float, ...] = ()
+    """By point half of the 95 % confidence interval of its mean; none if nothing was drawn."""
 
 
 @dataclass(frozen=True, slots=True)

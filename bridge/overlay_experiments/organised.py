@@ -111,6 +111,11 @@ class Organised:
             if self._draws.random() < self._load[broker]:
                 return broker
 
+    def _rate(self, kind: int) -> float:
+        """Returns the notifications of a kind in a tick."""
+        del kind  # of all as many
+        return PUBLISHED_A_TICK
+
     def _poisson(self, mean: float) -> int:
         bound, count, product = exp(-mean), 0, self._draws.random()
         while product > bound:
@@ -128,7 +133,7 @@ class Organised:
     def _publish(self) -> None:
         said = []
         for kind in range(self._kinds):
-            count = self._poisson(PUBLISHED_A_TICK * STEP_TICKS)
+            count = self._poisson(self._rate(kind) * STEP_TICKS)
             concerned = [self._publishers[kind], *self._subscribers[kind]]
             if kind not in self._spent:
                 self._spent[kind] = self._delivery_cost(self.tree, kind)

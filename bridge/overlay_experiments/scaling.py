@@ -9,17 +9,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from math import sqrt
-from statistics import fmean, stdev
 
 from bridge.experiments.draws import Draws
 from bridge.experiments.experiments import Figure, Progress, Series
+from bridge.experiments.intervals import mean_interval
 from bridge.topology import PlanePlace, RowTable, Scot, static, subscribe_all
 
 PLANES, READERS, TREES = 5, 10, 20
 BROKERS = (75, 150, 300, 600, 1_000)
-NORMAL_95 = 1.96
-"""Standard errors on each side of a mean within which it lies with a probability of 95 %."""
 
 
 def random_tree(regions: int, draws: Draws) -> Scot:
@@ -68,10 +65,12 @@ def figure_scale(seed: int, progress: Progress, *, runs: int = 3) -> Figure:
             regions.append(float(copies_by_regions(scot, publisher, readers)))
         links = len(scot.tree_links) + len(scot.region_links)
         floods = float(2 * links - brokers + 1)
-        rows.append((float(brokers), *_mean(planes), *_mean(regions), floods, float(brokers - 1), floods))
+        rows.append(
+            (float(brokers), *mean_interval(planes), *mean_interval(regions), floods, float(brokers - 1), floods)
+        )
         progress(len(rows) / len(BROKERS))
     xs = tuple(map(float, BROKERS))
-    columns = {name: tuple(float(row[at]) for row in rows) for name, at in (("planes", 1), ("regions", 3), ("all", 5))}
+    columns = [tuple(float(row[at]) for row in rows) for at in range(6)]
     return Figure(
         experiment="octopis",
         number="scale",
@@ -79,9 +78,9 @@ def figure_scale(seed: int, progress: Progress, *, runs: int = 3) -> Figure:
         x_label="brokers",
         y_label="copies between brokers",
         series=(
-            Series("along planes (SNR)", xs, columns["planes"]),
-            Series("every replica to every replica", xs, columns["regions"]),
-            Series("flooded", xs, columns["all"]),
+            Series("along planes (SNR)", xs, columns[1], columns[2]),
+            Series("every replica to every replica", xs, columns[3], columns[4]),
+            Series("flooded", xs, columns[5]),
         ),
         columns=(
             "brokers",
@@ -102,8 +101,3 @@ def figure_scale(seed: int, progress: Progress, *, runs: int = 3) -> Figure:
         ),
         log_y=True,
     )
-
-
-def _mean(values: Sequence[float]) -> tuple[float, float]:
-    """Returns the mean and half of its confidence interval."""
-    return fmean(values), NORMAL_95 * stdev(values) / sqrt(len(values))

@@ -53,7 +53,11 @@ def _plot(figure: Figure, axes: Any) -> None:
     names = _names(figure)
     for series, (marker, style) in zip(figure.series, _styles(), strict=False):
         line = "none" if names else style  # no line joins what has no order
-        axes.plot(series.xs, series.ys, label=series.name, marker=marker, linestyle=line, markersize=4, linewidth=1.3)
+        look = {"label": series.name, "marker": marker, "linestyle": line, "markersize": 4, "linewidth": 1.3}
+        if series.intervals:
+            axes.errorbar(series.xs, series.ys, yerr=series.intervals, capsize=2.5, elinewidth=0.9, **look)
+        else:
+            axes.plot(series.xs, series.ys, **look)
     axes.set_title(figure.title, fontsize=10)
     axes.set_xlabel(figure.x_label)
     axes.set_ylabel(figure.y_label)

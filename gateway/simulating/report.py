@@ -31,6 +31,7 @@ PAPERS: Mapping[str, str] = {
     "placement": "A: placement of replicas",
     "self-organisation": "D: self-organising overlays",
     "eventguard": "E: EventGuard",
+    "real": "Recorded data",
 }
 WORDS: Mapping[str, str] = {
     "α": "skew of a Zipf distribution: the larger it is, the more falls on few brokers or topics",
@@ -39,9 +40,12 @@ WORDS: Mapping[str, str] = {
     "CI, ℓMST, ℓMIT": "trees of brokers that form themselves by cost and common interest, by the cheapest links alone, "
     "and by common interest alone",
     "Siena": "a broker network without guards, the baseline of EventGuard",
+    "± 95 %": "half of the 95 % confidence interval of a mean; bars in the curves",
     "n, k, f": "replicas of a virtual node, how many of their shares make a key, and how many may be bad",
 }
 """Words of the papers that the page uses."""
+LONGEST = 1e9
+"""Numbers from here on are shown by three digits and a power of ten."""
 STYLE = """
 body{font:16px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;color:#1a1a1a;background:#fff}
 table{border-collapse:collapse;font-size:.85rem;margin:1rem 0}td,th{padding:.25rem .6rem;border-bottom:1px solid #ddd;
@@ -74,7 +78,9 @@ def _read(path: Path, key: str) -> Figure | None:
         if kept["key"] != key:
             return None
         fields = kept["figure"]
-        fields["series"] = tuple(Series(one["name"], tuple(one["xs"]), tuple(one["ys"])) for one in fields["series"])
+        fields["series"] = tuple(
+            Series(one["name"], *(tuple(one[part]) for part in ("xs", "ys", "intervals"))) for one in fields["series"]
+        )
         for name in ("columns", "notes"):
             fields[name] = tuple(fields[name])
         fields["rows"] = tuple(map(tuple, fields["rows"]))
@@ -106,14 +112,26 @@ def _picture(figure: Figure) -> str:
 def _page(
     figures: Sequence[Figure], rows: Sequence[Compared], directory: Path, costs: Costs, key: str
 ) -> Iterator[str]:
-    hits = sum(row.is_hit for row in rows)
     yield "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
     yield f"<title>Figures of the papers</title><style>{STYLE}</style><h1>Figures of the papers, again</h1>"
+    yield "<p>Five papers describe the parts of VeilMQ: " + "; ".join(PAPERS.values()) + ".</p>"
+    yield from _claimed(rows, key) if rows else (f"<p>{_text(key)}.</p>",)
+    yield "<dl>" + "".join(f"<dt>{_text(word)}<dd>{_text(meaning)}" for word, meaning in WORDS.items()) + "</dl>"
+    yield "<h2>Figures</h2><ul class=contents>"
+    yield "".join(f"<li><a href='#{_anchor(figure)}'>{_heading(figure)}</a>" for figure in figures) + "</ul>"
+    if rows:
+        yield from _conditions(costs)
+    for figure in figures:
+        yield from _section(figure, directory)
+    yield "</html>\n"
+
+
+def _claimed(rows: Sequence[Compared], key: str) -> Iterator[str]:
+    """Yields the numbers of the papers beside ours."""
+    hits = sum(row.is_hit for row in rows)
     yield f"<p>{_text(key)}. Of {len(rows)} numbers of the papers ours hit {hits} and miss {len(rows) - hits}. "
-    yield "A number counts as hit if it is off by no more than the factor in the last column.</p>"
-    yield "<p>Five papers describe the parts of VeilMQ: " + "; ".join(PAPERS.values()) + ". Each row is a number that "
-    yield "one of them claims, beside what our simulation or this machine gives. Each name links to its curve.</p><dl>"
-    yield "".join(f"<dt>{_text(word)}<dd>{_text(meaning)}" for word, meaning in WORDS.items()) + "</dl>"
+    yield "A number counts as hit if it is off by no more than the factor in the last column. Each row is a number "
+    yield "that a paper claims, beside what our simulation or this machine gives. Each name links to its curve.</p>"
     yield "<div class=scroll style='max-height:none'><table><tr>"
     yield "".join(f"<th class=text>{name}" for name in ("", "figure", "what"))
     yield "<th>paper<th>ours<th class=text>reason of a miss<th>within</tr>"
@@ -124,22 +142,31 @@ def _page(
         yield f"<td class='text what'>{_text(one.what)}<td>{_number(one.paper)}"
         reason = "" if row.is_hit else one.reason
         yield f"<td>{_number(row.ours)}<td class='text why'>{_text(reason)}<td>{_within(one.within)}</tr>"
-    yield "</table></div><h2>Not reproduced</h2><ul>"
+    yield "</table></div>"
+
+
+def _conditions(costs: Costs) -> Iterator[str]:
+    """Yields what is not reproduced, and what was measured."""
+    yield "<h2>Not reproduced</h2><ul>"
     yield "".join(f"<li><b>{_text(what)}</b>: {_code(why)}" for what, why in ABSENT)
     yield "</ul><h2>Measured on this machine</h2><p>Figures 6 and saturation of EventGuard, table 3 of availability "
     yield "and 7-latency of secret forwarding take these as inputs, in microseconds; <code>--cost NAME=US</code> sets "
     yield "one. Table 1 of EventGuard, figures 8 and 7-latency of secret forwarding are measured themselves. "
     yield "Everything else follows from the seed.</p><p><code>"
     yield " ".join(f"{name}={_number(value)}" for name, value in asdict(costs).items()) + "</code></p>"
-    for figure in figures:
-        yield from _section(figure, directory)
-    yield "</html>\n"
+
+
+def _anchor(figure: Figure) -> str:
+    return f"{figure.experiment}-{figure.number}"
+
+
+def _heading(figure: Figure) -> str:
+    paper = _text(PAPERS.get(figure.experiment, figure.experiment))
+    return f"{paper}, {_label(figure.number)}: {_text(figure.title)}"
 
 
 def _section(figure: Figure, directory: Path) -> Iterator[str]:
-    name = f"{figure.experiment}-{figure.number}"
-    yield f"<h2 id='{name}'>{_text(PAPERS.get(figure.experiment, figure.experiment))}, {_label(figure.number)}: "
-    yield f"{_text(figure.title)}</h2>"
+    yield f"<h2 id='{_anchor(figure)}'>{_heading(figure)}</h2>"
     if (directory / _picture(figure)).exists():
         yield f"<img src='{_picture(figure)}' alt='{_text(figure.title)}'>"
     yield "<div class=scroll><table><tr>" + "".join(f"<th>{_text(one)}" for one in figure.columns) + "</tr>"
@@ -171,6 +198,6 @@ def _within(factor: float) -> str:
 
 
 def _number(value: float) -> str:
-    if abs(value) >= 1000:
+    if 1000 <= abs(value) < LONGEST:
         return f"{value:,.0f}"
     return re.sub(r"\.0+$", "", f"{value:.3g}")

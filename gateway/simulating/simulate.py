@@ -37,7 +37,7 @@ from bridge.wire import DOMAIN, Statement
 from gateway.mqtt5.codec import Decoder
 from gateway.mqtt5.encoding import encode_publish
 from gateway.mqtt5.packets import Version
-from gateway.simulating import report
+from gateway.simulating import real_data, report
 from gateway.simulating.pictures import SUFFIXES, NoMatplotlib, draw
 from gateway.simulating.sweeping import Elsewhere, Sweeper, on_spark
 from keys.envelope import (
@@ -57,11 +57,13 @@ from keys.identity import Identity, verify
 from keys.records import Records
 from keys.sharetree import Hop
 
+REAL = "real"
 EXPERIMENTS: Mapping[str, str] = {
     "availability": "bridge.experiments.trace_routing",
     "eventguard": "bridge.attack_experiments.eventguard",
     "octopis": "bridge.overlay_experiments.octopis",
     "placement": "bridge.overlay_experiments.placed",
+    REAL: "bridge.real_experiments.real",
     "secret-forwarding": "bridge.experiments.secret_forwarding",
     "self-organisation": "bridge.overlay_experiments.self_organisation",
 }
@@ -111,8 +113,14 @@ def costs_of(assignments: Sequence[str]) -> dict[str, float]:
     return found
 
 
-def simulate_all(seed: int, directory: Path, as_json: bool, options: RunOptions, quick: bool) -> int:
-    """Runs every figure of every experiment and writes a page in `directory`; returns the exit status."""
+def simulate_all(
+    seed: int, directory: Path, as_json: bool, options: RunOptions, quick: bool, only: str | None = None
+) -> int:
+    """Runs every figure of every experiment, or of one, and writes a page in `directory`; returns the exit status.
+
+    Recorded data are left out where their packages are missing, unless they are asked for.
+    """
+    experiments = _experiments(only)
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -123,7 +131,7 @@ def simulate_all(seed: int, directory: Path, as_json: bool, options: RunOptions,
     options = replace(options, costs=asdict(costs), kept=options.kept or directory / "cells")
     size = ", ".join(f"{name} {value:g}" for name, value in options.told.items()) or "full size"
     key = f"Seed {seed}, {size}"
-    figures = report.gather(EXPERIMENTS, lambda function, name: _run(function, seed, name, options), directory, key)
+    figures = report.gather(experiments, lambda function, name: _run(function, seed, name, options), directory, key)
     rows = report.write(figures, directory, costs, key)
     if as_json:
         told = [{"what": f"{row.claim.experiment} {row.claim.figure}: {row.claim.what}", "paper": row.claim.paper,
@@ -133,8 +141,23 @@ def simulate_all(seed: int, directory: Path, as_json: bool, options: RunOptions,
     for row in rows:
         mark, one = "hit " if row.is_hit else "MISS", row.claim
         print(f"{mark}  {one.experiment} {one.figure}: {one.what}: paper {one.paper:g}, ours {_rounded(row.ours)}")
-    print(f"{sum(row.is_hit for row in rows)} of {len(rows)} numbers hit; page in {directory / 'index.html'}")
+    hits = f"{sum(row.is_hit for row in rows)} of {len(rows)} numbers hit" if rows else f"{len(figures)} figures"
+    print(f"{hits}; page in {directory / 'index.html'}")
     return 0
+
+
+def _experiments(only: str | None) -> Mapping[str, str]:
+    """Returns the experiments of a page. Raises SimulateError for one that does not exist."""
+    if only is not None:
+        if only not in EXPERIMENTS:
+            raise SimulateError(f"no experiment {only}; take one of {', '.join(EXPERIMENTS)}")
+        if only == REAL and (lacking := real_data.lacking()):
+            raise SimulateError(lacking)
+        return {only: EXPERIMENTS[only]}
+    if REAL in EXPERIMENTS and (lacking := real_data.lacking()):
+        print(f"veilmq: no figures on recorded data: {lacking}", file=sys.stderr)
+        return {name: module for name, module in EXPERIMENTS.items() if name != REAL}
+    return EXPERIMENTS
 
 
 def simulate(
@@ -146,6 +169,8 @@ def simulate(
     """
     options = options or RunOptions()
     function = _find(experiment, number)
+    if experiment == REAL and (lacking := real_data.lacking()):
+        raise SimulateError(lacking)
     if unknown := options.told.keys() - inspect.signature(function).parameters.keys():
         raise SimulateError(f"{experiment} {number} has no --{min(unknown)}; leave it out")
     path = out or (None if as_json else Path(f"{experiment}-{number}.svg"))
@@ -200,6 +225,7 @@ def _run(function: Callable[..., Figure], seed: int, name: str, options: RunOpti
     offered: dict[str, Callable[[], object]] = {
         "costs": lambda: _costs(options),
         "clock": lambda: time.perf_counter,
+        "recorded": real_data.recorded,
         "sweep": lambda: Sweeper(octopis_cells.measure, options.jobs, options.kept, _elsewhere(options)),
         "tree_sweep": lambda: Sweeper(self_organisation.measure, options.jobs, options.kept, _elsewhere(options)),
     }
@@ -261,7 +287,7 @@ def _with_spread(figure: Figure) -> tuple[list[str], list[list[str]]]:
 
 
 def _rounded(value: float) -> str:
-    return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+    return f"{value:,.0f}" if 1000 <= abs(value) < report.LONGEST else f"{value:.3g}"
 
 
 # ------------------------------------------------------------------------------------------------ measuring

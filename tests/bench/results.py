@@ -85,11 +85,17 @@ def _said(head: Line) -> str:
 def _row(row: Line) -> str:
     unit = row.get("unit", "").replace("us", "µs")
     peer = f"{row['peer_name']} {row.get('peer_version', '')}".strip()
-    beside = f"{peer}: {_figure(row['peer'])}" if row.get("peer") is not None else peer
+    beside = f"{peer}: {_figure(row['peer'])}{_spread(row, 'peer_interval')}" if row.get("peer") is not None else peer
     ratio = f"{row['ratio']:.2f}" if row.get("ratio") is not None else ""
     judged = {True: ", met", False: ", **missed**"}.get(row.get("met", row.get("is_met")), "")
     goal = f"{row['goal']}{judged}".replace(">=", "≥").replace("<=", "≤").replace(" x", "") if row.get("goal") else ""
-    return f"| {row['work']} | {_figure(row['ours'])} {unit} | {beside} | {ratio} | {goal} |".replace("  ", " ")
+    ours = f"{_figure(row['ours'])}{_spread(row, 'interval')} {unit}"
+    return f"| {row['work']} | {ours} | {beside} | {ratio} | {goal} |".replace("  ", " ")
+
+
+def _spread(row: Line, name: str) -> str:
+    """Returns half of the 95 % confidence interval of a figure, if its bench gives one."""
+    return f" ± {_figure(row[name])}" if row.get(name) is not None else ""
 
 
 def _figure(value: float) -> str:

@@ -212,6 +212,27 @@ def test_all_figures_make_a_page_and_go_on_where_they_were(toy: Toy, fake: FakeM
     assert json.loads(capsys.readouterr().out) == []
 
 
+def test_one_experiment_makes_a_page_of_its_own(toy: Toy, fake: FakeMatplotlib, capsys: Any) -> None:
+    assert simulate.simulate_all(3, Path("page"), False, RunOptions(), quick=True, only="toy") == 0
+    assert "2 figures; page in page/index.html" in capsys.readouterr().out
+    page = Path("page/index.html").read_text("utf-8")
+    assert "href='#toy-1'" in page
+    assert "numbers of the papers" not in page, "nothing of it is compared"
+    with pytest.raises(SimulateError, match="no experiment other; take one of toy"):
+        simulate.simulate_all(3, Path("page"), False, RunOptions(), quick=True, only="other")
+
+
+def test_without_recorded_data_the_other_figures_are_made(
+    toy: Toy, fake: FakeMatplotlib, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(simulate, "EXPERIMENTS", {"toy": "toy.module", "real": "no.such.module"})
+    monkeypatch.setattr(simulate.real_data, "lacking", lambda: "topohub is missing; install it")
+    assert simulate.simulate_all(3, Path("page"), False, RunOptions(), quick=True) == 0
+    assert capsys.readouterr().err == "veilmq: no figures on recorded data: topohub is missing; install it\n"
+    with pytest.raises(SimulateError, match=r"^topohub is missing; install it$"):
+        simulate.simulate_all(3, Path("page"), False, RunOptions(), quick=True, only="real")
+
+
 def test_a_page_that_cannot_be_made_is_one_line(toy: Toy) -> None:
     Path("taken").write_text("")
     with pytest.raises(SimulateError, match=r"cannot make taken: .*; choose another --html"):
