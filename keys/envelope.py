@@ -29,7 +29,15 @@ from keys import frames
 from keys.derivation import Derivation
 from keys.epochs import KeyName
 from keys.errors import BadContent, OurFault, WrongEpochKey
-from keys.frames import PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES, PROTOCOL_VERSION, from_property, to_property
+from keys.frames import (
+    PROPERTY_HEADER,
+    PROPERTY_KEY,
+    PROPERTY_SHARES,
+    PROPERTY_WRAPS,
+    PROTOCOL_VERSION,
+    from_property,
+    to_property,
+)
 from keys.identity import Identity
 from keys.keyheader import KEY_DOMAIN, SHARE_COMMITMENT_BYTES, KeyHeader, Order
 from keys.message import NO_KEY, PREFIX_BYTES, SEQUENCE_AT, MessageHeader, Mode, content_digest
@@ -43,6 +51,7 @@ __all__ = [
     "PROPERTY_HEADER",
     "PROPERTY_KEY",
     "PROPERTY_SHARES",
+    "PROPERTY_WRAPS",
     "PROTOCOL_VERSION",
     "TAG_BYTES",
     "DataKey",
@@ -163,12 +172,15 @@ def make_key(
     random: Callable[[int], bytes],
     order: Order = NO_ORDER,
     tree: int = 0,
+    *,
+    wrapped: bool = False,
 ) -> tuple[KeyHeader, DataKey, list[Share]]:
     """Returns a new data key: its signed header, the key itself, and the level-1 shares of its secret for hops[0].
 
     `scope_key`: the 32-byte epoch key of that `name`, None for a shares-only scope. `random(n)` gives n uniformly
     random secret bytes. `order`: the publisher's life and the number of the key in it. `tree`: the number of the tree
-    of regions along which its shares travel. Raises `OurFault` for arguments no header can carry.
+    of regions along which its shares travel. `wrapped`: True if a way there is long (`wrapping`). Raises `OurFault` for
+    arguments no header can carry.
     """
     derivation = Derivation(scope_key)
     secret = random(SECRET_BYTES)
@@ -187,6 +199,7 @@ def make_key(
         share_commitments=(),
         signature=b"",
         tree=tree,
+        wrapped=wrapped,
     )
     binding = draft.binding
     enc, commitment = derivation.derive(secret, binding)

@@ -5,8 +5,9 @@ then fields in fixed order, integers big-endian, strings and byte strings behind
 strict: unknown version, kind or flag, a missing or a trailing byte, or invalid UTF-8 is `BadFrame`. Hence
 a value has exactly one encoding, and two parties that hash equal values hash equal bytes.
 
-Not here: the fields of each frame (`sharetree`, `envelope` and the modules that it imports, `identity`, `grants`,
-`handover`, `requests`, `material`, `archive`, `ownword`; `bridge` for kinds 7 to 10, 15, 21, 34 to 36 and 39 to 44).
+Not here: the fields of each frame (`sharetree`, `wrapping`, `envelope` and the modules that it imports, `identity`,
+`grants`, `handover`, `requests`, `material`, `archive`, `ownword`; `bridge` for kinds 7 to 10, 15, 21, 34 to 36 and
+39 to 44).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ PROTOCOL_VERSION = 1
 PROPERTY_HEADER = "vmq"
 PROPERTY_KEY = "vmq-key"
 PROPERTY_SHARES = "vmq-shares"
+PROPERTY_WRAPS = "vmq-wraps"
 PROPERTY_LENGTH_LIMIT = 65_535  # an MQTT string cannot be longer (MQTT 5.0 §1.5.4)
 TEXT_BYTES_LIMIT = 65_535  # a field has a length of two bytes
 
@@ -68,6 +70,7 @@ class Kind(IntEnum):
     PRESENCE = 42
     HISTORY_REQUEST = 43
     HISTORY_PAGE = 44
+    WRAPS = 45
 
 
 def opening(kind: Kind, flags: int = 0) -> bytes:

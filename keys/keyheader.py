@@ -1,7 +1,7 @@
 """The key header (`vmq-key`): the public part of a data key, signed by its publisher (docs/protocol.md §2.8).
 
-    opening(3: version, kind 2, flags 0) publisher(16) scope(2 + n) epoch(4) bump(2) hops: count(1), each region(4)
-    view(4) k(1) n(1) tree(4) generation(8) counter(4) first_sequence(8) message_limit(4)
+    opening(3: version, kind 2, flags: bit 0 wrapped) publisher(16) scope(2 + n) epoch(4) bump(2) hops: count(1), each
+    region(4) view(4) k(1) n(1) tree(4) generation(8) counter(4) first_sequence(8) message_limit(4)
                                                             SHA-256 up to here is H, bound into every derivation
     kcv(16) commitment(32) share commitments(16 each, n of the first hop)
                                                             SHA-256 up to here is the digest, its first 16
@@ -36,6 +36,7 @@ SIGNATURE_BYTES = 64
 PUBLISHER_AT, SCOPE_AT = 3, 19  # of these fields in the frame
 LIMIT_BYTES = 4  # the message limit, last before the check value
 KEY_DOMAIN = "veilmq/1 key"
+WRAPPED = 1  # flag of the opening
 
 
 class Order(NamedTuple):
@@ -53,8 +54,9 @@ class KeyHeader:
     the tree of regions along which its shares travel. `order`: the publisher's life in which the key was made, and the
     key's number in that life. `first_sequence`: the publisher's next sequence when it made the key. `message_limit`:
     messages under this key. `kcv`: check value of the scope's epoch key, zeros if the scope has none.
-    `share_commitments`: one for each place of hops[0], in order. `encode` raises `OurFault` and `decode` `BadFrame`
-    for a header with impossible fields.
+    `share_commitments`: one for each place of hops[0], in order. `wrapped`: True if replicas behind the first region
+    wrap its shares (`wrapping`). `encode` raises `OurFault` and `decode` `BadFrame` for a header with impossible
+    fields.
     """
 
     publisher: bytes
@@ -70,11 +72,13 @@ class KeyHeader:
     share_commitments: tuple[bytes, ...]
     signature: bytes = field(repr=False)
     tree: int = 0
+    wrapped: bool = False
 
     @cached_property
     def preamble(self) -> bytes:
         """The frame up to the commitments, fixed before the key is derived."""
-        parts = [frames.opening(frames.Kind.KEY_HEADER), self.publisher, frames.text(self.scope)]
+        opening = frames.opening(frames.Kind.KEY_HEADER, WRAPPED if self.wrapped else 0)
+        parts = [opening, self.publisher, frames.text(self.scope)]
         parts += [frames.number(self.epoch, 4), frames.number(self.bump, 2), frames.number(len(self.hops), 1)]
         for hop in self.hops:
             parts += [hop.region.to_bytes(4), hop.view.to_bytes(4), bytes([hop.threshold, hop.count])]
@@ -129,7 +133,7 @@ class KeyHeader:
     def decode(cls, data: bytes) -> KeyHeader:
         """Reads a frame; does not check its signature. Raises `BadFrame`."""
         reader = frames.Reader(data)
-        reader.opening(frames.Kind.KEY_HEADER)
+        flags = reader.opening(frames.Kind.KEY_HEADER, WRAPPED)
         publisher = reader.take(PARTY_ID_BYTES)
         scope = reader.text()
         epoch, bump = reader.number(4), reader.number(2)
@@ -151,6 +155,7 @@ class KeyHeader:
             share_commitments=tuple(reader.take(SHARE_COMMITMENT_BYTES) for _ in range(hops[0].count)),
             signature=reader.take(SIGNATURE_BYTES),
             tree=tree,
+            wrapped=bool(flags & WRAPPED),
         )
         reader.end()
         header._check(BadFrame)

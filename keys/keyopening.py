@@ -28,6 +28,7 @@ from keys.keyheader import (
     PUBLISHER_AT,
     SCOPE_AT,
     SIGNATURE_BYTES,
+    WRAPPED,
     KeyHeader,
 )
 from keys.shamir import interpolate
@@ -37,7 +38,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 OUTLINES_KEPT = 1024
 """Scopes, epochs and paths that are remembered; bounds memory."""
-_OPENING = frames.opening(frames.Kind.KEY_HEADER)
+_OPENINGS = frames.opening(frames.Kind.KEY_HEADER), frames.opening(frames.Kind.KEY_HEADER, WRAPPED)
 _NO_LIMIT = bytes(LIMIT_BYTES)
 _LEVEL_1_HEAD = 14  # opening, depth, one region and view, count
 _LEVEL_1_SHARE = 1 + SECRET_BYTES  # place, value
@@ -89,10 +90,10 @@ class KeyOpener:
         if known is None or (
             header[SCOPE_AT : SCOPE_AT + len(known.path)] != known.path
             or len(header) != known.size
-            or header[:PUBLISHER_AT] != _OPENING
+            or header[:PUBLISHER_AT] not in _OPENINGS
         ):
             path = header[SCOPE_AT : _counters_at(header)]
-            known = self._outlines.get((len(header), path)) if header.startswith(_OPENING) else None
+            known = self._outlines.get((len(header), path)) if header.startswith(_OPENINGS) else None
             if known is None:
                 decoded = KeyHeader.decode(header)
                 known = Outline(decoded.epoch_key, decoded.hops[0].threshold, len(decoded.preamble), path, len(header))

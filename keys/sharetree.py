@@ -133,7 +133,7 @@ def resplit(share: Share, header_digest: bytes, next_hop: Hop, seed: bytes) -> l
         raise OurFault("re-splitting needs the 32-byte digest of the key header and a 32-byte seed")
     if len(share.label) >= DEPTH_LIMIT:
         raise BadShare(f"a path has at most {DEPTH_LIMIT} regions")
-    label = b"".join(_coordinate(place) for place in share.label)
+    label = b"".join(coordinate(place) for place in share.label)
     info = b"veilmq/1 split" + header_digest + bytes([len(share.label)]) + label + _hop_bytes(next_hop) + share.value
     size = TAG_BYTES + (next_hop.threshold - 1) * SECRET_BYTES
     stream = HKDFExpand(hashes.SHA256(), size, info).derive(seed)
@@ -145,7 +145,8 @@ def resplit(share: Share, header_digest: bytes, next_hop: Hop, seed: bytes) -> l
     ]
 
 
-def _coordinate(place: Place) -> bytes:
+def coordinate(place: Place) -> bytes:
+    """Returns region(4), view(4), place(1)."""
     return place.region.to_bytes(4) + place.view.to_bytes(4) + bytes([place.place])
 
 

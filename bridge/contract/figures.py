@@ -166,6 +166,7 @@ class FigureName(StrEnum):
     RETAINED_RESEALED = "retained_resealed", "A retained publication of ours is sealed anew."
     SEALED = "sealed", "A publication was sealed."
     SHARES_RECEIVED = "shares_received", "A share came."
+    WRAPS_RECEIVED = "wraps_received", "A wrap of a key with a long way came to be believed."
     SPARKPLUG_REBIRTHS = "sparkplug_rebirths", "A Sparkplug node was asked to be born again."
     SPOOLED = "spooled", "A publication was written to the spool."
     STALLS = "stalls", "A next region has no room: publications towards it wait."

@@ -44,7 +44,7 @@ from bridge.document.record_rights import RecordRights
 from bridge.document.scope_secret import ScopeSecret
 from bridge.document.shown import BORDERS_MAX, SHOWN_MAX, ShownAttribute, are_borders
 from bridge.document.swaps import ORGANISERS, OWNER_STEPS, SignedSwap, SwapEndorsement, SwapNews
-from bridge.document.tree_checks import DEPTH_MAX, SHARES_PER_KEY_MAX
+from bridge.document.tree_checks import DEPTH_MAX, SHARES_PER_KEY_MAX, KeyLoad, key_load
 from bridge.document.trees import TREE_GRACE_S, TREE_SETTLE_S, Tree, TreeChange, Trees
 from bridge.document.wire_topics import (
     WireTopic,
@@ -94,6 +94,7 @@ __all__ = [
     "Distribution",
     "History",
     "Issuer",
+    "KeyLoad",
     "Member",
     "MemberBudgets",
     "Organising",
@@ -118,6 +119,7 @@ __all__ = [
     "are_borders",
     "batch_topic",
     "is_retained_topic",
+    "key_load",
     "read_wire_topic",
     "retained_filter",
     "retained_topic",

@@ -128,6 +128,10 @@ class Tree:
         """Returns the regions from `start` to `end`, both included; none if one of them is not in this tree."""
         return self._paths.get(start, {}).get(end, ())
 
+    def longest(self, start: int, ends: Iterable[int]) -> int:
+        """Returns the number of regions on the longest way from `start` to one of `ends`, both included."""
+        return max((len(self.path(start, end)) for end in ends), default=0)
+
     def _paths_from(self, start: int) -> dict[int, tuple[int, ...]]:
         paths: dict[int, tuple[int, ...]] = {start: (start,)}
         queue = deque([start])

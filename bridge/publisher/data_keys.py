@@ -138,8 +138,9 @@ class DataKeys:
         if key is None or key.name != name or key.spent(now) or key.data_key.has_sealed(sequence):
             epoch_key = self._scope_keys.get(name) if scope.keyed else None
             hops, most, order = self.hops(scope), scope.refresh.messages, self._life.next_key()
+            wrapped = self._topology.needs_wrapping(hops, self.tree)
             header, data_key, shares = make_key(
-                self._identity, name, hops, sequence, most, epoch_key, self._random, order, self.tree
+                self._identity, name, hops, sequence, most, epoch_key, self._random, order, self.tree, wrapped=wrapped
             )
             carried = (PROPERTY_KEY, to_property(header.encode()))
             key = LiveKey(name, scope.refresh, scope.keys_on_topic, header, data_key, shares, now, carried)

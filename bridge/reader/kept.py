@@ -33,14 +33,14 @@ from bridge.contract import Effect, Keep, Wire
 from bridge.reader.heads import Head
 from bridge.reader.streams import Stream, StreamId
 from bridge.wire import PROPERTY_PART, PROPERTY_SKIP
-from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES
+from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES, PROPERTY_WRAPS
 from keys.errors import BadFrame
 from keys.frames import Reader, number, sized, text
 
 STREAM, KEY, WAITING, AHEAD, RETAINED, SCOPE = b"s", b"k", b"h", b"e", b"r", b"w"
 ALIVE, VERSION, LINEAGE = b"a", b"v", b"l"
 ALIVE_EVERY_S = 10.0
-_READ = frozenset({PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES, PROPERTY_PART, PROPERTY_SKIP})
+_READ = frozenset({PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES, PROPERTY_WRAPS, PROPERTY_PART, PROPERTY_SKIP})
 
 Name: TypeAlias = tuple[bytes, str, int]  # publisher, wire topic, sequence
 Rows: TypeAlias = Sequence[tuple[bytes, bytes]]

@@ -25,12 +25,14 @@ from bridge.reader.blame import Evidence
 from bridge.reader.kept import KEY, KeptReader, key_of, key_row
 from bridge.reader.opening import Opened, Opening
 from bridge.reader.search_debts import SearchDebts
+from bridge.reader.wrapped_blame import WrappedEvidence
 from bridge.topology import Topology
 from bridge.wire import KEYS_TOPIC, Admission, Admitted, Ahead, refused
 from keys.columnsearch import Column, ColumnSearch, FoundColumns
 from keys.envelope import (
     PROPERTY_KEY,
     PROPERTY_SHARES,
+    PROPERTY_WRAPS,
     KeyHeader,
     check_share,
     to_property,
@@ -38,21 +40,24 @@ from keys.envelope import (
 from keys.epochs import KeyName
 from keys.errors import BadContent, BadShare, KeysError, UnknownView, WrongEpochKey
 from keys.identity import Certificate
-from keys.sharetree import Combination, Hop, Label, Share, encode_shares
+from keys.sharetree import Combination, Hop, Label, Place, Share, encode_shares
+from keys.wrapping import TakenWraps, Wrap, Wraps, carrying, encode_wraps, honest_needed, label_hops, wrapping_hops
+from keys.wrapsearch import WrapSearch
 
 KEYS_HELD_MAX = 4096  # a flood evicts the oldest of its publisher or, if not opened, of who brought it
 AUDIT_AFTER_S = 1.0  # by then slow replicas have sent their shares of a key: judge them all at once
 TURN_CHOICES = 200  # about 4 ms: the longest that a search keeps the links waiting; honest keys take 1 to 4
 DOUBTED_MAX = 256  # epoch keys that we asked about since keys came last; a liar can contradict each of ours once
 REPEATED_CHARS_MAX = 512  # of a peer's shares of one key, which come again as they were with each 16th publication
+_NO_WRAPS = TakenWraps([], [], False)
 
 
 @dataclass(slots=True)
 class _Key(Generic[Opened]):
     """A verified key header, its collected shares and, once recombined, the opened key.
 
-    `seals_ms` is the time in which its publisher may have sealed under the key. `told` is the last property
-    `vmq-shares` of each peer.
+    `seals_ms` is the time in which its publisher may have sealed under the key. `wraps` are those of a key whose way
+    wraps. `told` is the last property `vmq-shares` of each peer.
     """
 
     header: KeyHeader
@@ -60,12 +65,13 @@ class _Key(Generic[Opened]):
     hops: tuple[Hop, ...]
     seals_ms: tuple[int, int]
     shares: dict[Label, Share] = field(default_factory=dict, repr=False)
+    wraps: Wraps | None = None
     opened: Opened | None = field(default=None, repr=False)
     combination: Combination | None = None
     secret: bytes = field(default=b"", repr=False)  # recombined by a former process, or by us; only where it is kept
     brought: list[tuple[str, str]] = field(default_factory=list, repr=False)  # who brought which shares, each once
     served: set[int] = field(default_factory=set)  # sequences; at most the header's message limit
-    search: ColumnSearch | None = field(default=None, repr=False)  # until it opened
+    search: ColumnSearch | WrapSearch | None = field(default=None, repr=False)  # until it opened
     unusable: bool = False
     told: dict[str, str] = field(default_factory=dict, repr=False)
 
@@ -91,7 +97,7 @@ class KeyRing(Generic[Opened]):
         self._home = home
         self._opening = opening
         self._admission = admission
-        self._evidence = Evidence(overlay)
+        self._evidence, self._wrapped_evidence = Evidence(overlay), WrappedEvidence(overlay)
         self._keys: FairTable[bytes, _Key[Opened]] = FairTable(KEYS_HELD_MAX)
         self._contradicted: dict[tuple[Hop, ...], Counter[Column]] = {}  # by path and views
         self._ahead = Ahead()
@@ -109,6 +115,7 @@ class KeyRing(Generic[Opened]):
         for held in self._keys.values():
             held.seals_ms = overlay.policy.calendar.sealing_ms(held.header.epoch)
         self._evidence.adopt(overlay)
+        self._wrapped_evidence.adopt(overlay)
         self._contradicted = {
             hops: columns
             for hops, columns in self._contradicted.items()
@@ -157,14 +164,16 @@ class KeyRing(Generic[Opened]):
             return [], None
         key = self._keys.get(header.key_id) or self._add(header, peer)
         told = properties.get(PROPERTY_SHARES)
-        if told is not None and key.told.get(peer) == told:
+        if told is not None and key.told.get(peer) == told and PROPERTY_WRAPS not in properties:
             return [], None
         sender = self._topology.place_in(key.hops, peer)
         if sender is None:
             raise BadShare("shares from a replica that the key gives no place")
         effects: list[Effect] = []
         fresh: list[Share] = []
-        for share in self._admission.shares(properties, [*key.hops[:-1], sender]):
+        wraps = self._admission.wraps(properties, header, key.hops, sender)
+        expected: list[Place | Hop] = [*label_hops(key.hops, wrapped=header.wrapped)[:-1], sender]
+        for share in self._admission.shares(properties, expected):
             if peer in self._overlay.hosted and not check_share(header, sender.place, share.value):
                 # Nobody checked it on the way, and whoever may publish there can have made it: it takes no label from
                 # the true one, and proves nothing against the broker.
@@ -177,18 +186,26 @@ class KeyRing(Generic[Opened]):
                 effects.append(Blame(peer, False, "a second, different share for one label"))
         if told is not None and len(told) <= REPEATED_CHARS_MAX and not effects:
             key.told[peer] = told
-        if not fresh:
+        of_wraps = _NO_WRAPS if key.wraps is None else key.wraps.take(wraps, sender)
+        effects += [Blame(peer, False, "a second, different wrap of one name")] if of_wraps.contradicts else []
+        effects += [Count("wraps_received", len(of_wraps.believed))] if of_wraps.believed else []
+        if not (fresh or of_wraps.counted):
             return effects, None
-        effects.append(Count("shares_received", len(fresh)))
+        effects += [Count("shares_received", len(fresh))] if fresh else []
         if key.opened is not None:
             self._audits.setdefault(header.key_id, now + AUDIT_AFTER_S)
             return effects, None
         if self._kept is not None:
             # Not as it was told: each further share may come with all that came before.
-            key.brought.append((peer, to_property(encode_shares(fresh))))
+            key.brought += [(peer, to_property(encode_shares(fresh)))] if fresh else []
+            counted = of_wraps.counted
+            key.brought += [(peer, to_property(encode_wraps(header.key_id, key.hops, counted)))] if counted else []
         if key.search is not None:
             key.search.add(fresh)
-        effects += self._recombine(key, now)
+            if isinstance(key.search, WrapSearch):
+                key.search.add_wraps(of_wraps.believed)
+        if fresh or of_wraps.believed:
+            effects += self._recombine(key, now)
         if key.opened is None:
             self._keep(key)
         return effects, header.key_id if key.opened is not None else None
@@ -205,6 +222,8 @@ class KeyRing(Generic[Opened]):
         publisher = self._admission.publisher(header.publisher)
         hops = self._topology.key_way(header, publisher.region, self._home)
         key: _Key[Opened] = _Key(header, publisher, hops, self._overlay.policy.calendar.sealing_ms(header.epoch))
+        if header.wrapped and wrapping_hops(hops):
+            key.wraps = Wraps(honest_needed(hops[-1]))
         self._put(key, header.publisher + peer.encode())
         return key
 
@@ -263,7 +282,7 @@ class KeyRing(Generic[Opened]):
         header_text, secret, brought = key_of(row)
         properties = {PROPERTY_KEY: header_text}
         if not secret:
-            return [e for peer, s in brought for e in self.take(peer, {**properties, PROPERTY_SHARES: s}, now)[0]]
+            return [e for peer, s in brought for e in self.take(peer, {**properties, carrying(s): s}, now)[0]]
         header = self._admission.key(properties, now)
         assert header is not None
         key = self._add(header, "")
@@ -317,7 +336,7 @@ class KeyRing(Generic[Opened]):
             self._searches[header.key_id] = self._debts.free_at(header.publisher, now)
         return []
 
-    def _search_of(self, key: _Key[Opened]) -> ColumnSearch:
+    def _search_of(self, key: _Key[Opened]) -> ColumnSearch | WrapSearch:
         def fits(place: int, value: bytes) -> bool:
             return check_share(key.header, place, value)
 
@@ -328,11 +347,17 @@ class KeyRing(Generic[Opened]):
                 return False
             return True
 
-        search = ColumnSearch(key.hops, fits, accept)
+        if key.wraps is None:
+            search: ColumnSearch | WrapSearch = ColumnSearch(key.hops, fits, accept)
+        else:
+            search = WrapSearch(key.hops, key.header.digest, fits, accept)
+            search.add_wraps(map(Wrap._make, key.wraps.believed.items()))
         search.add(key.shares.values())
         return search
 
-    def _found(self, key: _Key[Opened], search: ColumnSearch, found: FoundColumns, now: float) -> list[Effect]:
+    def _found(
+        self, key: _Key[Opened], search: ColumnSearch | WrapSearch, found: FoundColumns, now: float
+    ) -> list[Effect]:
         header = key.header
         key.combination, key.search = found.combination, None
         self._put(key, header.publisher)
@@ -410,7 +435,10 @@ class KeyRing(Generic[Opened]):
             key_id, _ = self._audits.popitem(last=False)
             key = self._keys.get(key_id)
             if key is not None and key.combination is not None:
-                effects += self._evidence.judge(key.header, key.hops, key.shares, key.combination)
+                if key.wraps is not None:
+                    effects += self._wrapped_evidence.judge(key.header, key.hops, key.shares, key.wraps.believed)
+                else:
+                    effects += self._evidence.judge(key.header, key.hops, key.shares, key.combination)
         return effects, opened
 
     @property

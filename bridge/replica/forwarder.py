@@ -157,7 +157,7 @@ class Forwarder:
             if way not in wanting:
                 wanting[way] = self._wanting(self._admission.publisher(way[0]), scope, way[2], now)
             if peer in wanting[way] and self._keys.concerns(peer, held):
-                effects.append(self._keys.wire(peer, held, held.shares))
+                effects.append(self._keys.wire(peer, held))
         return effects
 
     def link_down(self, peer: str, now: float) -> list[Effect]:
@@ -363,7 +363,7 @@ class Forwarder:
             tree = held.header.tree
             if same and self.routes.lie_between(publisher, member, region, tree):
                 concerned = [peer for peer in ways[tree] if self._keys.concerns(peer, held)]
-                effects += [self._keys.wire(peer, held, held.shares) for peer in concerned]
+                effects += [self._keys.wire(peer, held) for peer in concerned]
         for r in self._retained.values():
             same = r.admitted.scope.filter == scope.filter
             tree = r.admitted.tree
@@ -486,7 +486,7 @@ class Forwarder:
                 return [Send(peer, wire)]
             told = peer in held.announced or not held.shares
             held.announced.setdefault(peer, 0)
-            return [Send(peer, wire)] if told else [self._keys.wire(peer, held, held.shares), Send(peer, wire)]
+            return [Send(peer, wire)] if told else [self._keys.wire(peer, held), Send(peer, wire)]
         if held.announced.get(peer) and not wire.retain:  # the usual case
             return [Send(peer, wire)]
         carried = self._keys.riding(peer, held, again=wire.retain)

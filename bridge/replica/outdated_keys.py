@@ -14,10 +14,12 @@ import hashlib
 from collections.abc import Mapping
 
 from bridge.contract import CHAR_BYTES, FairBytes
-from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, KeyHeader
+from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, PROPERTY_WRAPS, KeyHeader
 
 OUTDATED_BYTES = 8 << 20  # of all: nobody signed the shares
 OUTDATED_OVERHEAD_BYTES = 4096  # of a key header and the table: bounds the number too
+
+_KEPT = (PROPERTY_KEY, PROPERTY_SHARES, PROPERTY_WRAPS)
 
 
 class OutdatedKeys:
@@ -34,9 +36,9 @@ class OutdatedKeys:
 
     def keep(self, header: KeyHeader, sender: str, properties: Mapping[str, str]) -> int:
         """Keeps a verified key header and a sender's shares. Returns the number of senders that brought it by now."""
-        told = {name: properties[name] for name in (PROPERTY_KEY, PROPERTY_SHARES) if name in properties}
+        told = {name: properties[name] for name in _KEPT if name in properties}
         name = hashlib.sha256("\0".join((sender, *told.values())).encode()).digest()
-        size = CHAR_BYTES * len(told.get(PROPERTY_SHARES, ""))
+        size = CHAR_BYTES * (len(told.get(PROPERTY_SHARES, "")) + len(told.get(PROPERTY_WRAPS, "")))
         self._of.setdefault(header.digest, {})[name] = sender
         owner = header.publisher + sender.encode()
         for gone, (digest, _, _) in self._kept.put(name, owner, (header.digest, sender, told), size):

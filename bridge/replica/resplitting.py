@@ -1,7 +1,8 @@
 """Shares at one replica (A5): taken from the region before ours, split anew for every replica of each next one.
 
 Key headers and shares ride on publications or come alone. A share we hold is split once for each next region, and
-sub-share x goes to its replica x alone; readers of our region get the shares as they are. A peer that was sent a key
+sub-share x goes to its replica x alone; readers of our region get the shares as they are. Under a wrapped key a wrap
+key is split in their place (`wrapping`). A peer that was sent a key
 gets later shares too. Keys go with their epoch, and with the views that they were split for: places and thresholds are
 from the views a key's header names, whichever are in force now. Not here: publications (`forwarder`), rights to read
 (`statements`), the arithmetic (`keys.sharetree`).
@@ -9,9 +10,8 @@ from the views a key's header names, whichever are in force now. Not here: publi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from math import inf, prod
 
 from bridge.contract import (
@@ -30,12 +30,22 @@ from bridge.document import Overlay
 from bridge.replica.outdated_keys import OutdatedKeys
 from bridge.replica.retained import DataKeyName
 from bridge.replica.untold_keys import UntoldKeys
+from bridge.replica.wrapping import WrappedKey
 from bridge.topology import Routes
 from bridge.wire import AGE_S, KEYS_TOPIC, Admission, Ahead, Generations, Use, check_key_topic, key_topic, refused
-from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, KeyHeader, check_share, from_property, to_property
+from keys.envelope import (
+    PROPERTY_KEY,
+    PROPERTY_SHARES,
+    PROPERTY_WRAPS,
+    KeyHeader,
+    check_share,
+    from_property,
+    to_property,
+)
 from keys.errors import BadShare, Expired, KeysError, TooOften, UnknownView, WrongEpochKey
 from keys.identity import Certificate
 from keys.sharetree import Hop, Label, Place, Share, encode_shares, resplit
+from keys.wrapping import WrapName, label_hops, wraps_of
 
 KEYS_HELD_MAX = 4096  # a flood of keys evicts the oldest of its publisher, or of who replays it
 GATHER_S = 0.05  # an entry's further shares wait so long for those of the other replicas before us
@@ -49,11 +59,13 @@ class HeldKey:
     use: Use
     shares: dict[Label, Share] = field(default_factory=dict)
     splits: dict[tuple[int, Label], list[Share]] = field(default_factory=dict, repr=False)
+    came: list[Label | WrapName] = field(default_factory=list)
+    """The labels of shares and the names of others' wraps, in the order in which they came to count."""
     announced: dict[str, int] = field(default_factory=dict)
-    """By peer that got a publication under the key, the number of shares sent to it; 0: the key is to be sent as soon
-    as
-    possible.
+    """By peer that got a publication under the key, how much of `came` was sent to it; 0: the key is to be sent as soon
+    as possible.
     """
+    wrapped: WrappedKey | None = None
     is_vouched_for: bool = False
     is_recorded: bool = False
     """True if the history has it: then it has further shares, too."""
@@ -255,33 +267,52 @@ class Resplitter:
             error.author = header.publisher
             raise
         effects: list[Effect] = [Count("data_keys")] if is_new else []
-        fresh: dict[Label, Share] = {}
-        for share in self._admission.shares(properties, self._expected(header, sender, publisher.region, own)):
+        before = len(held.came)
+        way = self._routes.topology.key_way(header, publisher.region, self._routes.region)
+        if held.wrapped is None and header.wrapped:
+            held.wrapped = WrappedKey(header, way, own)
+        expected = self._expected(header, sender, way, own)
+        wraps = self._admission.wraps(properties, header, way, expected[0])
+        for share in self._admission.shares(properties, expected):
             known = held.shares.get(share.label)
             if known is None:
                 if len(share.label) == 1 and not check_share(header, own.place, share.value):
                     # Passing it on would make us the liar; withheld and complained about (docs/protocol.md §3.2).
                     effects += [Count("complaints"), Blame(sender, False, "share misfits its commitment")]
                     continue
-                held.shares[share.label] = fresh[share.label] = share
+                held.shares[share.label] = share
+                held.came.append(share.label)
                 effects.append(Count("shares_received"))
             elif known != share:
                 effects.append(Blame(sender, False, "a second, different share for one label"))
-        if fresh and not held.is_vouched_for and self._is_vouched_for(held, publisher.region):
+        if held.wrapped is not None and wraps:
+            assert isinstance(expected[0], Place), "wraps come from a replica alone"
+            told = held.wrapped.others.take(wraps, expected[0])
+            held.came += [wrap.name for wrap in told.believed]
+            effects += [Count("wraps_received", len(told.believed))] if told.believed else []
+            effects += [Blame(sender, False, "a second, different wrap of one name")] if told.contradicts else []
+        return effects + self._came_more(held, before, way, now)
+
+    def _came_more(self, held: HeldKey, before: int, way: tuple[Hop, ...], now: float) -> list[Effect]:
+        """Passes on what came of a key, if anything did since `came` was so long."""
+        if len(held.came) == before:
+            return []
+        effects: list[Effect] = []
+        if not held.is_vouched_for and self._is_vouched_for(held, way):
             held.is_vouched_for = True
-            self._held.put(held.name, header.publisher, held)
-        if fresh and held.is_recorded:
+            self._held.put(held.name, held.header.publisher, held)
+        if held.is_recorded:
             effects += self.grown(held)
-        if fresh and self._gathered(held, publisher.region, now):
+        if self._gathered(held, way, now):
             effects += self._pass_on(held, now)
         return effects
 
-    def _is_vouched_for(self, held: HeldKey, home: int) -> bool:
+    def _is_vouched_for(self, held: HeldKey, way: tuple[Hop, ...]) -> bool:
         """Returns True if enough replicas before us gave shares that one of them is honest: it replays nothing."""
-        before = self._routes.topology.key_way(held.header, home, self._routes.region)[:-1]
+        before = way[:-1]
         return bool(before) and len({label[-2].place for label in held.shares}) >= before[-1].threshold
 
-    def _gathered(self, held: HeldKey, home: int, now: float) -> bool:
+    def _gathered(self, held: HeldKey, way: tuple[Hop, ...], now: float) -> bool:
         """Returns True if shares not passed on yet go now. With a publication they do.
 
         An entry standing alone waits for as many shares as its receivers need of us at least, then for all or, since
@@ -289,11 +320,13 @@ class Resplitter:
         """
         if not self.alone(held):
             return True
-        before = self._routes.topology.key_way(held.header, home, self._routes.region)[:-1]
+        before = label_hops(way, wrapped=held.header.wrapped)[:-1]
         fewest, most = prod(hop.threshold for hop in before), prod(hop.count for hop in before)
+        if held.header.wrapped:
+            most += wraps_of(way)
         if len(held.shares) < fewest:
             return False
-        if len(held.shares) == most or not any(held.announced.values()):
+        if len(held.came) == most or not any(held.announced.values()):
             self.gathering.pop(held.name, None)
             return True
         self.gathering.setdefault(held.name, now + GATHER_S)
@@ -304,12 +337,12 @@ class Resplitter:
         return [self._news(peer, held) for peer in held.announced if self._lacks(peer, held, now)]
 
     def _news(self, peer: str, held: HeldKey) -> Send:
-        return self.wire(peer, held, dict(islice(held.shares.items(), held.announced[peer], None)))
+        return self._wire(peer, held, held.came[held.announced[peer] :])
 
     def _lacks(self, peer: str, held: HeldKey, now: float) -> bool:
         """Returns True if the peer should have more shares of the key and can be sent them."""
-        given = held.announced.get(peer, len(held.shares))
-        return peer in self._routes.up and given < len(held.shares) and self._may_get(peer, held.header.scope, now)
+        given = held.announced.get(peer, len(held.came))
+        return peer in self._routes.up and given < len(held.came) and self._may_get(peer, held.header.scope, now)
 
     def tick(self, now: float) -> list[Effect]:
         """Returns shares of entries that waited for others long enough, and keys that found no room some time ago."""
@@ -359,13 +392,12 @@ class Resplitter:
             found = self._new_keys[publisher, sender] = Allowance(int(per_s * BURST_S), 1 / per_s, now)
         return found
 
-    def _expected(self, header: KeyHeader, sender: str, home: int, own: Place) -> list[Place | Hop]:
+    def _expected(self, header: KeyHeader, sender: str, way: tuple[Hop, ...], own: Place) -> list[Place | Hop]:
         """Returns the path of labels from this sender: its own place last-but-one, ours last (docs/protocol.md
         §3.2).
         """
-        path = self._routes.topology.key_way(header, home, self._routes.region)
-        expected: list[Place | Hop] = [*path[:-1], own]
-        if len(path) > 1:
+        expected: list[Place | Hop] = [*label_hops(way, wrapped=header.wrapped)[:-1], own]
+        if len(way) > 1:
             place = self._routes.topology.place_in(header.hops, sender)
             if place is None:
                 raise BadShare("shares from a replica that the key gives no place")
@@ -383,13 +415,16 @@ class Resplitter:
         if not held.shares:
             held.announced.setdefault(peer, 0)
             return ()
-        held.announced[peer] = len(held.shares)
-        return self._carried(held, self._shares_for(peer, held, held.shares))
+        held.announced[peer] = len(held.came)
+        return self._carried(peer, held, held.came)
 
-    def wire(self, peer: str, held: HeldKey, shares: dict[Label, Share]) -> Send:
-        """Returns key header and shares alone, for a peer that has a place in the key."""
-        held.announced[peer] = len(held.shares)
-        carried = self._carried(held, self._shares_for(peer, held, shares))
+    def wire(self, peer: str, held: HeldKey) -> Send:
+        """Returns key header and all shares alone, for a peer that has a place in the key."""
+        return self._wire(peer, held, held.came)
+
+    def _wire(self, peer: str, held: HeldKey, came: Sequence[Label | WrapName]) -> Send:
+        held.announced[peer] = len(held.came)
+        carried = self._carried(peer, held, came)
         if self.alone(held):
             return Send(peer, Wire(key_topic(held.header.scope, held.header.publisher), b"", 1, True, carried))
         return Send(peer, Wire(KEYS_TOPIC, b"", 1, False, carried))
@@ -417,18 +452,32 @@ class Resplitter:
                 self._known_seeds[epoch] = seed
         return seed
 
-    @staticmethod
-    def _carried(held: HeldKey, shares: Iterable[Share]) -> UserProperties:
-        """Returns the properties `vmq-key` and `vmq-shares`."""
-        key = to_property(held.header.encode())
-        return (PROPERTY_KEY, key), (PROPERTY_SHARES, to_property(encode_shares(list(shares))))
+    def _carried(self, peer: str, held: HeldKey, came: Sequence[Label | WrapName]) -> UserProperties:
+        """Returns the properties `vmq-key`, `vmq-shares` and, under a wrapped key, `vmq-wraps`, of what came."""
+        carried: UserProperties = ((PROPERTY_KEY, to_property(held.header.encode())),)
+        shares = self._shares_for(
+            peer, held, {label: held.shares[label] for label in came if not isinstance(label, WrapName)}
+        )
+        if shares:
+            carried += ((PROPERTY_SHARES, to_property(encode_shares(shares))),)
+        if held.wrapped is not None:
+            seed = self._seed(held.header.epoch) if self._routes.is_replica(peer) else None
+            frame = held.wrapped.frame(came, held.shares, seed)
+            carried += ((PROPERTY_WRAPS, to_property(frame)),) if frame is not None else ()
+        return carried
 
     def _shares_for(self, peer: str, held: HeldKey, shares: dict[Label, Share]) -> list[Share]:
-        """Returns our shares unchanged for a reader, and the sub-share of each for a replica of the next region."""
+        """Returns our shares unchanged for a reader, and the sub-share of each for a replica of the next region; of a
+        wrapped key that of our wrap key, once.
+        """
         if not self._routes.is_replica(peer):
             return list(shares.values())
         place = self._routes.topology.place_in(held.header.hops, peer)
         assert place is not None, "asked before"
+        if held.wrapped is not None and held.wrapped.wraps_itself:
+            seed = self._seed(held.header.epoch)
+            assert seed is not None, "asked before"
+            return [self._split(held, held.wrapped.key(seed), place.region)[place.place - 1]] if shares else []
         return [self._split(held, share, place.region)[place.place - 1] for share in shares.values()]
 
     def _split(self, held: HeldKey, share: Share, region: int) -> list[Share]:

@@ -20,9 +20,18 @@ from bridge.contract import Effect, Event, OverlayNode, Received, Send, UserProp
 from bridge.document import Overlay
 from bridge.sim.kernel import RandomSource
 from bridge.wire import KEYS_TOPIC, NO_PART, PROPERTY_PART, PULL_TOPIC, SUBSCRIBE_TOPIC, PullRequest, Statement
-from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES, SignedHeader, from_property, to_property
+from keys.envelope import (
+    PROPERTY_HEADER,
+    PROPERTY_KEY,
+    PROPERTY_SHARES,
+    PROPERTY_WRAPS,
+    SignedHeader,
+    from_property,
+    to_property,
+)
 from keys.errors import KeysError
-from keys.sharetree import Place, Share, decode_shares, encode_shares
+from keys.sharetree import Hop, Place, Share, decode_shares, encode_shares
+from keys.wrapping import Wrap, decode_wraps, encode_wraps
 
 REPLAYS_MAX = 256  # wires that a liar, or a coalition, remembers
 DELAYED_MAX = 4096  # wires that a liar holds back; beyond it the oldest go out early
@@ -44,7 +53,7 @@ class Behaviour(Enum):
     CONTENT = "content"
     HEADER = "header"
     KEY = "key"
-    SHARES = "shares"
+    SHARES = "shares"  # and wraps, other ones to each peer
     LABELS = "labels"  # claims another first place: a share of another column
     POSITION = "position"  # claims to be another sender, or that the receiver is at another place
     PATH = "path"  # claims that the share came through another region
@@ -62,6 +71,7 @@ class Behaviour(Enum):
     FRAME = "frame"  # honest to its accomplices; alters shares that came through one honest replica, to blame it
 
 
+_OF_SHARES = (PROPERTY_SHARES, PROPERTY_WRAPS)
 _SELECTIVE = frozenset({Behaviour.EQUIVOCATE, Behaviour.COLLUDE})
 _LOYAL = frozenset({Behaviour.COLLUDE, Behaviour.FRAME})
 
@@ -237,12 +247,14 @@ class Adversary:
             wire = self._rewrite(wire, PROPERTY_KEY, self._flip)
         for change in self._changes_of_shares():
             wire = self._rewrite(wire, PROPERTY_SHARES, partial(_each_share, change=change))
+        if has(Behaviour.SHARES):
+            wire = self._rewrite(wire, PROPERTY_WRAPS, partial(each_wrap, change=self._bad_wrap))
         if has(Behaviour.TOPIC):
             wire = replace(wire, topic=wire.topic + "x")
         if has(Behaviour.FOREIGN_KEY):
             wire = self._with_foreign_key(wire)
         if has(Behaviour.STRIP):
-            wire = replace(wire, properties=tuple(p for p in wire.properties if p[0] != PROPERTY_SHARES))
+            wire = replace(wire, properties=tuple(p for p in wire.properties if p[0] not in _OF_SHARES))
         if has(Behaviour.RETAIN):
             wire = replace(wire, retain=True)
         return wire
@@ -259,11 +271,11 @@ class Adversary:
         return (change for behaviour, change in changes.items() if behaviour in self._ways)
 
     def _with_foreign_key(self, wire: Wire) -> Wire:
-        """Exchanges the wire's key header for any that passed by, and drops the shares, which would not fit it."""
+        """Exchanges the wire's key header for any that passed by, and drops shares and wraps, which would not fit."""
         self._keys.extend(p for p in wire.properties if p[0] == PROPERTY_KEY)
         if not self._keys:
             return wire
-        others = tuple(p for p in wire.properties if p[0] not in (PROPERTY_KEY, PROPERTY_SHARES))
+        others = tuple(p for p in wire.properties if p[0] not in (PROPERTY_KEY, *_OF_SHARES))
         return replace(wire, properties=(*others, self._keys[self._rng.randrange(len(self._keys))]))
 
     def _one_of(self, wires: Sequence[Wire]) -> Wire:
@@ -278,6 +290,13 @@ class Adversary:
             (key, to_property(change(from_property(value))) if key == name else value) for key, value in wire.properties
         )
         return replace(wire, properties=properties)
+
+    def _bad_wrap(self, wrap: Wrap) -> Wrap:
+        """Spoils what a wrap hides; a coalition's lies are alike."""
+        colluding = Behaviour.COLLUDE in self._behaviours
+        noise = self._coalition.shift if colluding else self._rng.randbytes(32)
+        spoiled = int.from_bytes(wrap.sealed) ^ int.from_bytes(noise)
+        return wrap._replace(sealed=spoiled.to_bytes(len(wrap.sealed)))
 
     def _bad_value(self, share: Share) -> Share:
         return replace(share, value=self._rng.randbytes(len(share.value)))
@@ -318,6 +337,17 @@ def _each_share(data: bytes, change: Callable[[Share], Share]) -> bytes:
     try:
         changed = {share.label: share for share in map(change, decode_shares(data))}
         return encode_shares(changed.values())
+    except KeysError:
+        return data
+
+
+def each_wrap(data: bytes, change: Callable[[Wrap], Wrap]) -> bytes:
+    """Returns a frame of wraps, each changed; unchanged if the changed wraps fit no frame."""
+    try:
+        key_id, wraps = decode_wraps(data)
+        changed = [*map(change, wraps)]
+        regions = dict.fromkeys((owner.region, owner.view) for (owner, _), _ in changed)
+        return encode_wraps(key_id, [Hop(region, view, 1, 1) for region, view in regions], changed)
     except KeysError:
         return data
 

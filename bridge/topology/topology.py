@@ -17,6 +17,7 @@ from keys.errors import BadShare, NotAuthorised
 from keys.identity import Certificate, Role
 from keys.keyheader import KeyHeader
 from keys.sharetree import Hop, Place
+from keys.wrapping import is_long
 
 
 class Topology:
@@ -83,6 +84,11 @@ class Topology:
     def key_hops(self, scope: Scope, home: int) -> tuple[Hop, ...]:
         """Returns the hops of a new key header: the publisher's region first, then every other region of the scope."""
         return self._overlay.key_hops(scope, home)
+
+    def needs_wrapping(self, hops: Sequence[Hop], tree: int) -> bool:
+        """Returns True if a key with these hops is wrapped: a way from its first region to another one is long."""
+        found = self._open.get(tree)
+        return found is not None and is_long(found.longest(hops[0].region, [hop.region for hop in hops]))
 
     def key_way(self, header: KeyHeader, home: int, end: int) -> tuple[Hop, ...]:
         """Returns the hops of a key's shares from its publisher in `home` to `end`, in the views for which the key was

@@ -22,6 +22,7 @@ from bridge.wire.pieces import check_mode
 from keys.envelope import (
     PROPERTY_KEY,
     PROPERTY_SHARES,
+    PROPERTY_WRAPS,
     KeyHeader,
     MessageHeader,
     from_property,
@@ -44,6 +45,7 @@ from keys.identity import CARRIERS, Certificate
 from keys.keyheader import NO_KCV
 from keys.records import RECORDS_MAX
 from keys.sharetree import Hop, Label, Place, Share, decode_shares
+from keys.wrapping import Way, Wrap, check_wraps, decode_wraps, is_long
 
 HEADERS_MAX = 4096  # signed headers that we remember to have verified, for the other replicas' copies of them
 VERIFIED_KEYS_MAX = 4096  # key headers whose signature we remember; a flood of keys evicts only memory of work
@@ -343,6 +345,9 @@ class Admission:
             raise BadShare("key was split for another region than its publisher's first")
         else:
             hops = tuple([hop for hop in hops if hop.region in self._overlay.latest])
+        is_needed = is_long(tree.longest(home, [hop.region for hop in hops]))
+        if key.wrapped is not is_needed and (is_needed or tree is trees.newest):
+            raise BadShare("key is wrapped where no way is long, or it is not where one is")
         for hop in hops:
             self._overlay.check_view(hop)
 
@@ -427,6 +432,24 @@ class Admission:
         for share in shares:
             _check_label(share.label, expected)
         return shares
+
+    @staticmethod
+    def wraps(properties: Mapping[str, str], key: KeyHeader, way: Way, sender: Place | Hop) -> list[Wrap]:
+        """Returns the wraps that ride along beside a verified key header, none if there are none.
+
+        `way`: from the publisher's region to the receiver's. `sender`: the sender's certain place. Raises BadFrame,
+        BadShare.
+        """
+        text = properties.get(PROPERTY_WRAPS)
+        if text is None:
+            return []
+        if not key.wrapped or not isinstance(sender, Place):
+            raise BadShare("wraps of a key that is not wrapped")
+        key_id, wraps = decode_wraps(from_property(text))
+        if key_id != key.key_id:
+            raise BadShare("wraps of another key than the one that they came with")
+        check_wraps(wraps, way, sender)
+        return wraps
 
     def publisher(self, party_id: bytes, now: float = 0.0) -> Certificate:
         """Returns a publisher's certificate. Raises NotAuthorised, or, with a time, Expired: it may end while we

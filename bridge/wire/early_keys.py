@@ -13,10 +13,12 @@ import hashlib
 from collections.abc import Mapping
 
 from bridge.contract import CHAR_BYTES, FairBytes
-from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, KeyHeader, from_property
+from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, PROPERTY_WRAPS, KeyHeader, from_property
 
 AHEAD_MAX = 2048  # (neighbour, key, shares); of the publisher with most of them at one neighbour the oldest goes
 AHEAD_BYTES = 32 << 20  # of all: nobody signed the shares and the topic, which may be long
+
+_KEPT = (PROPERTY_KEY, PROPERTY_SHARES, PROPERTY_WRAPS)
 
 
 class Ahead:
@@ -31,7 +33,7 @@ class Ahead:
 
     def keep(self, sender: str, properties: Mapping[str, str], topic: str) -> None:
         """Keeps a key. `properties` hold a key header whose signature was verified."""
-        told = {name: properties[name] for name in (PROPERTY_KEY, PROPERTY_SHARES) if name in properties}
+        told = {name: properties[name] for name in _KEPT if name in properties}
         name = hashlib.sha256("\0".join((sender, topic, *told.values())).encode()).digest()
         if self._kept.get(name) is None:
             publisher = KeyHeader.decode(from_property(told[PROPERTY_KEY])).publisher

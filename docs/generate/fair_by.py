@@ -40,6 +40,7 @@ _NAMES = {
         keys.records.NUMBER_MAX keys.records.RECORDS_MAX keys.requests.ANSWER_BYTES_MAX
         keys.requests.ARCHIVED_MAX keys.requests.NAMES_MAX keys.sharetree.CELLS_LIMIT keys.sharetree.DEPTH_LIMIT
         keys.sharetree.SHARES_LIMIT keys.topictokens.DEPTH_LIMIT keys.topictokens.TOPIC_BYTES_LIMIT
+        keys.wrapping.WRAPS_LIMIT
         gateway.terminal.messages.LINE_BYTES_MAX""",
     "owner": """
         bridge.document.batching.BATCH_MOST bridge.document.organise.HOPS_MOST
@@ -52,7 +53,7 @@ _NAMES = {
         gateway.trust.domains.MAX_CARD_BYTES gateway.trust.overlay_file.MAX_OVERLAY_BYTES
         keys.columnsearch.CHOICES_LIMIT keys.epochs.SCOPE_KEYS_MAX keys.issuing.ARCHIVE_BYTES_MAX
         keys.issuing.ARCHIVE_EPOCHS_MAX keys.material.THRESHOLD_SERVERS_MAX keys.material.WALK_STEPS_MAX
-        keys.reedsolomon.MAX_BLOCKS keys.shamir.MAX_PLACE""",
+        keys.reedsolomon.MAX_BLOCKS keys.shamir.MAX_PLACE keys.wrapping.REGIONS_LIMIT""",
     "operator": """
         gateway.auth.access_tokens.GROUPS_MAX gateway.auth.access_tokens.GROUP_CHARS_MAX
         gateway.auth.access_tokens.KEYS_MAX gateway.auth.access_tokens.RSA_BITS_MAX

@@ -166,6 +166,7 @@ OWNERS: dict[str, dict[str, str]] = {
             bridge.publisher.windows.Refusals _pauses _refused _rounds reasons
             bridge.publisher.windows.StandIns _marks
             bridge.reader.blame.Evidence _named _standing
+            bridge.reader.wrapped_blame.WrappedEvidence _named _walks
             bridge.reader.interest._Want acked filters refused_by
             bridge.reader.key_opening.KeyRing _contradicted
             bridge.reader.skipped.Skipped up
@@ -243,9 +244,15 @@ OWNERS: dict[str, dict[str, str]] = {
         "each": """
             bridge.reader.key_opening._Key brought served shares told
             bridge.replica.plane_routing._Served sent
-            bridge.replica.resplitting.HeldKey announced shares splits
+            bridge.reader.wrapped_blame._Walks _against _alone
+            bridge.replica.resplitting.HeldKey announced came shares splits
+            bridge.replica.wrapping.WrappedKey _sealed
             bridge.wire.pulling.Pull asked askers
-            keys.columnsearch.ColumnSearch _fresh _present _tried _values rows shares""",
+            keys.columnsearch.ColumnSearch _fresh _present _tried _values rows shares
+            keys.wrapping.Wraps _votes believed
+            keys.wrapsearch.WrapAudit alone refuted suspects
+            keys.wrapsearch.WrapSearch _tasks _tried _won rows
+            keys.wrapsearch._Values keys""",
         "fair": """
             bridge.groups.shared_groups.SharedGroups _held _held_large
             bridge.reader.ahead_scopes.AheadScopes _kept

@@ -12,20 +12,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import comb, isfinite, prod
+from math import comb, isfinite
 from pathlib import Path as File
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from bridge.document import DEPTH_MAX, SHARES_PER_KEY_MAX, Overlay
+from bridge.document import Overlay, key_load
 from bridge.topology import LinkSeen, Path, PlaceStep, ReplicaFigures, agreed, next_step
 from gateway.owner.description import ADDRESS, read_model
 from gateway.trust import Card, TrustError
-from keys.columnsearch import CHOICES_LIMIT
 from keys.envelope import Mode
 from keys.identity import Role
 from keys.shamir import threshold_of
+from keys.wrapping import is_long
 
 SPARES_MAX = 256  # cards in one folder
 NUMBER_MAX = 1e12
@@ -170,7 +170,7 @@ def _fits(overlay: Overlay, sizes: Mapping[int, int]) -> bool:
         within = sorted(overlay.regions_of(scope) & tree.regions)
         for path in (tree.path(start, end) for start in within for end in within):
             counts = [max(sizes[region], len(overlay.latest[region].members)) for region in path]
-            choices = prod(comb(count, threshold_of(count)) for count in counts[1:])
-            if prod(counts) > SHARES_PER_KEY_MAX or choices > CHOICES_LIMIT or len(path) > DEPTH_MAX:
+            choices = [comb(count, threshold_of(count)) for count in counts]
+            if key_load(counts, choices, wrapped=is_long(tree.longest(path[0], within))).fault:
                 return False
     return True

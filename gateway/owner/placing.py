@@ -10,19 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import comb, prod
+from math import comb
 from pathlib import Path as File
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 
-from bridge.document import DEPTH_MAX, SHARES_PER_KEY_MAX
+from bridge.document import DEPTH_MAX, key_load
 from bridge.topology import SHARING_MIN, Path, Placement, place
 from gateway.owner.description import read_model
 from gateway.trust import TrustError
-from keys.columnsearch import CHOICES_LIMIT
 from keys.errors import OurFault
 from keys.shamir import threshold_of
+from keys.wrapping import is_long
 
 FIRST = SHARING_MIN - 1  # added replicas with which a region of one can share secrets
 REGIONS_MAX = 10_000  # of the path to place
@@ -174,8 +174,9 @@ def _signed_sizes(wanted: PlacingEntry, sizes: dict[str, int]) -> dict[str, int]
 
 
 def load(entry: PathEntry, sizes: Mapping[str, int]) -> dict[str, Any]:
-    """Returns the shares of a key at the path's end, and whether the overlay's limits allow them (`views`)."""
+    """Returns the shares and wraps of a key at the path's end, and whether the overlay's limits allow them."""
     counts = [sizes[name] for name in entry.regions]
-    shares, steps = prod(counts), prod(comb(count, threshold_of(count)) for count in counts[1:])
-    fits = shares <= SHARES_PER_KEY_MAX and steps <= CHOICES_LIMIT and len(counts) <= DEPTH_MAX
-    return {"shares_per_key": shares, "fits": fits}
+    choices = [comb(count, threshold_of(count)) for count in counts]
+    found = key_load(counts, choices, wrapped=is_long(len(counts)))
+    wraps = {"wraps_per_key": found.wraps} if found.wraps else {}
+    return {"shares_per_key": found.shares, **wraps, "fits": not found.fault}

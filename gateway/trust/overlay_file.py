@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Collection
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ from keys.epochs import ScopeKeys
 from keys.errors import BadContent, BadFrame, OurFault
 from keys.grants import ENDLESS
 from keys.handover import open_grants
+from keys.wrapping import is_long, wrapping_hops
+from keys.wrapsearch import worst_wrap_steps
 
 MAX_OVERLAY_BYTES = 16 << 20
 """Stops a wrong path from being read as an overlay; 10,000 members fit."""
@@ -119,7 +122,13 @@ def worst_search(overlay: Overlay, scope: Scope) -> int:
     if scope.mode is Mode.PLAIN:
         return 0
     regions = overlay.regions_of(scope)
-    return max(worst_steps(overlay.hops_between(start, end)) for start in regions for end in regions)
+    return max(_worst_steps(overlay, start, end, regions) for start in regions for end in regions)
+
+
+def _worst_steps(overlay: Overlay, start: int, end: int, regions: Collection[int]) -> int:
+    hops = overlay.hops_between(start, end)
+    is_wrapped = is_long(overlay.trees.in_force.longest(start, regions))
+    return worst_wrap_steps(hops) if is_wrapped and wrapping_hops(hops) else worst_steps(hops)
 
 
 def describe_overlay(overlay: Overlay) -> dict[str, Any]:

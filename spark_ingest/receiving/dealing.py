@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeAlias
 
 from bridge.wire import KEYS_TOPIC, carries_key_alone
 from gateway.overlay import Publish
-from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES, SignedHeader, from_property
+from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES, PROPERTY_WRAPS, SignedHeader, from_property
 from keys.errors import KeysError
 from spark_ingest.receiving.sealings import Ack
 from spark_ingest.spool import Shard
@@ -127,4 +127,4 @@ class Dealer:
 
 
 def _key_of(user: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    return tuple(pair for pair in user if pair[0] in (PROPERTY_KEY, PROPERTY_SHARES))
+    return tuple(pair for pair in user if pair[0] in (PROPERTY_KEY, PROPERTY_SHARES, PROPERTY_WRAPS))

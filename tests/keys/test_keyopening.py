@@ -135,3 +135,18 @@ def test_what_is_remembered_is_of_each_kind_once_and_bounded(monkeypatch: pytest
         (found,) = opener.open([sealed(opener, header.encode(), encode_shares(shares[:2]), key)])
         assert not isinstance(found, KeysError)
         assert len(opener._derivations) == left
+
+
+def test_a_wrapped_key_opens_like_any_other_and_another_flag_is_refused() -> None:
+    header, shares = made(1)
+    wrapped = replace(header, wrapped=True)
+    frame = replace(wrapped, signature=PUBLISHER.sign("veilmq/1 key", wrapped.signed_bytes)).encode()
+    assert KeyHeader.decode(frame).wrapped
+    assert frame[:3] == bytes([1, 2, 1])
+    opener = KeyOpener()
+    for each in (header.encode(), frame, header.encode()):
+        assert opener.outline(each) == opener.outline(header.encode())
+    with pytest.raises(BadFrame):
+        KeyOpener().outline(frame[:2] + b"\2" + frame[3:])
+    assert key_id_of(frame) == KeyHeader.decode(frame).key_id != header.key_id
+    assert shares

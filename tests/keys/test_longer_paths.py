@@ -1,9 +1,9 @@
-"""Two designs for sealed paths of more than four regions, neither of them built: docs/explanation/reasons.md.
+"""Two designs for sealed paths of more than four regions, as models: docs/explanation/reasons.md.
 
 *Shares made anew*: a replica adds up the sub-shares of k senders to one new share. It keeps Theorem 1, and loses
 Theorem 2: replicas of one region have to add up the same senders, and no rule makes them do so.
 
-*A key for each replica*: a replica seals the values that it holds under a key of its own, passes them on to everybody,
+*A key for each replica*, which `keys.wrapping` is: a replica seals its values under its own key, passes them on to all,
 and splits only the key for the next region. Shares grow by n^2 a region in place of n times. All placements of f bad
 replicas a region are enumerated: they derive nothing (Theorem 1), and a reader opens whatever they drop or spoil
 (Theorems 2 and 3).

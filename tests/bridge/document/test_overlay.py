@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from bridge.document import DEPTH_MAX, SHARES_PER_KEY_MAX
+from bridge.document import DEPTH_MAX, SHARES_PER_KEY_MAX, History
 from bridge.document.overlay import Member, Overlay, OverlayError, RegionView
 from bridge.document.policy import Policy, Scope
 from keys.envelope import Mode
@@ -105,6 +105,7 @@ def test_regions_must_form_a_tree(sizes: dict[int, int], edges: list[tuple[int, 
 
 def test_paths_that_make_too_many_shares_or_are_too_long_are_refused():
     chain = [(n, n + 1) for n in range(1, DEPTH_MAX + 1)]
+    assert overlay_of(dict.fromkeys(range(1, DEPTH_MAX + 1), 3), chain[:-1]).path(1, DEPTH_MAX)
     refused(lambda: overlay_of(dict.fromkeys(range(1, DEPTH_MAX + 2), 3), chain), f"at most {DEPTH_MAX}", "shorten")
     refused(lambda: overlay_of(dict.fromkeys(range(1, 5), 7), chain[:3]), str(7**4), str(SHARES_PER_KEY_MAX))
     assert overlay_of(dict.fromkeys(range(1, 5), 5), chain[:3]).path(1, 4) == (1, 2, 3, 4)
@@ -126,8 +127,13 @@ def test_the_limits_are_of_paths_on_which_keys_travel():
     plain = Scope("open/#", Mode.PLAIN)
     assert overlay_of(FIVE, ROW, scopes=(plain,)).path(1, 5) == (1, 2, 3, 4, 5)
     assert overlay_of(FIVE, ROW, scopes=(plain, Scope("plant/#", regions=(2, 3, 4, 5))))
-    refused(lambda: overlay_of(FIVE, ROW, scopes=(plain, Scope("plant/#"))), "plant/#", f"at most {DEPTH_MAX}")
-    refused(lambda: overlay_of(FIVE, ROW, scopes=(Scope("plant/#", shares_only=True),)), f"at most {DEPTH_MAX}")
+    kept = Scope("plant/#", history=History(1, 16))
+    assert overlay_of(FIVE, ROW, scopes=(plain, Scope("plant/#"))).path(1, 5) == (1, 2, 3, 4, 5)
+    refused(lambda: overlay_of(FIVE, ROW, scopes=(plain, kept)), "plant/#", "5 regions and a history", "no history")
+    many = dict.fromkeys(range(1, DEPTH_MAX + 2), 3)
+    row = [(n, n + 1) for n in range(1, DEPTH_MAX + 1)]
+    assert overlay_of(many, row, scopes=(plain,)).path(1, 2)
+    refused(lambda: overlay_of(many, row, scopes=(Scope("plant/#", shares_only=True),)), f"at most {DEPTH_MAX}")
     large = dict.fromkeys(range(1, 5), 7)
     assert overlay_of(large, ROW[:3], scopes=(plain, Scope("plant/#", regions=(1, 2))))
     refused(lambda: overlay_of(large, ROW[:3], scopes=(plain, Scope("plant/#"))), str(7**4))

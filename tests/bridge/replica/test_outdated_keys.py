@@ -12,7 +12,7 @@ from bridge.document.policy import Scope
 from bridge.node import ReplicaNode
 from bridge.replica.outdated_keys import OUTDATED_BYTES, OUTDATED_OVERHEAD_BYTES, OutdatedKeys
 from bridge.wire import AGE_S
-from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES
+from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, PROPERTY_WRAPS
 from tests.bridge.helpers import (
     NOW,
     counted,
@@ -162,3 +162,14 @@ def test_keys_without_end_push_out_their_own(world: World) -> None:
     assert kept.take(honest) == []
     assert kept.keep(made, "r1a", {PROPERTY_KEY: "x", PROPERTY_SHARES: "y" * OUTDATED_BYTES}) == 0
     assert len(kept) == 0
+
+
+def test_wraps_are_kept_and_count_as_bytes(world: World) -> None:
+    header = forge_key(world, "site", "plant/#").header
+    outdated = OutdatedKeys()
+    assert outdated.keep(header, "r1a", {PROPERTY_SHARES: "s", PROPERTY_WRAPS: "w" * 1000}) == 1
+    ((_, told),) = outdated.take(header)
+    assert told == {PROPERTY_SHARES: "s", PROPERTY_WRAPS: "w" * 1000}
+    for n in range(200):
+        outdated.keep(header, "r1a", {PROPERTY_WRAPS: f"{n}" + "w" * 200_000})
+    assert len(outdated) < 200

@@ -20,6 +20,7 @@ from keys.envelope import (
     PROPERTY_HEADER,
     PROPERTY_KEY,
     PROPERTY_SHARES,
+    PROPERTY_WRAPS,
     Mode,
     SignedHeader,
     from_property,
@@ -30,7 +31,9 @@ from keys.epochs import Calendar, KeyName, scope_key
 from keys.errors import BadFrame, BadShare, BadSignature, Expired, KeysError, NotAuthorised, UnknownView, WrongEpochKey
 from keys.keyheader import KEY_DOMAIN, NO_KCV, KeyHeader
 from keys.sharetree import SHARES_LIMIT, Place, Share, encode_shares
+from keys.wrapping import encode_wraps
 from tests.bridge.helpers import ForgedKey, craft, forge_key, gateway, publish, wire_topic, with_properties
+from tests.keys.wrapped import Way
 from tests.sim.world import NOT_AFTER_MS, NOW, ROOT, World, make_world
 
 AFTER = NOT_AFTER_MS / 1000 + 1
@@ -654,3 +657,56 @@ def test_a_large_region_cuts_content_into_as_many_blocks_as_it_has_replicas():
     assert publication(admission, blocks(large, BLOCKS_FREE + 2)).publisher.name == "evil"
     with pytest.raises(UnknownView):
         publication(admission, blocks(large, BLOCKS_FREE + 3))
+
+
+# -------------------------------------------------------------------------------------------- wrapped keys
+
+
+def long_way(count: int = 5) -> World:
+    edges = [(n, n + 1) for n in range(1, count)]
+    return make_world(dict.fromkeys(range(1, count + 1), 3), edges, {"site": 1, "mid": 3})
+
+
+def signed_as(world: World, key: ForgedKey, publisher: str, *, wrapped: bool) -> dict[str, str]:
+    """The key with that flag, properly signed."""
+    header = replace(key.header, wrapped=wrapped)
+    signature = world.identities[publisher].sign(KEY_DOMAIN, header.signed_bytes)
+    return {PROPERTY_KEY: to_property(replace(header, signature=signature).encode())}
+
+
+@pytest.mark.parametrize(("count", "publisher", "needed"), [(4, "site", False), (5, "site", True), (5, "mid", False)])
+def test_a_key_is_wrapped_where_its_tree_needs_it_and_nowhere_else(count: int, publisher: str, needed: bool):
+    """From the middle of five regions no way is long."""
+    world = long_way(count)
+    key = forge_key(world, publisher, "plant/#")
+    for replica in (True, False):
+        admission = Admission(world.overlay, replica=replica)
+        admitted = admission.key(signed_as(world, key, publisher, wrapped=needed), NOW)
+        assert admitted is not None
+        assert admitted.wrapped is needed
+        with pytest.raises(BadShare, match="wrapped"):
+            admission.key(signed_as(world, key, publisher, wrapped=not needed), NOW)
+
+
+def test_the_flag_of_a_signed_header_cannot_be_changed_on_the_way():
+    world = long_way()
+    told = signed_as(world, forge_key(world, "site", "plant/#"), "site", wrapped=True)
+    frame = from_property(told[PROPERTY_KEY])
+    with pytest.raises(BadSignature):
+        Admission(world.overlay, replica=True).key({PROPERTY_KEY: to_property(frame[:2] + b"\0" + frame[3:])}, NOW)
+
+
+def test_wraps_are_those_of_the_key_beside_them():
+    way = Way((3, 3, 3, 3, 3))
+    told = {PROPERTY_WRAPS: to_property(encode_wraps(way.header.key_id, way.hops, way.wraps))}
+    reader = way.place(4, 1)
+    assert set(Admission.wraps(told, way.header, way.hops, reader)) == set(way.wraps)
+    assert Admission.wraps({}, way.header, way.hops, reader) == []
+    other = Way((3, 3, 3, 3, 3), seed="other").header
+    plain = replace(way.header, wrapped=False)
+    for header, sender in ((other, reader), (plain, reader), (way.header, way.hops[4]), (way.header, way.place(3, 1))):
+        with pytest.raises(BadShare):
+            Admission.wraps(told, header, way.hops, sender)
+    for bad in ("", "AAAA", told[PROPERTY_WRAPS][:-4], told[PROPERTY_WRAPS] + "AAAA"):
+        with pytest.raises(BadFrame):
+            Admission.wraps({PROPERTY_WRAPS: bad}, way.header, way.hops, reader)

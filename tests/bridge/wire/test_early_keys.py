@@ -9,7 +9,7 @@ import pytest
 
 from bridge.wire import early_keys
 from bridge.wire.early_keys import AHEAD_BYTES, Ahead
-from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES, KeyHeader, to_property
+from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES, PROPERTY_WRAPS, KeyHeader, to_property
 from keys.errors import BadFrame
 from tests.keys.helpers import made
 
@@ -88,3 +88,10 @@ def test_long_shares_and_topics_beside_a_key_that_waits_fill_no_memory(text: str
     kept = ahead.take()
     assert sum(getsizeof(each) for _, topic, said in kept for each in (topic, *said.values())) <= AHEAD_BYTES
     assert kept[0][0] == "honest"
+
+
+def test_wraps_are_kept_beside_shares() -> None:
+    ahead = Ahead()
+    ahead.keep("r1", {**told(), PROPERTY_WRAPS: "wraps"}, "plant/a")
+    ((_, _, properties),) = ahead.take()
+    assert properties[PROPERTY_WRAPS] == "wraps"

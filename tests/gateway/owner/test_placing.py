@@ -107,13 +107,21 @@ def test_sizes_that_no_overlay_may_have_are_made_smaller(tmp_path: Path) -> None
 
 
 def test_a_path_that_shares_cannot_pass_is_refused(tmp_path: Path) -> None:
-    names = ["a", "b", "c", "d", "e"]
+    names = [f"r{n}" for n in range(17)]
     path = tmp_path / "place.json"
     path.write_text(
-        json.dumps({"replicas": 10, "failures": dict.fromkeys(names, 0), "paths": [{"regions": names}]})
+        json.dumps({"replicas": 40, "failures": dict.fromkeys(names, 0), "paths": [{"regions": names}]})
     )  # fmt: skip
-    with pytest.raises(TrustError, match="pass 4 regions at most; cut the path"):
+    with pytest.raises(TrustError, match="pass 16 regions at most; cut the path"):
         place_replicas(path)
+
+
+def test_a_long_path_has_few_shares_and_wraps(tmp_path: Path) -> None:
+    names = ["a", "b", "c", "d", "e"]
+    path = tmp_path / "place.json"
+    path.write_text(json.dumps({"replicas": 10, "failures": dict.fromkeys(names, 0), "paths": [{"regions": names}]}))
+    (found,) = place_replicas(path).to_json()["paths"]
+    assert (found["shares_per_key"], found["wraps_per_key"], found["fits"]) == (9, 27, True)
 
 
 GOOD = "replicas: 4\nfailures: {a: 1, b: 0}\npaths: [{regions: [a, b]}]\n"
