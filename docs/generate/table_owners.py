@@ -412,7 +412,8 @@ OWNERS: dict[str, dict[str, str]] = {
         "gateway.bridging.ends.WINDOW": """
             gateway.bridging.crossing.Way seen states
             gateway.bridging.exact.ExactWay _cleared _clearing lost stages
-            gateway.bridging.relaying.RelaySession _had over wanted""",
+            gateway.bridging.relaying.RelaySession _had over wanted
+            gateway.bridging.releases.Releases _repeated _since""",
         "gateway.bridging.twins.TWINS_MAX": """
             gateway.bridging.twins.Twins _seen""",
         "gateway.tracing.client.OBSERVED_MAX": """

@@ -90,7 +90,9 @@ class BridgeSettings(Model):
     addresses: list[Address] = Field(min_length=1, max_length=ADDRESSES_MAX, description="tried in this order")
     version: Literal["5", "3.1.1"] = Field(default="5", description="of MQTT, at the other broker")
     try_private: bool = Field(
-        default=True, description="3.1.1 only: say first by protocol level 0x84 that we are a bridge, then without"
+        default=True,
+        description="3.1.1 only: say first by protocol level 0x56 that we are a VeilMQ, which another one"
+        " answers with MQTT 5, then by 0x84 that we are a bridge, then neither",
     )
     client_id: str = Field(default="", description="at the other broker; absent: made of our name and the bridge's")
     username: str | None = Field(default=None, description="our account there")

@@ -152,6 +152,9 @@ class LogEvent(Enum):
         "It is dropped: it would be refused at every attempt.")
     BRIDGE_REFUSED = (WARNING, "bridge %s: %s of %d bytes was refused (0x%02x) and does not cross; it is kept in %s",
         "By a broker, for good; a refusal without a word, which ends the connection, is one the third time.")
+    BRIDGE_UNRELEASED = (WARNING,
+        "bridge %s: the other broker does not answer PUBREL, and QoS 2 goes on without; write qos: 1 for this bridge",
+        "Once: it closed three connections on one PUBREL, or said nothing for a minute.")
     BRIDGE_LEFT = (WARNING, "bridge %s is configured no more and has a session here still, in which %d messages wait",
         "At the start. Name it so again, or stop the broker and run `veilmq bridges forget`.")
     BRIDGE_KEEPS_OUT = (WARNING, "bridge %s: constrained topics of the other broker stay there, as %s",

@@ -104,8 +104,8 @@ class Way:
         """Answers a PUBREL of the source: of a former process, or of a QoS 2 message in a direction without QoS 2."""
         self.source.complete(identifier)
 
-    def completed(self, identifier: int) -> None:
-        """Takes a PUBCOMP of the target, or the loss of its session."""
+    def completed(self, identifier: int, is_free: bool = True) -> None:
+        """Takes a PUBCOMP of the target, or the loss of its session. `is_free` False: the target never answered."""
 
     def drop(self, publish: Publish) -> None:
         """Acknowledges a message that does not cross, so that the source forgets it."""
@@ -156,9 +156,17 @@ class Way:
 
 
 class Remote(RelayClient):
-    """Client of the other broker. `is_private`: True if the other broker knows it as a bridge, over MQTT 3.1.1."""
+    """Client of the other broker."""
 
-    is_private = False
+    @property
+    def has_marks(self) -> bool:
+        """True if it speaks MQTT 5, which carries marks."""
+        raise NotImplementedError
+
+    @property
+    def is_private(self) -> bool:
+        """True if the other broker knows it as a bridge, over MQTT 3.1.1."""
+        raise NotImplementedError
 
 
 class Home(Here, RetainedTable, Protocol):
@@ -198,7 +206,6 @@ class Bridge:
         self._local, self._remote, self._topics, self._home, self._circles = local, remote, topics, home, circles
         self._out, self._in = ways
         self._out.keep_refused = self._in.keep_refused = self._keep_refused
-        self._has_marks = settings.version == "5"
         self._state = RetainedState(name, home, topics)
         self._kept = self._kept_out = 0
         self._changed_at = 0.0
@@ -215,7 +222,7 @@ class Bridge:
         for topic_filter, qos in self._topics.wanted_here().items():
             self._local.subscribe(topic_filter, qos, no_local=True, retain_handling=2, on_answer=self._subscribed)
         for topic_filter, qos in self._topics.wanted_there().items():
-            self._remote.subscribe(topic_filter, qos, no_local=self._settings.version == "5")
+            self._remote.subscribe(topic_filter, qos, no_local=True)
         self._ready = not self._topics.wanted_here()
         self._local.start()
         self._remote.start()
@@ -259,13 +266,14 @@ class Bridge:
             self._kept += 1
             self._out.drop(publish)
         else:
-            self._circles.left(self.name, topic, publish.payload, self._has_marks, self._echoes(there))
+            self._circles.left(self.name, topic, publish.payload, self._remote.has_marks, self._echoes(there))
             changed = replace(publish, topic=there, properties=self._circles.leaving(self, topic, publish.properties))
             self._out.pass_on(publish, changed)
 
     def _echoes(self, there: str) -> bool:
         """True if the other broker, over 3.1.1, sends back messages the bridge publishes under that name."""
-        return not self._has_marks and not self._remote.is_private and self._topics.inwards(there) is not None
+        remote = self._remote
+        return not remote.has_marks and not remote.is_private and self._topics.inwards(there) is not None
 
     def _from_there(self, publish: Publish) -> None:
         topic, marks = self._topics.inwards(publish.topic), self._circles.marks
@@ -281,9 +289,10 @@ class Bridge:
         if publish.retain and self._state.is_known(topic, publish.payload, asyncio.get_running_loop().time()):
             self._in.drop(publish)
             return
-        properties = marks.entering(publish.properties, (self.remote, *(() if self._has_marks else (UNMARKED,))))
+        has_marks = self._remote.has_marks
+        properties = marks.entering(publish.properties, (self.remote, *(() if has_marks else (UNMARKED,))))
         is_again = publish.qos and publish.packet_id in self._in.states
-        if not is_again and self._circles.entered(self.name, topic, publish.payload, properties, self._has_marks):
+        if not is_again and self._circles.entered(self.name, topic, publish.payload, properties, has_marks):
             self._in.drop(publish)
             return
         qos = publish.qos or int(

@@ -1,9 +1,11 @@
 """Clients of a bridge: one at the local broker, within this process, and one at the other broker.
 
 The local client connects over a pair of sockets and is known to the broker as a part of it, so that no login and no
-listener is needed. The other speaks MQTT 5 or 3.1.1. On 3.1.1 the client first connects with the private bit of
-Mosquitto's bridges, on which a broker sends a bridge none of its own messages and keeps RETAIN as published. If a
-broker refuses the bit, the client connects again at once without it. Not here: the messages crossing (`crossing`).
+listener is needed. The other speaks MQTT 5 or 3.1.1. A client that is to speak 3.1.1 first asks by a level of our own
+whether the other broker is a VeilMQ, and then speaks MQTT 5 with it, so that marks cross. Any other broker refuses the
+level. The client connects again at once with the private bit of Mosquitto's bridges, on which a broker sends a bridge
+none of its own messages and keeps RETAIN as published. A broker that refuses the bit, too, is asked without it. Not
+here: the messages crossing (`crossing`).
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import logging
 import ssl
 from dataclasses import replace
+from enum import Enum
 
 from gateway.base import BridgeSettings, BridgeTls, ConfigError, PrivateFileError, Stamps, StartError, read_private
 from gateway.base.log_events import LogEvent
@@ -22,24 +25,34 @@ from gateway.bridging.relaying import RelayClient, RelaySession
 from gateway.client import LocalEnd
 from gateway.client.redial import split_host_port
 from gateway.mqtt5.actions import SessionLimits
-from gateway.mqtt5.bridge_clients import MARK
+from gateway.mqtt5.bridge_clients import KIN, MARK
 from gateway.mqtt5.client_session import ClientSession
-from gateway.mqtt5.packets import Version
+from gateway.mqtt5.packets import NO_PROPERTIES, ConnAck, Version
 from gateway.mqtt5.types import ReasonCode
 
 log = logging.getLogger("veilmq.bridge")
 
 WINDOW = 256
 """Messages of QoS 1 and 2 that one side has not acknowledged while the other is asked to take them."""
-WINDOW_3 = 20
-"""The window towards a broker of 3.1.1, which cannot state its own: Mosquitto drops QoS 2 beyond 20 silently."""
 NEVER = 0xFFFF_FFFF
 NO_LIMIT = 268_435_460  # bytes of a packet: more than MQTT can carry
 USE_3 = 'does not speak MQTT 5; write version: "3.1.1" for this bridge'
 
 
-_MAY_BE_THE_BIT = (None, ReasonCode.UNSUPPORTED_PROTOCOL_VERSION)
-"""Reasons with which a broker that does not know the private bit ends a connection; None: without CONNACK."""
+class Greeting(Enum):
+    """Protocol level with which a bridge greets the other broker."""
+
+    FIVE = "MQTT 5"
+    KIN = "MQTT 5 by the level of our own"
+    PRIVATE = "MQTT 3.1.1 with the private bit"
+    PLAIN = "MQTT 3.1.1"
+
+
+_MAY_BE_THE_LEVEL = (
+    None, ReasonCode.UNSUPPORTED_PROTOCOL_VERSION, ReasonCode.MALFORMED_PACKET, ReasonCode.PROTOCOL_ERROR,
+    ReasonCode.UNSPECIFIED_ERROR,
+)  # fmt: skip
+"""Reasons with which a broker that does not know a level ends a connection; None: without CONNACK."""
 
 
 class NearEnd(RelayClient, LocalEnd):
@@ -47,10 +60,7 @@ class NearEnd(RelayClient, LocalEnd):
 
 
 class RemoteEnd(Remote):
-    """Client of the other broker, at the first of its addresses that answers.
-
-    `is_private`: True if CONNECT has the private bit of bridges, in MQTT 3.1.1.
-    """
+    """Client of the other broker, at the first of its addresses that answers. `greeting`: of the present connection."""
 
     cure_without_v5 = USE_3
 
@@ -67,12 +77,14 @@ class RemoteEnd(Remote):
         super().__init__(
             *addresses[0], client_id=client_id, clean_start=False, ssl=context, username=settings.username,
             password=password, keep_alive_s=settings.keep_alive_s, session_expiry_s=settings.session_expiry_s,
-            receive_maximum=WINDOW, packet_bytes=NO_LIMIT, manual_ack=True,
-            limits=limits if settings.version == "5" else replace(limits, in_flight_messages=WINDOW_3),
-            elsewhere=lambda: addresses[1:], properties=((MARK, ours),) if ours else (),
-            version=Version.V5 if settings.version == "5" else Version.V311,
+            receive_maximum=WINDOW, packet_bytes=NO_LIMIT, manual_ack=True, limits=limits,
+            elsewhere=lambda: addresses[1:], properties=((MARK, ours),) if ours else (), unusable=self._no_kin,
         )  # fmt: skip
-        self.is_private = self._tries_private = settings.version != "5" and settings.try_private
+        self._offer = self._connect.properties
+        self._greetings = [Greeting.FIVE] if settings.version == "5" else [Greeting.PLAIN]
+        self.greeting = self._greetings[0]
+        if settings.version != "5" and settings.try_private:
+            self._greetings = [Greeting.KIN, Greeting.PRIVATE, Greeting.PLAIN]
 
     def _new_session(self) -> ClientSession:
         session = super()._new_session()
@@ -80,19 +92,46 @@ class RemoteEnd(Remote):
         session.packet_bytes = self._packet_bytes_there
         return session
 
+    @property
+    def has_marks(self) -> bool:
+        return self.greeting in (Greeting.FIVE, Greeting.KIN)
+
+    @property
+    def is_private(self) -> bool:
+        return self.greeting is Greeting.PRIVATE
+
     async def _connection(self) -> float | None:
-        """Connects with the private bit; if the broker ends the connection without CONNACK or for the level, once more
-        without.
+        """Connects with one greeting after the other, until the broker takes one or refuses for another reason.
+
+        Greetings that the broker refused in so many words are left out from then on. One that it met by closing the
+        connection is not: a network may have done so.
         """
-        self.is_private = self._tries_private
-        up_s = await super()._connection()
-        if up_s is None and self.is_private and self._is_reached and self.refusal in _MAY_BE_THE_BIT:
-            is_said = self.refusal is not None
-            self.is_private = False
+        refused: list[Greeting] = []
+        up_s: float | None = None
+        for greeting in tuple(self._greetings):
+            self.greeting = greeting
             up_s = await super()._connection()
-            if up_s is not None and is_said:
-                self._tries_private = False
+            if up_s is not None or not self._is_reached or self.refusal not in _MAY_BE_THE_LEVEL:
+                break
+            if self.refusal is not None:
+                refused.append(greeting)
+        if up_s is not None:
+            self._greetings = [one for one in self._greetings if one not in refused]
         return up_s
+
+    def _no_kin(self, connack: ConnAck) -> str:
+        """Returns why a broker that took our own level is no VeilMQ, or ""."""
+        return "" if self.greeting is not Greeting.KIN or KIN in connack.properties.user else "is no VeilMQ"
+
+    def _useless(self, why: str, code: int = ReasonCode.SERVER_UNAVAILABLE) -> None:
+        """Ends a connection to a broker that cannot be used, unless it was asked whether it is a VeilMQ: not to be one
+        is no complaint.
+        """
+        if self.greeting is Greeting.KIN:
+            self.refusal = ReasonCode.UNSUPPORTED_PROTOCOL_VERSION
+            self._end()
+        else:
+            super()._useless(why, code)
 
     async def _open(self, host: str, port: int) -> None:
         """Opens a connection with the present certificates; keeps the former ones if replaced files cannot be used."""
@@ -105,10 +144,19 @@ class RemoteEnd(Remote):
                 LogEvent.CERTIFICATE_RENEWED.say(
                     log, self._where, self._tls.certfile or self._tls.cafile or self._tls.capath
                 )
-        self._connect = self._session.connect = replace(self._connect, is_bridge=self.is_private)
+        self._greet()
         self._is_reached = False
         await super()._open(host, port)
         self._is_reached = True
+
+    def _greet(self) -> None:
+        """Sets CONNECT to the present greeting."""
+        greeting, session = self.greeting, self._session
+        session.version = Version.V5 if self.has_marks else Version.V311
+        self._connect = session.connect = replace(
+            self._connect, version=session.version, properties=self._offer if self.has_marks else NO_PROPERTIES,
+            is_bridge=greeting is Greeting.PRIVATE, is_kin=greeting is Greeting.KIN,
+        )  # fmt: skip
 
 
 def tls_context(tls: BridgeTls) -> ssl.SSLContext:

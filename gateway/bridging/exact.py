@@ -3,18 +3,22 @@
 After a crash the source repeats a step. Suppose that the source sends a message for the first time (without DUP),
 under an identifier that this process has not seen free at the target. The target may then have a half done handshake
 there, of a lost session of the source, and would take the message for its repetition: the identifier is released
-first. A target that began a new session has no handshake: all identifiers are free.
+first. A target that began a new session has no handshake: all identifiers are free. A target that leaves a PUBREL
+without an answer (`releases`) is asked for no release beforehand from then on.
 """
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 
+from gateway.base.log_events import LogEvent
 from gateway.bridging.crossing import Way
 from gateway.bridging.relaying import RelayClient
 from gateway.mqtt5.packets import Publish
 from gateway.mqtt5.types import MAXIMUM_PACKET_ID, ReasonCode
 
+log = logging.getLogger("veilmq.bridge")
 OFFERED, HAD, RELEASED = 1, 2, 3
 
 
@@ -30,6 +34,7 @@ class ExactWay(Way):
         self._clearing: dict[int, tuple[Publish, Publish]] = {}
         self._cleared: set[int] = set()  # released for a message that is offered next
         self._is_free = bytearray(MAXIMUM_PACKET_ID + 1)
+        self._is_said = False
 
     def connected(self) -> None:
         if not self.source.session_present:
@@ -48,9 +53,12 @@ class ExactWay(Way):
         elif self.stages.get(identifier) != RELEASED:
             self._release(identifier)
 
-    def completed(self, identifier: int) -> None:
+    def completed(self, identifier: int, is_free: bool = True) -> None:
         stage = self.stages.pop(identifier, None)
-        self._is_free[identifier] = True
+        self._is_free[identifier] = is_free
+        if not (is_free or self._is_said):
+            self._is_said = True
+            LogEvent.BRIDGE_UNRELEASED.say(log, self.name)
         waiting = self._clearing.pop(identifier, None)
         if identifier in self.lost:
             self.lost.discard(identifier)
@@ -72,7 +80,7 @@ class ExactWay(Way):
         if identifier in self.stages or not self.target.is_free(identifier):
             return False
         # Behind others that are cleared, so that none overtakes.
-        is_known = not self._clearing and self._is_free[identifier]
+        is_known = not self._clearing and (self._is_free[identifier] or self.target.leaves_releases)
         if not (may_be_there or is_known or identifier in self._cleared):
             self._cleared.add(identifier)
             self._clearing[identifier] = publish, changed

@@ -12,22 +12,23 @@ are the session and the client passing handshakes on; `exact` decides the time. 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from gateway.bridging.releases import ENDS_MAX, Releases
 from gateway.client import MqttClient
 from gateway.client.awaited import Acknowledgements, Awaiting
-from gateway.mqtt5.client_session import ClientAction, ClientSession, Completed
+from gateway.client.redial import STABLE_S
+from gateway.mqtt5.client_session import ClientAction, ClientSession, Completed, Connected
 from gateway.mqtt5.delivery import Connection, Queued
 from gateway.mqtt5.flows import HeardFlow, OutboundFlows
-from gateway.mqtt5.packets import Packet, Properties, PubAck, PubComp, Publish, PubRec, PubRel
+from gateway.mqtt5.packets import Packet, Properties, PubAck, PubComp, Publish, PubRec, PubRel, Version
 from gateway.mqtt5.types import ReasonCode
 
-ENDS_MAX = 3
-"""Connections that the other broker ends while one message is its oldest unacknowledged: it will never take this
-message. A broker of 3.1.1, or one that does not state its bounds, has no other way to refuse it.
-"""
+WINDOW_3 = 20
+"""The window towards a broker of 3.1.1, which cannot state its own: Mosquitto drops QoS 2 beyond 20 silently."""
 _NO_MATTER_OF_A_MESSAGE = frozenset(
     {
         ReasonCode.SUCCESS, ReasonCode.SERVER_SHUTTING_DOWN, ReasonCode.SERVER_BUSY, ReasonCode.SESSION_TAKEN_OVER,
@@ -68,6 +69,9 @@ class _Numbers(OutboundFlows[Queued]):
 
     def begin(self, item: Queued, qos: int) -> int:
         return self.start(item, qos) if self.may_start else 0
+
+    def give_up_release(self, packet_id: int) -> None:
+        self._give_back(self.released.pop(packet_id))
 
 
 class RelaySession(ClientSession):
@@ -111,6 +115,11 @@ class RelaySession(ClientSession):
         """Stops sending an unacknowledged message."""
         self.take_back(packet_id)
 
+    def give_up_release(self, packet_id: int) -> None:
+        """Stops sending a PUBREL."""
+        assert isinstance(self.outbound, _Numbers)
+        self.outbound.give_up_release(packet_id)
+
     def release(self, packet_id: int) -> bytes:
         """Returns the PUBREL, empty without a connection; repeats it on every new connection until its PUBCOMP
         comes.
@@ -138,6 +147,8 @@ class RelaySession(ClientSession):
         """Takes the server's limits. Half done handshakes still count at the server: after a reconnect, too, they use
         the quota.
         """
+        if self.version != Version.V5:
+            offer = replace(offer, receive_maximum=WINDOW_3)
         super()._adopt_offer(offer)
         self._maximum_packet_size = min(self._maximum_packet_size, self.packet_bytes or self._maximum_packet_size)
         flows = self.outbound
@@ -180,17 +191,20 @@ class RelaySession(ClientSession):
 
 
 class RelayClient(MqttClient):
-    """Client passing handshakes on. `on_release`: PUBREL came; `on_complete`: PUBCOMP came, or the server's session is
-    gone.
+    """Client passing handshakes on. `on_release`: PUBREL came. `on_complete`: PUBCOMP came, or the server's session is
+    gone, and the identifier is free; or, with False, PUBREL was given up, and the server may still hold it.
     """
 
     def __init__(self, *of_client: Any, **options: Any) -> None:
         self.on_release: Callable[[int], object] = lambda _: None
-        self.on_complete: Callable[[int], object] = lambda _: None
+        self.on_complete: Callable[[int, bool], object] = lambda _, __: None
         super().__init__(*of_client, **options)
         self.acks = self._numbering = _Numbering(self.figures)
         self._suspect: object = None
         self._ends = 0
+        self._releases = Releases()
+        self._alarm: asyncio.TimerHandle | None = None
+        self._got_on = False  # the connection ended on a PUBREL that is not sent again
 
     def _new_session(self) -> ClientSession:
         return RelaySession(self._connect, self._limits, adopt=not self._connect.clean_start)
@@ -228,19 +242,39 @@ class RelayClient(MqttClient):
         """The maximum QoS the server last stated."""
         return self._relay.maximum_qos
 
+    @property
+    def leaves_releases(self) -> bool:
+        """True if the server has left a PUBREL without an answer."""
+        return self._releases.are_left
+
     def release(self, packet_id: int) -> None:
-        """Sends PUBREL until PUBCOMP comes."""
+        """Sends PUBREL until PUBCOMP comes, or the server proves to send none."""
+        self._releases.sent(packet_id, self._now())
         self._say(self._relay.release(packet_id))
+        self._watch_releases()
 
     def complete(self, packet_id: int) -> None:
         """Answers PUBREL."""
         self._say(self._relay.complete(packet_id))
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Notes the message on which one connection after the other ends, and gives it up."""
+        """Notes the packet on which one connection after the other ends, and gives it up: the oldest PUBREL without an
+        answer, since these are repeated first, else the oldest message.
+        """
         is_suspicious = self._up and self._task is not None and self.ended not in _NO_MATTER_OF_A_MESSAGE
         super().connection_lost(error)
-        first = self._relay.first_unacknowledged if is_suspicious else None
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        if not is_suspicious:
+            return
+        if self._releases.are_open:
+            given_up = self._releases.ended()
+            if given_up is not None:
+                self._got_on = True
+                self._give_up_release(given_up)
+            return
+        first = self._relay.first_unacknowledged
         if first is None:
             return
         token, packet_id = first
@@ -250,6 +284,35 @@ class RelayClient(MqttClient):
             self._suspect = None
             self._relay.give_up(packet_id)
             self.acks.completed(Completed(token, ReasonCode.PACKET_TOO_LARGE))
+
+    def _connected(self, action: Connected) -> None:
+        self._releases.connected(action.connack.session_present, self._now())
+        super()._connected(action)
+        self._watch_releases()
+
+    def _watch_releases(self) -> None:
+        if self._alarm is None and self._up and (due_at := self._releases.due_at) is not None:
+            self._alarm = asyncio.get_running_loop().call_at(due_at, self._unanswered)
+
+    def _unanswered(self) -> None:
+        self._alarm = None
+        for packet_id in self._releases.overdue(self._now()) if self._up else ():
+            self._give_up_release(packet_id)
+        self._watch_releases()
+
+    def _give_up_release(self, packet_id: int) -> None:
+        session = self._relay
+        session.give_up_release(packet_id)
+        self.on_complete(packet_id, False)
+        if self._up and not session.paused:  # its place in the window is free
+            for data in session.resume(self._now()):
+                self._write(data)
+
+    async def _connection(self) -> float | None:
+        """Runs a connection. One that got past a packet counts as good: the next attempt follows at once."""
+        self._got_on = False
+        up_s = await super()._connection()
+        return up_s if up_s is None or not self._got_on else max(up_s, STABLE_S)
 
     def _say(self, data: bytes) -> None:
         if data:
@@ -261,6 +324,7 @@ class RelayClient(MqttClient):
         wanted, session.wanted = session.wanted, []
         over, session.over = session.over, []
         for packet_id in over:
-            self.on_complete(packet_id)
+            self._releases.answered(packet_id)
+            self.on_complete(packet_id, True)
         for packet_id in wanted:
             self.on_release(packet_id)

@@ -2,8 +2,8 @@
 
 Marks (`mapping`) end a message at a broker that it has passed. They do not show that two bridges bring a single
 message each, and MQTT 3.1.1 has no properties to carry them. Here a broker remembers for TWIN_S each message that came
-over a bridge, or left over a bridge without marks. A message that comes by another way with the topic and content of a
-remembered one is its copy, and both are then settled: the third of three equal messages passes.
+over a bridge, or left over a bridge without marks. A message with the topic and content of a remembered one is its
+copy if it comes by another way, once a way: what a way brings for the second time is a new message.
 
 Limits: where a way has no marks, an equal message of another publisher within TWIN_S may be taken for a copy. A circle
 whose turn takes longer than TWIN_S is not ended, nor a circle in which a message comes again by its own way, since a
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 
 TWIN_S = 3.0
@@ -23,13 +23,20 @@ ECHO_S = 60.0
 """Seconds that a certain echo is remembered, of a broker that knows neither No Local nor the private bit."""
 UNMARKED = "unmarked"
 """The mark of a message that came over a way without marks, and may have lost earlier ones."""
+WAYS_MAX = 16
+"""Ways that bring one message; then it is settled. Stops copies under ever new client ids from filling memory."""
+EQUAL_MAX = 256
+"""Equal messages that are remembered on one topic; the oldest, whose copies have come, are forgotten. Stops a publisher
+that repeats itself from making each further message slow.
+"""
 TWINS_MAX = 20_000
 """Messages that are remembered; a flood makes copies pass sooner, and fills no memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """Message that came or left. `ways`: ways without a copy: its own, and former ways of an equal message.
+    """Message that came or left. `ways`: ways without a further copy: its own, those of copies, and former ways of an
+    equal message.
     `marks` None: the message left over a way without marks, and any other way may bring a copy. `came`: did not
     leave.
     """
@@ -67,21 +74,34 @@ class Twins:
         for one in self._seen.get(key, ()):
             is_akin = one.marks is None or one.marks & passed or meets in one.marks
             if way not in one.ways and one.until_s >= now and is_akin:
-                self._drop(key, one)
+                self._note_copy(key, one, way, now)
                 return True
         kept = passed - {UNMARKED} | ({known} if known else set())
         self._remember(key, _Seen(frozenset({way}), kept, now + TWIN_S, came=True), now)
         return False
 
     def _remember(self, key: bytes, one: _Seen, now: float) -> None:
-        self._seen.setdefault(key, []).append(one)
+        equal = self._seen.setdefault(key, [])
+        equal.append(one)
         self._seen.move_to_end(key)
         self._count += 1
+        if len(equal) > EQUAL_MAX:
+            self._drop(key, equal[0])
         while self._count > TWINS_MAX:
             self._count -= len(self._seen.popitem(last=False)[1])
         oldest = next(iter(self._seen))
         for each in [old for old in self._seen[oldest] if old.until_s < now]:
             self._drop(oldest, each)
+
+    def _note_copy(self, key: bytes, one: _Seen, way: str, now: float) -> None:
+        """Notes that the copy of a message came by a way. Others may follow in TWIN_S: a ring with a double link has
+        three ways.
+        """
+        if len(one.ways) >= WAYS_MAX:
+            self._drop(key, one)
+            return
+        seen = self._seen[key]
+        seen[seen.index(one)] = replace(one, ways=one.ways | {way}, until_s=min(one.until_s, now + TWIN_S))
 
     def _drop(self, key: bytes, one: _Seen) -> None:
         kept = self._seen[key]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import MutableMapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -26,7 +25,7 @@ from gateway.broker.subscribing import Subscribing
 from gateway.broker.terms import Terms
 from gateway.broker.wills import decided, publish_will
 from gateway.clients import INTERNAL, Client, ClientConnection, Deadlines, EntityConnected, EntityGone, Pace
-from gateway.mqtt5.bridge_clients import MARK, bridge_name
+from gateway.mqtt5.bridge_clients import as_told_to_bridge, bridge_name
 from gateway.mqtt5.endings import tellings
 from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import NO_PROPERTIES, Auth, Connect, Properties, Subscribe, Unsubscribe, Version
@@ -239,8 +238,8 @@ class Lifecycle:
         """Begins or resumes the session, without any wait: two connections of a client id cannot interleave."""
         now = self.now()
         properties = tellings(connect, view.client_id, proof, self.response_information)
-        if self.exchange.circles is not None and bridge_name(connect):
-            properties = replace(properties, user=(*properties.user, (MARK, self.exchange.circles.name)))
+        circles = self.exchange.circles
+        properties = as_told_to_bridge(properties, connect, None if circles is None else circles.name)
         offer = self.terms.offered(connection.is_internal, is_member=peer is not None)
         check_connect(connect, offer, properties)
         key = view.client_id if peer is None else f"{PEER_PREFIX}{peer}"

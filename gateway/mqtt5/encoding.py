@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gateway.mqtt5.packets import (
+    KIN_LEVEL,
     NO_PROPERTIES,
     PRIVATE_BIT,
     Auth,
@@ -236,6 +237,8 @@ def _connect(packet: Connect, version: Version) -> bytes:
     name = _NAMES[version]
     if packet.is_bridge and not v5:
         name = name[:-1] + bytes((name[-1] | PRIVATE_BIT,))
+    elif packet.is_kin and v5:
+        name = name[:-1] + bytes((KIN_LEVEL,))
     head = name + bytes((flags,)) + packet.keep_alive_s.to_bytes(2, "big")
     if v5:
         head += _with_method(packet.properties, Carrier.CONNECT)

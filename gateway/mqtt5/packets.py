@@ -93,9 +93,17 @@ Mosquitto and others give such a client No Local and Retain As Published, which 
 """
 
 
+KIN_LEVEL = 0x56
+"""Protocol level of MQTT 5 between two VeilMQ brokers, asked by a bridge that is to speak 3.1.1 with all others. No
+version of MQTT has it, with or without the private bit, so that another broker refuses it.
+"""
+
+
 @dataclass(slots=True)
 class Connect:
-    """CONNECT (MQTT 5.0 §3.1). `is_bridge`: with the private bit of bridges, MQTT 3.x only."""
+    """CONNECT (MQTT 5.0 §3.1). `is_bridge`: with the private bit of bridges, MQTT 3.x only. `is_kin`: by KIN_LEVEL,
+    MQTT 5 only.
+    """
 
     client_id: str
     version: Version = Version.V5
@@ -106,6 +114,7 @@ class Connect:
     will: Will | None = None
     properties: Properties = NO_PROPERTIES
     is_bridge: bool = False
+    is_kin: bool = False
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from gateway.mqtt5.encoding import codes_of
 from gateway.mqtt5.packets import (
+    KIN_LEVEL,
     NO_PROPERTIES,
     PRIVATE_BIT,
     Auth,
@@ -73,12 +74,12 @@ def _at_end(at: int, end: int) -> None:
 # ------------------------------------------------------------------------------------------ CONNECT, CONNACK
 
 
-_V5 = b"\0\4MQTT\5"
+_HEADS_OF_5 = b"\0\4MQTT\5", b"\0\4MQTT" + bytes((KIN_LEVEL,))
 
 
 def is_connect_v5(data: bytes, at: int, end: int) -> bool:
     """True if a CONNECT states MQTT 5, whatever follows: then a CONNACK can name the error."""
-    return end - at >= len(_V5) and data[at : at + len(_V5)] == _V5
+    return data[at : min(at + 7, end)] in _HEADS_OF_5
 
 
 def parse_connect(data: bytes, at: int, end: int) -> Connect:
@@ -92,8 +93,11 @@ def parse_connect(data: bytes, at: int, end: int) -> Connect:
         raise MalformedPacket("CONNECT ends inside its header")
     level, flags, keep_alive_s = data[at], data[at + 1], data[at + 2] << 8 | data[at + 3]
     is_bridge = level in (Version.V31 | PRIVATE_BIT, Version.V311 | PRIVATE_BIT)
+    is_kin = level == KIN_LEVEL and name == b"MQTT"
     if is_bridge:
         level ^= PRIVATE_BIT
+    elif is_kin:
+        level = Version.V5
     if level not in ((3,) if name == b"MQIsdp" else (4, 5)):
         raise UnsupportedVersion(f"protocol level {level} is not spoken here")
     version = Version(level)
@@ -114,7 +118,7 @@ def parse_connect(data: bytes, at: int, end: int) -> Connect:
     clean = flags & 0x02 != 0
     if not client_id and (version == Version.V31 or (version == Version.V311 and not clean)):
         raise ClientIdentifierNotValid("client identifier is empty")
-    return Connect(client_id, version, clean, keep_alive_s, username, password, will, properties, is_bridge)
+    return Connect(client_id, version, clean, keep_alive_s, username, password, will, properties, is_bridge, is_kin)
 
 
 def _check_connect_flags(flags: int, version: Version) -> None:

@@ -20,7 +20,9 @@ from gateway.bridging import Bridge
 from gateway.bridging import retained as retained_state
 from gateway.broker import EdgeBroker
 from gateway.client import redial
-from gateway.mqtt5.packets import PubAck, Publish, PubRec, Version, Will
+from gateway.mqtt5.packets import Connect, PubAck, Publish, PubRec, Version, Will
+from gateway.mqtt5.types import MqttError, ReasonCode
+from gateway.sockets.connection import MqttConnection
 from tests.gateway.harness import Wire, on_loop, serving
 from tests.gateway.overlay_processes import free_ports
 from tests.waits import until
@@ -28,14 +30,33 @@ from tests.waits import until
 LAST = b"last"
 ROUNDS = 4
 """Messages that follow the one looked at, each when all have the former: a circle would have turned as often."""
+STRANGE = "3.1.1 between strangers"
+VERSIONS = ["5", "3.1.1", STRANGE]
+"""How two of ours are bridged. Over 3.1.1 they find each other and speak MQTT 5, unless they are strangers."""
 DIRECTIONS = [("out", "out"), ("in", "in"), ("both", "both"), ("both", "out"), ("both", "in")]
 
 
 def toward(port: int, direction: str, version: str = "5", qos: int = 1, **more: Any) -> BridgeSettings:
     topic = {"filter": "x/#", "direction": direction, "qos": qos}
     return BridgeSettings.model_validate(
-        {"addresses": [f"127.0.0.1:{port}"], "version": version, "topics": [topic], **more}
+        {"addresses": [f"127.0.0.1:{port}"], "version": version.partition(" ")[0], "topics": [topic], **more}
     )
+
+
+@contextlib.asynccontextmanager
+async def broker_for(version: str, config: dict[str, Any] | None = None) -> AsyncIterator[EdgeBroker]:
+    """A broker of ours; for STRANGE one that behaves as of others: it refuses the level of our own bridges."""
+    async with serving(config) as broker:
+        admit = broker.lifecycle._admit
+
+        def strict(connection: MqttConnection, connect: Connect) -> str | None:
+            if connect.is_kin:
+                raise MqttError("no such level", ReasonCode.UNSUPPORTED_PROTOCOL_VERSION)
+            return admit(connection, connect)
+
+        if version == STRANGE:
+            broker.lifecycle._admit = strict  # type: ignore[method-assign]
+        yield broker
 
 
 async def bridged(
@@ -63,7 +84,7 @@ class Watcher:
 
     def __init__(self, wire: Wire) -> None:
         self.wire = wire
-        self.seen: list[bytes] = []
+        self.packets: list[Publish] = []
 
     @classmethod
     async def at(cls, broker: EdgeBroker, topic_filter: str = "x/#", version: Version = Version.V5) -> Watcher:
@@ -71,11 +92,15 @@ class Watcher:
         await wire.subscribe(topic_filter, 2)
         return cls(wire)
 
+    @property
+    def seen(self) -> list[bytes]:
+        return [one.payload for one in self.packets]
+
     async def until(self, payload: bytes) -> None:
         async with asyncio.timeout(60):
             while payload not in self.seen:
                 some = [packet for packet in await self.wire.barrier() if isinstance(packet, Publish)]
-                self.seen += [one.payload for one in some]
+                self.packets += some
                 answers = [PubAck(one.packet_id) if one.qos == 1 else PubRec(one.packet_id) for one in some if one.qos]
                 self.wire.send(*answers)
 
@@ -96,13 +121,13 @@ async def published(broker: EdgeBroker, payload: bytes, qos: int, retain: bool =
     await wire.barrier()
 
 
-@pytest.mark.parametrize("version", ["5", "3.1.1"])
+@pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("directions", DIRECTIONS)
 @on_loop
 async def test_two_brokers_with_a_bridge_to_each_other_pass_each_message_once(
     directions: tuple[str, str], version: str
 ) -> None:
-    async with serving() as a, serving() as b, contextlib.AsyncExitStack() as stack:
+    async with broker_for(version) as a, broker_for(version) as b, contextlib.AsyncExitStack() as stack:
         first = await bridged(stack, a, "a", b=toward(b.port("default"), directions[0], version))
         second = await bridged(stack, b, "b", a=toward(a.port("default"), directions[1], version))
         await up(first + second)
@@ -127,12 +152,13 @@ async def test_a_will_and_qos_2_pass_once_too() -> None:
         assert await got(a, at_a, at_b) == [[b"2", b"gone"]] * 2
 
 
-@pytest.mark.parametrize("versions", [("5", "5", "5"), ("5", "3.1.1", "5"), ("3.1.1",) * 3])
+@pytest.mark.parametrize("versions", [("5",) * 3, ("5", STRANGE, "5"), ("5", "3.1.1", "5"), (STRANGE,) * 3])
 @pytest.mark.parametrize("direction", ["out", "in", "both"])
 @on_loop
 async def test_a_ring_of_three_ends_where_it_began(direction: str, versions: tuple[str, str, str]) -> None:
-    async with serving() as a, serving() as b, serving() as c, contextlib.AsyncExitStack() as stack:
-        ring, bridges = [a, b, c], list[Bridge]()
+    async with contextlib.AsyncExitStack() as stack:
+        ring = [await stack.enter_async_context(broker_for(STRANGE if STRANGE in versions else "")) for _ in range(3)]
+        a, bridges = ring[0], list[Bridge]()
         for number, broker in enumerate(ring):
             following = ring[(number + 1) % 3].port("default")
             bridges += await bridged(stack, broker, "abc"[number], n=toward(following, direction, versions[number]))
@@ -160,10 +186,10 @@ async def test_a_ring_through_a_broker_that_looks_at_no_marks_brings_each_messag
         assert [sorted(each) for each in await got(a, *watchers)] == [[b"0", b"1", b"2"]] * 3
 
 
-@pytest.mark.parametrize("version", ["5", "3.1.1"])
+@pytest.mark.parametrize("version", VERSIONS)
 @on_loop
 async def test_two_bridges_to_one_broker_bring_each_message_once(version: str) -> None:
-    async with serving() as a, serving() as b, contextlib.AsyncExitStack() as stack:
+    async with broker_for(version) as a, broker_for(version) as b, contextlib.AsyncExitStack() as stack:
         port = b.port("default")
         both: dict[str, Any] = {"l1": toward(port, "both", version), "l2": toward(port, "both", version)}
         await up(await bridged(stack, a, "a", **both))
@@ -175,7 +201,8 @@ async def test_two_bridges_to_one_broker_bring_each_message_once(version: str) -
 
 @on_loop
 async def test_equal_messages_of_one_publisher_all_pass_a_pair_and_a_chain() -> None:
-    async with serving() as a, serving() as b, serving() as c, contextlib.AsyncExitStack() as stack:
+    async with contextlib.AsyncExitStack() as stack:
+        a, b, c = [await stack.enter_async_context(broker_for(STRANGE)) for _ in range(3)]
         first = await bridged(stack, a, "a", b=toward(b.port("default"), "out", "3.1.1"))
         second = await bridged(stack, b, "b", c=toward(c.port("default"), "out", "3.1.1"))
         await up(first + second)
@@ -183,7 +210,7 @@ async def test_equal_messages_of_one_publisher_all_pass_a_pair_and_a_chain() -> 
         for _ in range(5):
             await published(a, b"the same", 1)
         assert await got(a, at_c) == [[b"the same"] * 5]
-    async with serving() as a, serving() as b, contextlib.AsyncExitStack() as stack:
+    async with broker_for(STRANGE) as a, broker_for(STRANGE) as b, contextlib.AsyncExitStack() as stack:
         first = await bridged(stack, a, "a", b=toward(b.port("default"), "both", "3.1.1"))
         second = await bridged(stack, b, "b", a=toward(a.port("default"), "both", "3.1.1"))
         await up(first + second)
@@ -291,7 +318,7 @@ async def retain(broker: EdgeBroker, **values: bytes) -> None:
     await wire.barrier()
 
 
-@pytest.mark.parametrize("version", ["5", "3.1.1"])
+@pytest.mark.parametrize("version", VERSIONS)
 @on_loop
 async def test_after_a_cut_both_have_the_same_retained_values_and_a_new_broker_gets_all(
     version: str, monkeypatch: pytest.MonkeyPatch
@@ -299,10 +326,10 @@ async def test_after_a_cut_both_have_the_same_retained_values_and_a_new_broker_g
     monkeypatch.setattr(retained_state, "QUIET_S", 0.1)
     topics = [{"filter": f"{one}/#", "direction": one} for one in ("out", "in", "both")]
     async with serving() as a, contextlib.AsyncExitStack() as stack:
-        async with serving() as b:
+        async with broker_for(version) as b:
             port = b.port("default")
             settings = BridgeSettings.model_validate(
-                {"addresses": [f"127.0.0.1:{port}"], "version": version, "topics": topics}
+                {"addresses": [f"127.0.0.1:{port}"], "version": version.partition(" ")[0], "topics": topics}
             )
             bridges = await bridged(stack, a, "a", b=settings)
             await up(bridges)
@@ -327,14 +354,14 @@ async def test_after_a_cut_both_have_the_same_retained_values_and_a_new_broker_g
             assert kept(a) == expected, "a broker that began anew says nothing by what it lacks"
 
 
-@pytest.mark.parametrize(("version", "qos"), [("3.1.1", 1), ("3.1.1", 2), ("5", 1), ("5", 2)])
+@pytest.mark.parametrize(("version", "qos"), [(STRANGE, 1), (STRANGE, 2), ("5", 1), ("5", 2)])
 @on_loop
 async def test_a_message_too_large_for_the_other_broker_is_kept_in_a_file_and_stops_nothing(
     version: str, qos: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(redial, "RETRY_FIRST_S", 0.01)
     small = {"limits": {"packet_bytes": 2_048}}
-    async with serving() as a, serving(small) as b, contextlib.AsyncExitStack() as stack:
+    async with serving() as a, broker_for(version, small) as b, contextlib.AsyncExitStack() as stack:
         bridges = await bridged(stack, a, "a", tmp_path, m=toward(b.port("default"), "out", version, qos))
         await up(bridges)
         at_b = await Watcher.at(b)

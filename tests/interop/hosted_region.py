@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 import paho.mqtt.client as paho
 import yaml
@@ -89,6 +89,15 @@ class Mosquittos:
             self.kill(name)
 
 
+class Hosted(Protocol):
+    """Brokers of a region, each run by a party of its own: a folder a broker, its port, and that of its front."""
+
+    directory: Path
+    names: Sequence[str]
+    ports: dict[str, int]
+    fronts: dict[str, int]
+
+
 class Region(OverlayProcesses):
     """Gateways `site` and `control` in front of one region of hosted brokers."""
 
@@ -96,7 +105,7 @@ class Region(OverlayProcesses):
         super().__init__(directory)
         self._clients: list[paho.Client] = []
 
-    def describe_hosted(self, brokers: Mosquittos, behind: Sequence[str] = (), records: int = 256) -> Region:
+    def describe_hosted(self, brokers: Hosted, behind: Sequence[str] = (), records: int = 256) -> Region:
         """`behind`: brokers that gateways reach through a hop on their front port. `records`: of a batch, at most."""
         now = time.time()
         owner = TrustDomain.create(self.directory / "owner", "owner", now)
@@ -135,7 +144,7 @@ class Region(OverlayProcesses):
         self._write("job-logins.yaml", self.logins(brokers, "control"))
         return self
 
-    def logins(self, brokers: Mosquittos, gateway: str) -> dict[str, dict[str, str]]:
+    def logins(self, brokers: Hosted, gateway: str) -> dict[str, dict[str, str]]:
         return {
             broker: {"username": gateway, "password_file": f"{gateway}-{broker}.password"} for broker in brokers.names
         }

@@ -22,6 +22,7 @@ from tests.gateway.test_traced_devices import DeviceSite
 from tests.interop.test_bridge_pairs import Client, Place, crosses, ours, toward
 from tests.peers.asking import Answers, Kind, Table, answered, differences, page
 from tests.peers.brokers import BROKERS, running
+from tests.peers.hosting import hosted_answer
 from tests.peers.installing import Debian, Npm, Pypi, Source
 
 PAGE = ROOT / "docs" / "reference" / "peers.md"
@@ -37,6 +38,7 @@ CLIENTS: dict[str, tuple[Source, str]] = {
     "awscrt": (Pypi(("awscrt==0.38.0",)), "awscrt"),
     "minimqtt": (Pypi(("adafruit-circuitpython-minimqtt==8.1.0",)), "minimqtt"),
     "MQTT.js": (Npm(("mqtt@5.14.1",)), "mqttjs"),
+    "Node-RED": (Npm(("node-red@4.1.1",)), "nodered"),
     "collectd": (Debian("collectd-core"), "collectd"),
     "Telegraf": (Debian("telegraf"), "telegraf"),
 }
@@ -50,7 +52,8 @@ def clients(overlay: OverlayProcesses) -> Kind:
         ports = [str(overlay.ports[gateway]) for gateway in ("site", "control")]
         if library == "collectd":
             return _collectd(overlay)
-        program = PROGRAMS / ("exchange.cjs" if isinstance(source, Npm) else "exchange.py")
+        of_npm = "nodered.cjs" if library == "nodered" else "exchange.cjs"
+        program = PROGRAMS / (of_npm if isinstance(source, Npm) else "exchange.py")
         run = "node" if isinstance(source, Npm) else sys.executable
         done = subprocess.run(
             [run, str(program), library, *ports], capture_output=True, text=True, timeout=CLIENT_S,
@@ -104,13 +107,13 @@ def brokers(directory: Path) -> Kind:
 
     def ask(name: str) -> Answers:
         peer, answers = by_name[name], dict[str, str]()
-        with running(peer, directory / name.replace(" ", "-")) as other:
+        with running(peer, directory / peer.folder) as other:
             best = peer.versions[0]
             there = Place(other.port(best), best, peer.login)
             answers["starts"] = "yes"
             for version in ("5", "3.1.1"):
                 way = toward(other.port(version), version, "both", peer.login)
-                with ours(directory / f"{name}-{version}", m=way) as here:
+                with ours(directory / f"{peer.folder}-{version}", m=way) as here:
                     ends = Client(here).subscribe("x/#"), Client(there).subscribe("x/#")
                     out, back = (crosses(*pair, word, 10) for pair, word in ((ends, b"out"), (ends[::-1], b"in")))
                     both = "out, in" if out and back else "out" if out else "in" if back else "nothing"
@@ -119,6 +122,7 @@ def brokers(directory: Path) -> Kind:
                         each.close()
             if "Mosquitto" in name:
                 answers["import"] = _imported(other.directory)
+        answers["hosted region"] = hosted_answer(peer, directory / f"{peer.folder}-hosted")
         return answers
 
     return Kind(
@@ -129,6 +133,7 @@ def brokers(directory: Path) -> Kind:
             "bridge 5": "what crosses a bridge of MQTT 5",
             "bridge 3.1.1": "what crosses a bridge of MQTT 3.1.1",
             "import": "`veilmq import` takes the configuration",
+            "hosted region": "three of them carry what two gateways of ours seal, also when one of them is stopped",
         },
         list(by_name), ask,
         lambda name: by_name[name].title.removeprefix(name).strip(),

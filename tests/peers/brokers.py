@@ -48,6 +48,11 @@ class BrokerPeer:
     port_of_5: int = 0
 
     @property
+    def folder(self) -> str:
+        """Name of a folder for it, of letters, digits and hyphens alone: RabbitMQ's scripts do not quote theirs."""
+        return re.sub("[^A-Za-z0-9]+", "-", self.name)
+
+    @property
     def title(self) -> str:
         """Name and version."""
         version = self.source.version if self.source else distribution_version(self.name) if self is AMQTT else ""

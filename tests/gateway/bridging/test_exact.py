@@ -18,6 +18,7 @@ class Side:
 
     def __init__(self) -> None:
         self.connected, self.session_present, self.takes, self.maximum_qos = True, True, True, 2
+        self.leaves_releases = False
         self.said: list[tuple[str, int]] = []
         self.held: set[int] = set()
         self.asked: dict[int, tuple[Any, Any]] = {}

@@ -1,5 +1,5 @@
-"""The private bit of bridges on 3.1.1: asked first, left out at once for a broker that refuses it, and not asked at all
-where the operator says so."""
+"""Levels with which a bridge of 3.1.1 greets: our own, then the private bit, then neither. Each is left out at once for
+a broker that refuses it, and none but the last is asked where the operator says so."""
 
 from __future__ import annotations
 
@@ -9,27 +9,36 @@ from typing import Any
 from gateway.base import BridgeSettings
 from gateway.bridging.ends import RemoteEnd
 from gateway.mqtt5.actions import SessionLimits
+from gateway.mqtt5.bridge_clients import KIN as KIN_PROPERTY
+from gateway.mqtt5.bridge_clients import MARK
+from gateway.mqtt5.encoding import encode
+from gateway.mqtt5.packets import KIN_LEVEL, ConnAck, Properties, Version
 from tests.gateway.harness import on_loop
 from tests.waits import until
 
 REFUSED, ACCEPTED = b"\x20\2\0\1", b"\x20\2\0\0"
+ACCEPTED_5, REFUSED_5, NOT_AUTHORIZED_5 = b"\x20\3\0\0\0", b"\x20\3\0\x84\0", b"\x20\3\0\x87\0"
+KIN = encode(ConnAck(False, properties=Properties(user=(KIN_PROPERTY, (MARK, "b")))), Version.V5)
+OURS = KIN_LEVEL
 
 
 class Stub:
     """A broker that answers CONNECT as `answers` says for the level, and then closes a refused connection."""
 
     def __init__(self, answers: dict[int, bytes]) -> None:
-        self._answers = answers
+        self._answers = {OURS: REFUSED, **answers}
         self.levels: list[int] = []
         self.cuts: list[asyncio.StreamWriter] = []
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         data = await reader.read(1_000)
+        if not data:
+            return  # cut before CONNECT
         self.levels.append(data[8])
         answer = self._answers[data[8]]
         writer.write(answer)
         self.cuts.append(writer)
-        if answer != ACCEPTED:
+        if answer not in (ACCEPTED, ACCEPTED_5, KIN):
             writer.close()
 
 
@@ -55,26 +64,48 @@ async def levels(answers: dict[int, bytes], tries: int, **more: Any) -> tuple[li
 
 @on_loop
 async def test_a_broker_that_takes_the_bit_is_never_asked_without() -> None:
-    assert (await levels({0x84: ACCEPTED, 4: ACCEPTED}, 2))[0] == [0x84, 0x84]
+    assert (await levels({0x84: ACCEPTED, 4: ACCEPTED}, 3))[0] == [OURS, 0x84, 0x84]
 
 
 @on_loop
 async def test_a_refusal_is_remembered_and_a_close_without_a_word_is_not() -> None:
-    assert (await levels({0x84: REFUSED, 4: ACCEPTED}, 3))[0] == [0x84, 4, 4]
-    assert (await levels({0x84: b"", 4: ACCEPTED}, 4))[0] == [0x84, 4, 0x84, 4]
+    assert (await levels({0x84: REFUSED, 4: ACCEPTED}, 4))[0] == [OURS, 0x84, 4, 4]
+    assert (await levels({0x84: b"", 4: ACCEPTED}, 5))[0] == [OURS, 0x84, 4, 0x84, 4]
+    assert (await levels({OURS: b"", 0x84: ACCEPTED}, 4))[0] == [OURS, 0x84, OURS, 0x84]
+
+
+@on_loop
+async def test_a_veilmq_that_takes_our_level_is_asked_for_no_other() -> None:
+    assert (await levels({OURS: KIN}, 2))[0] == [OURS, OURS]
+
+
+@on_loop
+async def test_a_broker_that_takes_any_level_for_one_that_it_knows_is_no_veilmq() -> None:
+    for answer in (ACCEPTED, ACCEPTED_5, REFUSED_5):
+        tried, said = await levels({OURS: answer, 0x84: ACCEPTED}, 3)
+        assert tried == [OURS, 0x84, 0x84]
+        assert "VeilMQ" not in said
+        assert "MQTT 5" not in said
+
+
+@on_loop
+async def test_a_refusal_by_a_veilmq_is_said_as_it_is() -> None:
+    tried, said = await levels({OURS: NOT_AUTHORIZED_5}, 2)
+    assert set(tried) == {OURS}
+    assert "NOT_AUTHORIZED" in said
 
 
 @on_loop
 async def test_another_refusal_is_no_matter_of_the_bit_and_is_said_as_it_is() -> None:
-    tried, said = await levels({0x84: b"\x20\2\0\5", 4: ACCEPTED}, 2)
-    assert set(tried) == {0x84}
+    tried, said = await levels({0x84: b"\x20\2\0\5", 4: ACCEPTED}, 3)
+    assert set(tried) == {OURS, 0x84}
     assert "NOT_AUTHORIZED" in said
 
 
 @on_loop
 async def test_a_broker_without_3_1_1_is_not_told_to_speak_5() -> None:
-    tried, said = await levels({0x84: REFUSED, 4: REFUSED}, 2)
-    assert tried[:2] == [0x84, 4]
+    tried, said = await levels({0x84: REFUSED, 4: REFUSED}, 3)
+    assert tried[:3] == [OURS, 0x84, 4]
     assert "MQTT 5" not in said
 
 

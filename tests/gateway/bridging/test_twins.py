@@ -20,6 +20,27 @@ def test_what_two_ways_bring_is_one_message_if_both_passed_one_broker() -> None:
     assert not one.is_copy("l1", "u", b"x", ["m"], 0.7)
 
 
+def test_what_three_ways_bring_is_one_message_and_what_one_of_them_brings_again_is_another() -> None:
+    one = Twins()
+    for second in range(3):
+        found = [one.is_copy(way, "t", b"x", ["m"], second + 0.1) for way in ("l1", "l2", "f")]
+        assert found == [False, True, True]
+
+
+def test_of_equal_messages_without_end_the_youngest_are_remembered() -> None:
+    one = Twins()
+    for number in range(2 * twins.EQUAL_MAX):
+        assert not one.is_copy("l1", "t", b"x", ["m"], 0.001 * number)
+        assert one.is_copy("l2", "t", b"x", ["m"], 0.001 * number)
+    assert one._count == twins.EQUAL_MAX
+
+
+def test_copies_by_ever_new_ways_fill_no_memory() -> None:
+    one = Twins()
+    assert [one.is_copy(f"l{n}", "t", b"x", ["m"], 0.0) for n in range(20)].count(False) == 2
+    assert all(len(each.ways) <= twins.WAYS_MAX for kept in one._seen.values() for each in kept)
+
+
 def test_what_left_without_marks_comes_back_by_any_other_way_once() -> None:
     one = Twins()
     one.left("out", "t", b"x", 0.0, has_marks=False)
