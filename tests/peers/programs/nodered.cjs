@@ -12,14 +12,19 @@ const broker = (id, port, more = {}) => ({
 });
 const reading = (id, of) => ({
   id, type: "mqtt in", z: "tab", name: "", topic: "plant/peer/#", qos: "2", datatype: "buffer", broker: of, nl: false,
-  rap: true, rh: 0, inputs: 1, wires: [["sink"]],
+  rap: true, rh: 0, inputs: 0, wires: [["sink"]],
+});
+const writing = (id, of) => ({
+  id, type: "mqtt out", z: "tab", name: "", topic: "", qos: "", retain: "", broker: of, wires: [],
 });
 const flows = [
   { id: "tab", type: "tab", label: "peer" },
   broker("to", toPort),
   broker("from", fromPort, { cleansession: false, sessionExpiry: "1000" }),
   broker("late", fromPort, { autoConnect: false }),
-  { id: "out", type: "mqtt out", z: "tab", name: "", topic: "", qos: "", retain: "", broker: "to", wires: [] },
+  writing("out", "to"),
+  writing("out-from", "from"),
+  writing("out-late", "late"),
   reading("in", "from"),
   reading("later", "late"),
   { id: "sink", type: "junction", z: "tab", wires: [[]] },
@@ -77,14 +82,14 @@ async function main() {
   answers["100 kB"] = (await wait("in", large)) ? "yes" : "no";
   publish("state", "on", 1, true);
   await wait("in", "on");
-  RED.nodes.getNode("later").receive({ action: "connect" });
+  RED.nodes.getNode("out-late").receive({ action: "connect" });
   const kept = await wait("later", "on");
   answers.retained = kept ? (kept.retain ? "yes" : "without RETAIN") : "no";
-  RED.nodes.getNode("in").receive({ action: "disconnect" });
+  RED.nodes.getNode("out-from").receive({ action: "disconnect" });
   await pause(1000);
   publish("away", "away");
   await pause(500);
-  RED.nodes.getNode("in").receive({ action: "connect" });
+  RED.nodes.getNode("out-from").receive({ action: "connect" });
   answers.queue = (await wait("in", "away")) ? "yes" : "no";
   fs.rmSync(userDir, { recursive: true, force: true });
   console.log(JSON.stringify(answers));
