@@ -136,7 +136,6 @@ async def test_a_broker_that_never_answers_pubrel_gets_each_message_once_and_sto
             writer.send(PubRel(packet_id))
             completed += sum(isinstance(one, PubComp) for one in await writer.barrier())
 
-
         def came() -> bool:
             leap.ahead_s += 0.0 if closes else ANSWER_S / 4
             return len(deaf.had) >= len(words)
