@@ -112,3 +112,10 @@ async def test_a_broker_without_3_1_1_is_not_told_to_speak_5() -> None:
 @on_loop
 async def test_the_operator_may_leave_the_bit_out() -> None:
     assert (await levels({4: ACCEPTED}, 2, try_private=False))[0] == [4, 4]
+
+
+@on_loop
+async def test_a_bridge_of_mqtt_5_is_told_what_to_write_for_a_broker_of_3_1_1() -> None:
+    tried, said = await levels({5: REFUSED}, 1, version="5")
+    assert set(tried) == {5}
+    assert 'write version: "3.1.1" for this bridge' in said
