@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from spark_ingest.payloads.cbor import cbor_to_json
 from spark_ingest.payloads.messagepack import NOT_UTF8, PAYLOAD_BYTES_MAX, PayloadError, messagepack_to_json
-from spark_ingest.payloads.schemas import BadSchema, SchemaFile
+from spark_ingest.payloads.schema import BadSchema
+from spark_ingest.payloads.schemas import KEPT, SchemaFile, newest_texts
 from spark_ingest.payloads.senml import decode_senml
 from spark_ingest.payloads.sparkplug import decode_sparkplug
 
 __all__ = [
+    "KEPT",
     "NOT_UTF8",
     "PAYLOAD_BYTES_MAX",
     "BadSchema",
@@ -21,4 +23,5 @@ __all__ = [
     "decode_senml",
     "decode_sparkplug",
     "messagepack_to_json",
+    "newest_texts",
 ]

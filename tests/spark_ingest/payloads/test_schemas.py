@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_ingest.payloads.messagepack import PayloadError
-from spark_ingest.payloads.schemas import BadSchema, SchemaFile
+from spark_ingest.payloads.schema import BadSchema
+from spark_ingest.payloads.schemas import SchemaFile
 
 CLIMATE: dict[str, Any] = {
     "type": "object",
