@@ -78,6 +78,10 @@ def run(
     receiver: Annotated[str | None, typer.Option(metavar="NAME", help="Its part of the spool (default: main).")] = None,
     cap_bytes: Annotated[str | None, typer.Option(metavar="N", help="Acknowledge up to (default: 8 GiB).")] = None,
     incomplete_s: Annotated[str | None, typer.Option(metavar="S", help="Wait for pieces (default: 10).")] = None,
+    schemas: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="YAML with schemas by topic filter, kept in the spool for queries."),
+    ] = None,
     pack: Annotated[
         bool, typer.Option("--pack", help="Pack finished segments, as veilmq ingest pack does; this opens them.")
     ] = False,
@@ -95,7 +99,7 @@ def run(
         "spool": spool, "identity": identity, "overlay": overlay, "hosted": hosted, "grants": grants, "topics": topics,
         "grants_identity": grants_identity, "shard": shard, "shard_before": shard_before,
         "availability": availability, "receiver": receiver, "cap_bytes": cap_bytes, "incomplete_s": incomplete_s,
-        "pack": "true" if pack else None,
+        "schemas": schemas, "pack": "true" if pack else None,
     }  # fmt: skip
     return serve(receiver_options(config, told), metrics, workers, verbose, log_level)
 
@@ -130,6 +134,12 @@ def jobs(
     entity_level: Annotated[
         int, typer.Option(min=0, help="timeline: the level of telemetry topics that names it, from 0.")
     ] = 1,
+    schemas: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="typed: schemas by topic filter (default: the receiver's).")
+    ] = None,
+    schema: Annotated[
+        str | None, typer.Option(metavar="NAME", help="typed: which of them (default: the only one).")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON lines.")] = False,
     once: Annotated[bool, typer.Option(help="What the spool holds now, instead of a stream.")] = False,
 ) -> int:
@@ -141,7 +151,7 @@ def jobs(
         return 0
     if spool is None or grants is None:
         raise BadOption("a job needs the spool and its keys; add --spool DIR --grants FILE")
-    settings = RunSettings(window, watermark, field, late_after, entity_level)
+    settings = RunSettings(window, watermark, field, late_after, entity_level, schemas or spool, schema)
     return run_job(name, spool, grants, topics, settings, as_json=as_json, once=once)
 
 

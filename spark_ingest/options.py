@@ -101,6 +101,8 @@ class Options:
     partitions: int
     cap_bytes: int
     incomplete_s: float
+    schemas: Path | None
+    """The receiver's file of schemas, which it keeps in the spool."""
     packs: bool
     """Whether the receiver packs what it has finished."""
     fails_on_loss: bool
@@ -151,7 +153,7 @@ ALIASES = {"path": "spool", "topics": "topic", "max_rows": "max_rows_per_batch"}
 """Other names of an option; given under both, the values must be equal. `path` is what `load(...)` is given."""
 NAMES = frozenset({
     "spool", "grants", "extents", "stream", "topic", "availability", "shard", "shard_before",
-    "grants_identity", "consumer", "receiver", "identity", "pack",
+    "grants_identity", "consumer", "receiver", "identity", "pack", "schemas",
     "overlay", "hosted", "rows_per_batch", "max_rows_per_batch", "max_bytes_per_batch", "partitions", "cap_bytes",
     "incomplete_s", "retain_s", "startingoffsets", "startingtimestamp", "endingoffsets", "endingtimestamp",
     "minrowspertrigger", "maxtriggerdelay", "columns", "failondataloss", "onmissingkey", "key_patience_s",
@@ -236,15 +238,16 @@ def parse_options(given: Mapping[str, str], *, batch: bool | None = False) -> Op
         columns=tuple(part.strip() for part in told.get("columns", "").split(",") if part.strip()),
         retain_s=_number(told, "retain_s", float, 0.0, 0.0, RETAIN_S_MAX),
         receiver=_name("receiver", told.get("receiver", "main" + of_shard)),
-        identity=Path(identity).absolute() if identity else None,
-        overlay=Path(overlay).absolute() if overlay else None,
-        hosted=Path(told["hosted"]).absolute() if told.get("hosted") else None,
+        identity=_path(told, "identity"),
+        overlay=_path(told, "overlay"),
+        hosted=_path(told, "hosted"),
         rows_per_batch=_number(told, "rows_per_batch", int, 10_000, 1, 1_000_000),
         max_rows=_limit(told, "max_rows_per_batch", 1 << 40),
         max_bytes=_limit(told, "max_bytes_per_batch", 1 << 50),
         partitions=_number(told, "partitions", int, 2, 1, 1024),
         cap_bytes=_number(told, "cap_bytes", int, 8 << 30, 1 << 20, 1 << 50),
         incomplete_s=_number(told, "incomplete_s", float, 10.0, 0.1, 3600.0),
+        schemas=_schemas(told),
         packs=_packs(told),
         fails_on_loss=_choice("failOnDataLoss", told.get("failondataloss", "true"), ("true", "false")) == "true",
         on_missing_key=MissingKey(_choice("onMissingKey", told.get("onmissingkey", "fail"), tuple(MissingKey))),
@@ -327,6 +330,19 @@ def _extents(told: Mapping[str, str]) -> tuple[str | None, Path | None]:
             "both ends show it"
         )
     return text, Path(identity)  # each process looks for it where it runs itself, as YARN places files
+
+
+def _schemas(told: Mapping[str, str]) -> Path | None:
+    if told.get("schemas") and not told.get("identity"):
+        raise BadOption(
+            "option schemas is for who receives; queries read the receiver's: typed_streams(rows, SPOOL), "
+            "or a file of their own: typed_streams(rows, FILE)"
+        )
+    return _path(told, "schemas")
+
+
+def _path(told: Mapping[str, str], name: str) -> Path | None:
+    return Path(told[name]).absolute() if told.get(name) else None
 
 
 def _packs(told: Mapping[str, str]) -> bool:

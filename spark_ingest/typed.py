@@ -1,11 +1,13 @@
-"""Telemetry as columns that schema files say: of a topic filter, or of several by a YAML file.
+"""Telemetry as columns that schema files say: of a topic filter, or of several by a YAML file or a spool.
 
     climate = typed(rows, "climate.json", topic="plant/+/climate", form="cbor")
     streams = typed_streams(rows, "schemas.yaml")
+    streams = typed_streams(rows, "/var/spool/veilmq")
 
-A query's columns are those of the file when the query begins, since Spark fixes columns there. An optional field that
-the file gets later is checked and stands in column `more` at once, and is a column of the next query. Not here: schema
-files themselves (`payloads.schemas`).
+Columns are the fields of the file at the call of `typed`. Spark fixes the columns of a query at its start: an optional
+field that comes later is checked at once and stands in column `more`. In `foreachBatch`, `typed` is called for each
+micro-batch, and the field is a column of the next. Not here: schema files (`payloads.schemas`) and lists of schema
+files (`schema_config`).
 """
 
 from __future__ import annotations
@@ -14,16 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import yaml
 from pyspark.sql import functions
 
 from spark_ingest.errors import BadOption
 from spark_ingest.functions import by_schema
 from spark_ingest.payloads import BadSchema, PayloadError, SchemaFile
+from spark_ingest.schema_config import opened_schemas
 
 f: Any = functions  # its annotations know no function that takes Arrow arrays by type hints
 _DECODED, _TYPED = "_veilmq_decoded", "_veilmq_typed"
-_NEEDED, _KEYS = {"topic", "schema"}, {"topic", "schema", "form"}
 
 
 def typed(rows: Any, schema: str, topic: str = "#", form: str = "json") -> Any:
@@ -34,50 +35,30 @@ def typed(rows: Any, schema: str, topic: str = "#", form: str = "json") -> Any:
     did not have when the query began. `reason`: why a payload fits not; its columns are null. Columns of rows that have
     the name of a field keep it, with `row_` before. Raises BadOption.
     """
-    file = _opened(schema, form)
+    try:
+        return _typed(rows, SchemaFile.open(schema, form), topic)
+    except BadSchema as error:
+        raise BadOption(str(error)) from None
+
+
+def typed_streams(rows: Any, config: str) -> dict[str, Any]:
+    """Returns `typed` rows by name, by `config`: a YAML file, or the directory of a spool with schemas.
+
+    The file: `climate: {topic: plant/+/climate, schema: climate.json}`, with paths from its folder. Raises BadOption.
+    """
+    return {name: _typed(rows, file, topic) for name, (topic, file) in opened_schemas(Path(config)).items()}
+
+
+def _typed(rows: Any, file: SchemaFile, topic: str) -> Any:
     made = f.arrow_udf(_decoding(file), "value string, more string, reason string")(f.col("payload"))
-    clashes = {name: f"row_{name}" for name in rows.columns if name in {*file.columns, "more", "reason"}}
+    own = {name.lower() for name in (*file.columns, "more", "reason")}  # Spark tells names apart by no case
+    clashes = {name: f"row_{name}" for name in rows.columns if name.lower() in own}
     rows = rows.where(_matches(topic)).withColumn(_DECODED, made)
     told = by_schema(f.col(_DECODED)["value"], f.col(_DECODED)["reason"], file.ddl, "schema")
     shown = rows.withColumnsRenamed(clashes).withColumn(_TYPED, told)
     names = [name for name in shown.columns if name not in (_DECODED, _TYPED)]
     fields = [f.col(_TYPED)["value"].getField(name).alias(name) for name in file.columns]
     return shown.select(*names, *fields, f.col(_DECODED)["more"].alias("more"), f.col(_TYPED)["reason"].alias("reason"))
-
-
-def typed_streams(rows: Any, config: str) -> dict[str, Any]:
-    """Returns `typed` rows by name, as a YAML file says: `climate: {topic: plant/+/climate, schema: climate.json}`.
-
-    Paths of schemas are relative to the file. Raises BadOption.
-    """
-    return {
-        name: typed(rows, each["schema"], each["topic"], each.get("form", "json"))
-        for name, each in read_schemas(config).items()
-    }
-
-
-def read_schemas(config: str) -> dict[str, dict[str, str]]:
-    """Returns the entries of a YAML file, with paths of schemas from its folder. Raises BadOption."""
-    try:
-        told = yaml.safe_load(Path(config).read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise BadOption(f"{config}: {str(error).splitlines()[0]}") from None
-    entries = told if isinstance(told, dict) else {}
-    if not entries:
-        raise BadOption(f"{config}: no schemas; write e.g. climate: {{topic: plant/+/climate, schema: climate.json}}")
-    for name, each in entries.items():
-        fits = isinstance(each, dict) and _NEEDED <= each.keys() <= _KEYS
-        if not fits or not all(isinstance(value, str) for value in each.values()):
-            raise BadOption(f"{config}: {name} needs topic and schema, may have form, and nothing else; all are text")
-    folder = Path(config).parent
-    return {str(name): each | {"schema": str(folder / each["schema"])} for name, each in entries.items()}
-
-
-def _opened(schema: str, form: str) -> SchemaFile:
-    try:
-        return SchemaFile.open(schema, form)
-    except BadSchema as error:
-        raise BadOption(str(error)) from None
 
 
 def _decoding(file: SchemaFile) -> Any:

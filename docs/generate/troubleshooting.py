@@ -186,6 +186,12 @@ SYMPTOMS = (
         "veilmq ingest status spool",
     ),
     Symptom(
+        "A changed schema file changes no rows",
+        (E.RECEIVER_SCHEMAS_STAY,),
+        "Mend the file as the line says; the receiver looks at it twice a second.",
+        "veilmq ingest jobs typed --spool spool --grants scope_keys.json --once",
+    ),
+    Symptom(
         "The log has a traceback",
         (E.CONNECTION_FAILED, E.MACHINE_FAILED, E.HEALTH_FAILED, E.CONSOLE_FAILED),
         "A defect of VeilMQ: one connection, event or request was refused, the rest goes on. Report the traceback.",

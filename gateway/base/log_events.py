@@ -236,6 +236,9 @@ class LogEvent(Enum):
     RECEIVER_FULL = WARNING, "%s", "The spool is full: nothing is acknowledged until queries have caught up."
     RECEIVER_HAS_ROOM = INFO, "receiver %s: there is room in the spool again", "After `receiver_full`."
     RECEIVER_PACKS = INFO, "receiver %s: %s", "What packing a finished segment came to, if the receiver packs (`pack`)."
+    RECEIVER_SCHEMAS = INFO, "the schemas of %s are in the spool anew", "The file, or one that it names, has changed."
+    RECEIVER_SCHEMAS_STAY = (WARNING, "the schemas stay as they were: %s",
+        "A changed file cannot be used; payloads are checked against the text before.")
     RECEIVER_DOUBTS = (WARNING, "receiver %s: %s",
         "Replicas that were suspected or named, and what was refused of them, since the last such line.")
     # fmt: on

@@ -9,6 +9,7 @@ the spool, which would keep rows from being trimmed, is forgotten at the end. No
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
@@ -16,7 +17,7 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -27,6 +28,7 @@ from spark_ingest.errors import BadOption, IngestError
 from spark_ingest.jobs import queries as jobs
 from spark_ingest.jobs.late_numbers import LateNumbers
 from spark_ingest.options import IngestStream, Options, parse_options
+from spark_ingest.schema_config import opened_schemas
 from spark_ingest.secrets import read_grants
 from spark_ingest.spool import CONSUMERS, forget
 
@@ -50,6 +52,10 @@ class RunSettings:
     field: str = jobs.DEFAULT_FIELD
     late_after: str = jobs.DEFAULT_LATE_AFTER
     entity_level: int = jobs.DEFAULT_ENTITY_LEVEL
+    schemas: Path | None = None
+    """A YAML file of schemas, or a spool with schemas."""
+    schema: str | None = None
+    """The name of a schema; None: the only schema."""
 
     def check(self) -> None:
         """Raises BadOption."""
@@ -67,8 +73,8 @@ Rows = Callable[[IngestStream], Any]
 class Job:
     """`made`: its table from the rows of streams. `stream`: its input stream, None if the job needs all rows at once.
 
-    `shown`: the printed table of each micro-batch. `mode`: output mode of the stream. `counts_late`: whether it is a
-    table of windows that leave out late numbers.
+    `shown`: the table that is printed, of the made one or of each of its micro-batches. `mode`: output mode of the
+    stream. `counts_late`: whether it is a table of windows that leave out late numbers.
     """
 
     told: str
@@ -76,7 +82,7 @@ class Job:
     order: tuple[str, ...]
     stream: IngestStream | None = None
     mode: str = "update"
-    shown: Callable[[Any], Any] = lambda table: table
+    shown: Callable[[Any, RunSettings], Any] = lambda table, _: table
     counts_late: bool = False
 
 
@@ -89,6 +95,25 @@ def _timeline(rows: Rows, settings: RunSettings) -> Any:
     meanwhile = jobs.during(rows(IngestStream.TELEMETRY), intervals, settings.entity_level).groupBy(*key).count()
     counted = intervals.join(meanwhile, key, "left").withColumn("rows", f.coalesce("count", f.lit(0)))
     return counted.select("gateway", "entity", "state", "since", "until", "seconds", "rows")
+
+
+def _typed(rows: Any, settings: RunSettings) -> Any:
+    """Returns telemetry with the columns that a schema has now, also with columns of a moment ago."""
+    from spark_ingest.typed import typed_streams
+
+    rows = rows.select("published_at", "topic", "publisher", "payload")
+    named = typed_streams(rows, str(settings.schemas))
+    table = named[_chosen(named, settings.schema)]
+    return table.drop("row_payload" if "row_payload" in table.columns else "payload")
+
+
+def _chosen(named: Collection[str], schema: str | None) -> str:
+    """Returns the name of a schema. Raises BadOption."""
+    if schema is None and len(named) == 1:
+        return next(iter(named))
+    if schema is None or schema not in named:
+        raise BadOption(f"--schema NAME says which; known are {', '.join(named)}")
+    return schema
 
 
 JOBS = {
@@ -115,7 +140,15 @@ JOBS = {
         ("gateway", "state"),
         IngestStream.AVAILABILITY,
         "complete",
-        jobs.fleet,
+        lambda table, _: jobs.fleet(table),
+    ),
+    "typed": Job(
+        "telemetry with a column for each field of a schema, of the receiver's configuration or of --schemas FILE",
+        lambda rows, _: rows(IngestStream.TELEMETRY),
+        ("published_at",),
+        IngestStream.TELEMETRY,
+        "append",
+        _typed,
     ),
 }
 
@@ -144,6 +177,8 @@ def run_job(
     consumer = f"job-{name}-{os.getpid()}"
     options = {"spool": str(spool), "grants": str(grants), "topics": topics, "consumer": consumer}
     _check(parse_options(options))
+    if job is JOBS["typed"]:
+        _chosen(opened_schemas(settings.schemas or spool), settings.schema)
     import pyspark  # noqa: F401  a missing one is told as such
 
     from spark_ingest.session import spark_session
@@ -190,7 +225,7 @@ def _once(spark: Any, job: Job, options: dict[str, str], settings: RunSettings, 
     def rows(stream: IngestStream) -> Any:
         return spark.read.format("veilmq").options(**options, stream=stream.value).load()
 
-    table = job.shown(job.made(rows, settings)).orderBy(*job.order)
+    table = job.shown(job.made(rows, settings), settings).orderBy(*job.order)
     return TWICE if _print(table, as_json) else 0
 
 
@@ -216,7 +251,7 @@ def _started(
         try:
             if job.counts_late:
                 late.count(batch, (row.asDict() for row in table.toLocalIterator()))
-            _print(job.shown(table).orderBy(*job.order), as_json)
+            _print(job.shown(table, settings).orderBy(*job.order), as_json)
             table.unpersist()
         except Exception:
             if not stopped.is_set():
@@ -268,7 +303,7 @@ def _print(table: Any, as_json: bool) -> bool:
         twice = False
         for row in table.toLocalIterator():
             twice |= bool(row.asDict().get("duplicates"))
-            print(json.dumps(row.asDict(), default=_plain), flush=True)
+            print(json.dumps(row.asDict(recursive=True), default=_plain), flush=True)
         return twice
     found = table.limit(SHOWN_MAX + 1).collect()
     if found:
@@ -302,4 +337,6 @@ def _cell(value: object) -> str:
 
 def _plain(value: object) -> str:
     """Returns a value for JSON: sessions run in UTC, and `collect` gives times without a zone."""
+    if isinstance(value, bytes | bytearray):
+        return base64.b64encode(value).decode()
     return value.isoformat() + "Z" if isinstance(value, datetime) else str(value)

@@ -28,6 +28,7 @@ from spark_ingest.receiver.receiver import Receiver, ReceiverSettings
 from spark_ingest.receiver.replicas import RegionReplicas
 from spark_ingest.receiver.worker import STOP_S
 from spark_ingest.receiver.workers import WORKERS_MAX, WorkingReceiver
+from spark_ingest.schema_config import KeptSchemas
 
 LOOK_S = 0.5
 CONFIG_BYTES_MAX = 1 << 20
@@ -99,6 +100,9 @@ def serve(
     stopped = threading.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
         signal.signal(name, lambda *_: stopped.set())
+    schemas = None if options.schemas is None else KeptSchemas(options.schemas, options.spool)
+    if schemas is not None:
+        schemas.keep()
     receiver = _receiver(options, workers)
     end_metrics: Callable[[], None] | None = None
     if metrics is not None:
@@ -111,7 +115,8 @@ def serve(
     LogEvent.RECEIVER_STARTED.say(_log, options.receiver, options.spool)
     try:
         while receiver.alive and not stopped.wait(LOOK_S):
-            continue
+            if schemas is not None:
+                schemas.renew()
     finally:
         receiver.stop(STOP_S)
         if end_metrics is not None:

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from spark_ingest.extents.fetching import FetchedExtents
     from spark_ingest.extents.placing import PlacedExtents
     from spark_ingest.receiver import Receiver, ReplicaClient
+    from spark_ingest.schema_config import KeptSchemas
 
 READS = "_reads"
 """In a storage the place of batch reads, no query's name. Nobody tells when they end: a rule of the bucket removes what
@@ -82,6 +83,7 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._view: SpoolView | None = None
         self._consumer: Consumer | None = None
         self._receiver: Receiver | None = None
+        self._schemas: KeptSchemas | None = None
         self._target: dict[str, Position] | None = None
         self._planned: Offset | None = None
         self._owner = ""
@@ -299,14 +301,21 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._consumer
 
     def _receive(self) -> None:
-        """Starts the receiver, if options ask for one and it does not run yet."""
+        """Starts the receiver if options ask for one and it does not run yet; a running one's schemas are followed."""
         options = self._options
         if options.receives and self._receiver is None:
             # Executors import this module and never receive: they do without the gateway's half.
             from spark_ingest.receiver import Receiver, ReceiverSettings  # noqa: PLC0415
 
+            if options.schemas is not None:
+                from spark_ingest.schema_config import KeptSchemas  # noqa: PLC0415  the same
+
+                self._schemas = KeptSchemas(options.schemas, options.spool)
+                self._schemas.keep()
             self._receiver = Receiver(ReceiverSettings.of(options), lambda: self._connect(options))
             self._receiver.start()
+        elif self._schemas is not None:
+            self._schemas.renew()
 
     # -------------------------------------------------------------------------------------- in an executor
 

@@ -9,22 +9,9 @@ from typing import Any
 
 import pytest
 
-from spark_ingest.errors import BadOption
-from spark_ingest.typed import read_schemas
+from spark_ingest.schema_config import KeptSchemas
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"value": {"type": "number"}, "topic": {"type": "string"}}}
-
-
-def test_a_configuration_names_topics_and_files(tmp_path: Path) -> None:
-    config = tmp_path / "schemas.yaml"
-    config.write_text("climate: {topic: plant/+/climate, schema: climate.json, form: cbor}\n")
-    wanted = {"topic": "plant/+/climate", "schema": str(tmp_path / "climate.json"), "form": "cbor"}
-    assert read_schemas(str(config)) == {"climate": wanted}
-    for text, why in (("", "no schemas"), ("a: {topic: x}", "needs topic and schema"), ("[", "schemas.yaml"),
-                      ("a: {topic: x, schema: y, more: z}", "nothing else")):  # fmt: skip
-        config.write_text(text)
-        with pytest.raises(BadOption, match=why):
-            read_schemas(str(config))
 
 
 @pytest.mark.spark
@@ -74,3 +61,41 @@ def test_typed_rows_reasons_and_a_field_that_comes_later(spark: Any, tmp_path: P
     finally:
         query.stop()
     assert [row.reason for row in seen] == [None, "schema: does not fit properties/new/type"]
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+def test_a_field_that_comes_later_is_a_column_of_the_next_micro_batch(spark: Any, tmp_path: Path) -> None:
+    """By the schemas that a receiver keeps in its spool, into a table that grows."""
+    import duckdb
+
+    from spark_ingest.sinks.parquet import ParquetSink, committed_files
+    from spark_ingest.typed import typed_streams
+
+    file, config, spool = tmp_path / "climate.json", tmp_path / "schemas.yaml", tmp_path / "spool"
+    file.write_text(json.dumps(SCHEMA))
+    config.write_text("climate: {topic: plant/+/climate, schema: climate.json}\n")
+    kept = KeptSchemas(config, spool)
+    kept.keep()
+    rows = spark.createDataFrame(
+        [("plant/a/climate", b'{"value": 1, "ppm": 400}', "2026-11-22")], "topic string, payload binary, day string"
+    )
+    sink = ParquetSink(str(tmp_path / "table"), "climate", day=None)
+
+    def write(batch: Any, number: int) -> None:
+        sink(typed_streams(batch, str(spool))["climate"].drop("payload"), number)
+
+    rows.write.parquet(str(tmp_path / "rows"))
+    query = spark.readStream.schema(rows.schema).parquet(str(tmp_path / "rows")).writeStream.foreachBatch(write).start()
+    try:
+        query.processAllAvailable()
+        file.write_text(json.dumps({**SCHEMA, "properties": {**SCHEMA["properties"], "ppm": {"type": "integer"}}}))
+        os.utime(file, (2e9, 2e9))
+        kept.renew()
+        rows.write.mode("append").parquet(str(tmp_path / "rows"))
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    files = committed_files(str(tmp_path / "table"))
+    told = duckdb.sql(f"SELECT value, ppm, more FROM read_parquet({files}, union_by_name = true) ORDER BY more")
+    assert told.fetchall() == [(1.0, None, '{"ppm":400}'), (1.0, 400, None)]

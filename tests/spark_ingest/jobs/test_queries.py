@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +17,7 @@ from spark_ingest.cli import EXIT_BAD_INPUT, ingest_app
 from spark_ingest.errors import NoJava
 from spark_ingest.jobs.late_numbers import LateNumbers
 from spark_ingest.jobs.runs import JOBS, TWICE, RunSettings, _once, _started, cause
+from spark_ingest.schema_config import KeptSchemas
 from spark_ingest.spool.writer import SpoolWriter
 from tests.spark_ingest.region import NOW, Link, Overlay, Publisher, write_grants
 
@@ -190,7 +192,7 @@ def test_the_fleet_by_gateway_and_state(spark: Any, spool: Spool) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name, job in JOBS.items() if job.stream])
+@pytest.mark.parametrize("name", ["windows", "fleet"])
 def test_a_job_that_streams_prints_what_changed(
     spark: Any, spool: Spool, capsys: Any, tmp_path: Path, name: str
 ) -> None:
@@ -241,6 +243,40 @@ def test_a_fast_clock_moves_no_watermark_and_late_numbers_are_counted(
     assert (late.read, late.left_out) == (6, 3)
 
 
+def test_columns_by_a_schema(spark: Any, spool: Spool, tmp_path: Path, capsys: Any) -> None:
+    """Of the receiver's configuration, in a batch and in a stream whose file gets a field while it runs."""
+    file, config = tmp_path / "climate.json", tmp_path / "schemas.yaml"
+    fields: dict[str, Any] = {"value": {"type": "number"}, "raw": {"type": "object"}}
+    file.write_text(json.dumps({"properties": fields}))
+    config.write_text("climate: {topic: plant/+, schema: climate.json}\n")
+    kept = KeptSchemas(config, spool.root)
+    kept.keep()
+    spool.publish("plant/a", b'{"value": 1.5, "ppm": 4}')
+    spool.publish("plant/b", b'{"value": "x"}', 1)
+    spool.publish("plant/x/other", b"{}", 2)
+    spool.write()
+    settings = RunSettings(schemas=spool.root)
+    found = spool.found(spark, "typed", capsys, settings)
+    assert columns(found, "topic", "value", "more", "reason") == [
+        ("plant/a", 1.5, '{"ppm":4}', None), ("plant/b", None, None, "schema: does not fit properties/value/type"),
+    ]  # fmt: skip
+    assert found[0]["published_at"] == at(0)
+    options, late = {**spool.options, "consumer": "job-typed"}, LateNumbers()
+    query = _started(spark, JOBS["typed"], options, settings, True, str(tmp_path / "checkpoint"), Event(), late)
+    try:
+        query.processAllAvailable()
+        file.write_text(json.dumps({"properties": {**fields, "ppm": {"type": "integer"}}}))
+        os.utime(file, (2e9, 2e9))
+        kept.renew()
+        spool.publish("plant/a", b'{"value": 2, "ppm": 5}', 3)
+        spool.write()
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(each["value"], each.get("ppm")) for each in told] == [(1.5, None), (None, None), (2.0, 5)]
+
+
 # ------------------------------------------------------------------------------------------------ the command
 
 
@@ -265,7 +301,9 @@ def test_without_a_name_the_jobs_are_listed() -> None:
      (["windows", "OK", "--window", "1 fortnight"], "no duration"),
      (["windows", "OK", "--watermark", "1 second; DROP"], "no duration"),
      (["windows", "OK", "--field", "a'] b"], "is no field"),
-     (["windows", "OK", "--topics", "a/#/b"], "not an MQTT topic")],
+     (["windows", "OK", "--topics", "a/#/b"], "not an MQTT topic"),
+     (["typed", "OK"], "its receiver has no schemas"),
+     (["typed", "OK", "--schemas", "/nowhere/schemas.yaml"], "No such file")],
 )  # fmt: skip
 def test_what_a_user_can_get_wrong_is_one_line_and_no_spark(
     spool: Spool, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str

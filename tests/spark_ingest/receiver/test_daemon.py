@@ -198,6 +198,18 @@ def test_a_wrong_identity_ends_it_with_one_line(tmp_path: Path) -> None:
     assert "Traceback" not in ended.stderr
 
 
+def test_schemas_that_cannot_be_used_end_it_before_it_writes(tmp_path: Path) -> None:
+    config = tmp_path / "receiver.yaml"
+    config.write_text(
+        f"spool: {tmp_path}/spool\nidentity: {tmp_path}\noverlay: {tmp_path}/none\nschemas: {tmp_path}/schemas.yaml\n"
+    )
+    (tmp_path / "schemas.yaml").write_text("climate: {topic: plant/+/climate, schema: climate.json}\n")
+    ended = run_veilmq("ingest", "run", "--config", str(config))
+    assert ended.returncode == 2
+    assert "climate.json: [Errno 2] No such file" in ended.stderr.splitlines()[-1]
+    assert not (tmp_path / "spool").exists()
+
+
 def test_the_command_line_wins_over_the_file(tmp_path: Path) -> None:
     config = tmp_path / "receiver.yaml"
     config.write_text("spool: /s\nidentity: /i\noverlay: /o\ntopics: [plant/#, open/+]\ncap_bytes: 2000000\n")
