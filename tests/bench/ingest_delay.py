@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import socket
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -35,6 +36,7 @@ FLOOR_BATCHES = 60
 SETTLED_BATCHES = 3
 PATIENCE_S = 120.0
 RECEIVE = "receive"
+PARTS = ("latestOffset", "walCommit", "getBatch", "queryPlanning", "addBatch", "commitOffsets")
 STAMPS = pa.schema([("stamp", pa.float64())])
 
 
@@ -86,8 +88,8 @@ class Clock(DataSource):
         return ClockReader()
 
 
-def floor_ms(spark: Any) -> list[float]:
-    """How long micro-batches with one row take."""
+def floor(spark: Any) -> tuple[list[float], dict[str, float]]:
+    """How long micro-batches with one row take, and their parts."""
     with tempfile.TemporaryDirectory() as checkpoint:
         query = (
             spark.readStream.format("rate-micro-batch")
@@ -99,7 +101,7 @@ def floor_ms(spark: Any) -> list[float]:
         )
         while len(query.recentProgress) < FLOOR_BATCHES:
             time.sleep(0.1)
-        took = took_ms(query)
+        took = took_ms(query), parts_ms(query)
         query.stop()
     return took
 
@@ -108,6 +110,12 @@ def took_ms(query: Any) -> list[float]:
     """Of its last hundred micro-batches that had rows, but for the first."""
     progress = [each for each in query.recentProgress if each.numInputRows]
     return [float(each.durationMs["triggerExecution"]) for each in progress[2:]]
+
+
+def parts_ms(query: Any) -> dict[str, float]:
+    """What Spark says that a micro-batch spends on: medians. `addBatch` has our rows opened and the application."""
+    progress = [each.durationMs for each in query.recentProgress if each.numInputRows][2:]
+    return {part: statistics.median(each.get(part, 0) for each in progress) for part in PARTS} if progress else {}
 
 
 def delays_of(rows: Any, column: str, seconds: float) -> list[float]:
@@ -206,13 +214,13 @@ def main() -> None:
     spark = spark_session("veilmq delay", 2, told["session"])
     register(spark)
     spark.dataSource.register(Clock)
-    figures: dict[str, Any] = {"floor_ms": floor_ms(spark)}
+    figures: dict[str, Any] = dict(zip(("floor_ms", "floor_parts_ms"), floor(spark), strict=True))
     delays: list[float] = []
     rows = spark.readStream.format("veilmq").options(**options).load()
     with tempfile.TemporaryDirectory(dir=Path(options["spool"]).parent, ignore_cleanup_errors=True) as checkpoint:
         query = rows.writeStream.foreachBatch(taking(delays, since)).option("checkpointLocation", checkpoint).start()
         sys.stdin.readline()
-        figures["triggers_ms"] = took_ms(query)
+        figures |= {"triggers_ms": took_ms(query), "parts_ms": parts_ms(query)}
         query.stop()
         query.awaitTermination(PATIENCE_S)
     figures |= peers(spark, told, listener.getsockname()[1])

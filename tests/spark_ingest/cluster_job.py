@@ -1,8 +1,9 @@
 """What a user runs on a cluster: all that is spooled into a file sink, from where the checkpoint left off.
 
-    python -m tests.spark_ingest.cluster_job MASTER SPOOL KEYS WORK [OPTIONS]
+    python -m tests.spark_ingest.cluster_job MASTER SPOOL KEYS WORK [OPTIONS [repeats]]
 
-MASTER is a master's URL, or `sc://...` for Spark Connect; OPTIONS more of the source, as JSON. Prints as JSON the rows
+MASTER is a master's URL, or `sc://...` for Spark Connect; OPTIONS more of the source, as JSON; with `repeats`, repeated
+rows of a writer are dropped. Prints as JSON the rows
 that the sink has and the number of executors, where the session tells it.
 """
 
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from spark_ingest import register
+from spark_ingest.writing.repeats import drop_repeats
 
 PATIENCE_S = 300
 
@@ -48,6 +50,8 @@ def main() -> None:
     spark = session(master)
     register(spark)
     rows = spark.readStream.format("veilmq").options(spool=spool, grants=keys, partitions="4", **more).load()
+    if sys.argv[6:] == ["repeats"]:
+        rows = drop_repeats(rows)
     query = (
         rows.selectExpr("topic", "sequence", "cast(payload as string) as payload")
         .writeStream.format("parquet")

@@ -47,6 +47,8 @@ class Site:
         self.link = Link(self.overlay)
         self.spool, self.keys = path / "spool", write_grants(path / "keys.json")
         self.options: dict[str, str] = {}
+        self.job: tuple[str, ...] = ()
+        """More words for the job."""
         self.published: list[tuple[str, int, str]] = []
 
     def fill(self) -> None:
@@ -57,7 +59,8 @@ class Site:
             if number % 16 == 0:
                 self.publisher.new_key("plant/#")
             topic, payload = f"plant/{number % 3}", json.dumps({"n": number, "pad": "x" * 400})
-            sealed = self.publisher.seal(topic, payload.encode())
+            repeats = (("veilmq-id", f"w/{number}"),) if self.job else ()
+            sealed = self.publisher.seal(topic, payload.encode(), properties=repeats)
             self.published.append((topic, sealed.publication[1], payload))
             self.link.publish(sealed)
         self.link.write(writer, 30)
@@ -66,7 +69,7 @@ class Site:
     def run(self, master: str) -> dict[str, Any]:
         job = [sys.executable, "-m", "tests.spark_ingest.cluster_job", master]
         done = subprocess.run(
-            [*job, str(self.spool), str(self.keys), str(self.path / "work"), json.dumps(self.options)],
+            [*job, str(self.spool), str(self.keys), str(self.path / "work"), json.dumps(self.options), *self.job],
             cwd=self.path, env=environment(self.path), capture_output=True, text=True, timeout=RUN_S, check=False,
         )  # fmt: skip
         told = [line for line in done.stderr.splitlines() if not line.startswith("\tat ")]
@@ -137,9 +140,9 @@ def test_executors_of_a_local_cluster(site: Site) -> None:
 
 
 @contextlib.contextmanager
-def standalone(tmp_path: Path, before: tuple[str, ...] = ()) -> Iterator[str]:
-    """A cluster of a master and two workers; its URL."""
-    port, ui, *worker_ui = free_ports(4)
+def standalone(tmp_path: Path, before: tuple[str, ...] = (), workers: int = 2) -> Iterator[str]:
+    """A cluster of a master and workers of a core each; its URL."""
+    port, ui, *worker_ui = free_ports(2 + workers)
     host = ("--host", "127.0.0.1")
     deploy = "org.apache.spark.deploy"
     with contextlib.ExitStack() as cluster:
@@ -152,7 +155,7 @@ def standalone(tmp_path: Path, before: tuple[str, ...] = ()) -> Iterator[str]:
             worker = (f"{deploy}.worker.Worker", *host, "--cores", "1", "--memory", "1g", *work)
             told = tmp_path / f"worker{number}.log"
             cluster.enter_context(started(told, *worker, f"spark://127.0.0.1:{port}", before=before))
-        said(log, "Registering worker", 2)
+        said(log, "Registering worker", workers)
         yield f"spark://127.0.0.1:{port}"
 
 
@@ -184,7 +187,9 @@ def test_workers_that_do_not_see_the_spool(site: Site, tmp_path: Path) -> None:
         server.stop()
 
 
-def test_spark_connect(site: Site, tmp_path: Path) -> None:
+@contextlib.contextmanager
+def connect_server(tmp_path: Path) -> Iterator[str]:
+    """A server of Spark Connect; its URL."""
     pytest.importorskip("grpc")
     (port,) = free_ports(1)
     log = tmp_path / "connect.log"
@@ -201,4 +206,22 @@ def test_spark_connect(site: Site, tmp_path: Path) -> None:
     told = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
     with started(log, "org.apache.spark.deploy.SparkSubmit", *server, *told, "spark-internal"):
         said(log, "Spark Connect server started")
-        site.check(f"sc://127.0.0.1:{port}", None)
+        yield f"sc://127.0.0.1:{port}"
+
+
+def test_spark_connect(site: Site, tmp_path: Path) -> None:
+    with connect_server(tmp_path) as url:
+        site.check(url, None)
+
+
+def test_repeats_are_dropped_over_spark_connect(site: Site, tmp_path: Path) -> None:
+    """Each publication comes three times, the third time after a new start from the checkpoint."""
+    site.job = ("repeats",)
+    with connect_server(tmp_path) as url:
+        for fills in (2, 1):
+            for _ in range(fills):
+                site.fill()
+            found = site.run(url)["rows"]
+            assert len(site.published) > ROWS
+            assert sorted(row[2] for row in found) == sorted({payload for _, _, payload in site.published})
+            assert {tuple(row) for row in found} <= set(site.published)
