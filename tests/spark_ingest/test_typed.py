@@ -97,5 +97,5 @@ def test_a_field_that_comes_later_is_a_column_of_the_next_micro_batch(spark: Any
     finally:
         query.stop()
     files = committed_files(str(tmp_path / "table"))
-    told = duckdb.sql(f"SELECT value, ppm, more FROM read_parquet({files}, union_by_name = true) ORDER BY more")
+    told = duckdb.execute(f"SELECT value, ppm, more FROM read_parquet({files}, union_by_name = true) ORDER BY more")
     assert told.fetchall() == [(1.0, None, '{"ppm":400}'), (1.0, 400, None)]
