@@ -197,14 +197,7 @@ def parse_options(given: Mapping[str, str], *, batch: bool | None = False) -> Op
     for one, other in (("startingoffsets", "startingtimestamp"), ("endingoffsets", "endingtimestamp")):
         if one in told and other in told:
             raise BadOption(f"options {_SPELLED[one]} and {_SPELLED[other]} both say where; give one of them")
-    if not told.get("spool"):
-        raise BadOption(
-            'option spool is missing; write .option("spool", DIRECTORY), or in SQL CREATE TEMPORARY VIEW ... OPTIONS, '
-            "or SELECT ... FROM TABLE WITH (...): Spark keeps no options of a table"
-        )
-    spool = Path(told["spool"]).absolute()
-    if (spool.exists() or batch) and not spool.is_dir():
-        raise BadOption(f"spool={spool} is no directory; name the one that the receiver writes")
+    spool = _spool(told, bool(batch))
     identity, overlay = told.get("identity"), told.get("overlay")
     if bool(identity) != bool(overlay):
         have, want = ("identity", "overlay") if identity else ("overlay", "identity")
@@ -256,6 +249,19 @@ def parse_options(given: Mapping[str, str], *, batch: bool | None = False) -> Op
         trouble_s=_number(told, "trouble_s", float, 60.0, 1.0, 86_400.0),
         asks_availability="availability" in told or stream is IngestStream.AVAILABILITY,
     )
+
+
+def _spool(told: Mapping[str, str], is_batch: bool) -> Path:
+    """Returns the directory of the spool, which must be there for a batch. Raises BadOption."""
+    if not told.get("spool"):
+        raise BadOption(
+            'option spool is missing; write .option("spool", DIRECTORY), or in SQL CREATE TEMPORARY VIEW ... OPTIONS, '
+            "or SELECT ... FROM TABLE WITH (...): Spark keeps no options of a table"
+        )
+    spool = Path(told["spool"]).absolute()
+    if (spool.exists() or is_batch) and not spool.is_dir():
+        raise BadOption(f"spool={spool} is no directory; name the one that the receiver writes")
+    return spool
 
 
 def _collector(address: str | None) -> str | None:

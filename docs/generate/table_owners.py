@@ -383,6 +383,7 @@ OWNERS: dict[str, dict[str, str]] = {
             gateway.mqtt5.client_session.ClientSession _half_finished_tokens _losses _requests
             gateway.operation.sys_topics.SysTopics _loads _said
             gateway.plugins.host.PluginHost _followers
+            gateway.telemetry.exporting.SentMetrics _values
             gateway.telling.hooks.Hooks _tasks
             gateway.tracing.client._Driven _amiss""",
         "gateway.base.followed.CLIENTS_MAX": """

@@ -1,4 +1,5 @@
-"""Trace context of W3C in user properties of MQTT (Trace Context Level 1, §3.2; Trace Context for MQTT). Pure.
+"""Trace context of W3C in user properties of MQTT (Trace Context Level 1, "Traceparent Header"; Trace Context for
+MQTT). Pure.
 
     traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
 

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import json
-import os
 import pickle
 from pathlib import Path
-from typing import Any
 
-import cbor2
-import fastavro
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,54 +13,7 @@ from hypothesis import strategies as st
 from spark_ingest.payloads.messagepack import PayloadError
 from spark_ingest.payloads.schema import BadSchema
 from spark_ingest.payloads.schemas import SchemaFile
-
-CLIMATE: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "value": {"type": "number"}, "at": {"type": "string", "format": "date-time"},
-        "bins": {"type": "array", "items": {"type": "integer"}},
-        "by": {"type": "object", "properties": {"id": {"type": ["integer", "null"]}}}, "any": {},
-    },
-    "required": ["value"],
-}  # fmt: skip
-RECORD: dict[str, Any] = {
-    "type": "record", "name": "Climate", "fields": [
-        {"name": "value", "type": "double"}, {"name": "raw", "type": "bytes"},
-        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
-        {"name": "unit", "type": ["null", "string"], "default": None},
-    ],
-}  # fmt: skip
-PROTO = """syntax = "proto3";
-import "google/protobuf/timestamp.proto";
-message Climate {
-  double value = 1; int64 n = 2; optional string unit = 3; repeated int32 bins = 4; google.protobuf.Timestamp at = 5;
-  enum Kind { UNKNOWN = 0; INDOOR = 1; } Kind kind = 6; map<string, double> by = 7; bytes raw = 8; %s
-}
-message Other { bool on = 1; }
-"""
-
-
-def file(path: Path, name: str, told: Any) -> str:
-    made = path / name
-    before = made.stat().st_mtime if made.exists() else 1e9
-    made.write_text(told if isinstance(told, str) else json.dumps(told))
-    os.utime(made, (before + 10, before + 10))
-    return str(made)
-
-
-def told(schema: SchemaFile, payload: bytes) -> tuple[Any, Any]:
-    value, more = schema.decode(payload)
-    return json.loads(value), None if more is None else json.loads(more)
-
-
-def avro(record: dict[str, Any], single: bool = False, **fields: Any) -> bytes:
-    out, parsed = io.BytesIO(), fastavro.parse_schema(record)
-    if single:
-        canonical = fastavro.schema.to_parsing_canonical_form(parsed)
-        mark = int(fastavro.schema.fingerprint(canonical, "CRC-64-AVRO"), 16)
-        out.write(b"\xc3\x01" + mark.to_bytes(8, "big"))
-    fastavro.schemaless_writer(out, parsed, fields)
-    return out.getvalue()
+from tests.spark_ingest.payloads.climate import CLIMATE, PROTO, RECORD, avro, file, told
 
 
 def test_columns_of_each_format(tmp_path: Path) -> None:
@@ -81,43 +29,6 @@ def test_columns_of_each_format(tmp_path: Path) -> None:
         "`by` map<string, double>, `raw` binary"
     )
     assert SchemaFile.open(f"{made}#Other").ddl == "`on` boolean"
-
-
-def test_json_and_cbor_are_checked(tmp_path: Path) -> None:
-    for form, dump in (("json", lambda each: json.dumps(each).encode()), ("cbor", cbor2.dumps)):
-        schema = SchemaFile.open(file(tmp_path, "c.json", CLIMATE), form)
-        assert told(schema, dump({"value": 1.5, "new": [2]})) == ({"value": 1.5}, {"new": [2]})
-        for bad, why in (({"value": "1"}, "value/type"), ({}, "required"), ([], "type")):
-            with pytest.raises(PayloadError, match=why):
-                schema.decode(dump(bad))
-    with pytest.raises(PayloadError, match="malformed"):
-        SchemaFile.open(file(tmp_path, "c.json", CLIMATE)).decode(b'{"value":')
-
-
-def test_avro_data_and_single_objects(tmp_path: Path) -> None:
-    schema = SchemaFile.open(file(tmp_path, "c.avsc", RECORD))
-    for single in (False, True):
-        payload = avro(RECORD, single, value=1.5, raw=b"x", at=1000, unit="bar")
-        found = ({"value": 1.5, "raw": "eA==", "at": "1970-01-01T00:00:01+00:00", "unit": "bar"}, None)
-        assert told(schema, payload) == found
-        for bad in (payload[:-1], payload + b"x"):
-            with pytest.raises(PayloadError):
-                schema.decode(bad)
-    with pytest.raises(PayloadError, match="another Avro schema"):
-        schema.decode(b"\xc3\x01" + bytes(20))
-
-
-def test_a_message_of_protocol_buffers(tmp_path: Path) -> None:
-    schema = SchemaFile.open(file(tmp_path, "c.proto", PROTO % ""))
-    payload = bytes.fromhex(
-        "09000000000000f83f 10ffffffffffffffff7f 2a020801 3001 3a0c0a0161 11000000000000f83f 420178"
-    )
-    assert told(schema, payload) == (
-        {"value": 1.5, "n": 2**63 - 1, "bins": [], "at": "1970-01-01T00:00:01", "kind": "INDOOR", "by": {"a": 1.5},
-         "raw": "eA=="}, None,
-    )  # fmt: skip
-    with pytest.raises(PayloadError, match="malformed"):
-        schema.decode(b"\x09\x00")
 
 
 def test_an_optional_field_comes_while_the_query_runs(tmp_path: Path) -> None:
