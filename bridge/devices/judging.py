@@ -28,7 +28,7 @@ WELL_EVERY_S = 10.0  # how often it is said of a device that speaks that it is w
 FORGET_S = 7 * 86_400.0  # a device that is gone for so long is forgotten
 # Devices that are judged at once when something befalls what they hang on; of one origin the others in a second; of
 # all origins in one look at what is due.
-LOOKS_AT_ONCE, LOOKS_PER_S, LOOKS_AT_TICK = 100, 1_000.0, 100
+LOOKS_AT_ONCE, LOOKS_PER_S, LOOKS_AT_TICK = 20, 1_000.0, 10
 FEW = 4  # devices that one packet may concern at once whenever it comes; more are done in turns, or are in the budget
 EVENTS_BURST, EVENTS_PER_S = 10.0, 1.0  # events of one origin of which so much is looked at at once
 _NEVER = float("inf")

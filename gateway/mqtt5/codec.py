@@ -84,6 +84,7 @@ class Decoder:
     """
 
     __slots__ = (
+        "_ahead",
         "_copies",
         "_held",
         "_needed",
@@ -116,6 +117,7 @@ class Decoder:
         self._copies = copies if version == Version.V5 and role == "client" else None
         self._held: bytearray | bytes = b""  # a packet whose end has not come: at most maximum_packet_size and a read
         self._needed = 0  # bytes that complete it, as far as is known
+        self._ahead: parsing.LongFilters | None = None  # filters of that packet
         self._parsers: dict[int, parsing.Parser] = {}
         if version is not None:
             self._learn(version)
@@ -144,6 +146,7 @@ class Decoder:
             # small reads would otherwise cost quadratic time.
             self._held += data
             if len(self._held) < self._needed:
+                self._look_ahead()
                 return packets
             read = bytes(self._held)
             self._held = b""
@@ -160,6 +163,15 @@ class Decoder:
         if position < len(read):
             self._held = bytearray(read[position:])
         return packets
+
+    def _look_ahead(self) -> None:
+        """Parses the filters that have come of a long SUBSCRIBE or UNSUBSCRIBE."""
+        first = self._held[0]
+        if first in (parsing.SUBSCRIBE, parsing.UNSUBSCRIBE) and self._role == "server" and self.version is not None:
+            if self._ahead is None:
+                self._ahead = parsing.LongFilters(first, self.version)
+            assert isinstance(self._held, bytearray)
+            self._ahead.take(self._held)
 
     def _parse(self, data: bytes, packets: list[Packet]) -> int:  # noqa: PLR0915 -- see below
         """Appends every whole packet of `data` to `packets`; returns the position of the first incomplete packet.
@@ -280,7 +292,8 @@ class Decoder:
         if parser is None:
             raise self._unexpected(first)
         assert self.version is not None
-        packet = parser(data, start, stop, self.version)
+        ahead, self._ahead = self._ahead, None
+        packet = parser(data, start, stop, self.version) if ahead is None else ahead.packet(data, start, stop)
         # DISCONNECT and AUTH are parsed alike in both directions, but not every code and property may
         # come from this side (§3.14.2.1, §3.14.2.2.2, §3.15.2.1).
         if first >= 0xE0:

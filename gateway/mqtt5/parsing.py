@@ -7,7 +7,7 @@ Each function gets the whole read and the bounds of a body, so that only strings
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from gateway.mqtt5.encoding import codes_of
 from gateway.mqtt5.packets import (
@@ -44,13 +44,19 @@ from gateway.mqtt5.types import (
     UnsupportedVersion,
     check_topic_filter,
     check_topic_name,
+    decode_varint,
 )
 
 FILTERS_MAX = 16_384
 """Topic filters of one SUBSCRIBE or UNSUBSCRIBE, more than a client may hold by default. Stops packets of 200,000
 filters, whose parsing keeps all other clients waiting.
 """
+SUBSCRIBE, UNSUBSCRIBE = 0x82, 0xA2
+"""First bytes of packets with filters."""
+HEAD_BYTES = 4_096
+"""Bytes in which identifier and properties of a packet have to end whose filters are parsed while they come."""
 Parser: TypeAlias = Callable[[bytes, int, int, Version], Packet]
+_Begun: TypeAlias = tuple[int, Properties, list[Any]]
 
 
 def _packet_id(data: bytes, at: int, end: int) -> tuple[int, int]:
@@ -207,18 +213,27 @@ def _acknowledgement(
 def _subscribe(data: bytes, at: int, end: int, version: Version) -> Subscribe:
     packet_id, at = _packet_id(data, at, end)
     properties, at = _properties(data, at, end, Carrier.SUBSCRIBE, version)
-    subscriptions: list[Subscription] = []
+    return _subscribed(data, at, end, version, (packet_id, properties, []))
+
+
+def _subscribed(data: bytes, at: int, end: int, version: Version, begun: _Begun) -> Subscribe:
+    """Parses what is left of a SUBSCRIBE."""
+    packet_id, properties, subscriptions = begun
     while at < end:
-        topic_filter, at = read_string(data, at, end)
-        if at == end:
-            raise MalformedPacket("topic filter without options")
-        subscriptions.append(_subscription(check_topic_filter(topic_filter), data[at], version))
-        at += 1
+        subscription, at = _one_subscription(data, at, end, version)
+        subscriptions.append(subscription)
         if len(subscriptions) > FILTERS_MAX:
             raise MqttError(f"SUBSCRIBE with more than {FILTERS_MAX} topic filters", ReasonCode.QUOTA_EXCEEDED)
     if not subscriptions:
         raise ProtocolViolation("SUBSCRIBE without a topic filter")
     return Subscribe(packet_id, tuple(subscriptions), properties)
+
+
+def _one_subscription(data: bytes | bytearray, at: int, end: int, version: Version) -> tuple[Subscription, int]:
+    topic_filter, at = read_string(data, at, end)  # type: ignore[arg-type]
+    if at == end:
+        raise MalformedPacket("topic filter without options")
+    return _subscription(check_topic_filter(topic_filter), data[at], version), at + 1
 
 
 def _subscription(topic_filter: str, options: int, version: Version) -> Subscription:
@@ -254,7 +269,12 @@ def _codes(raw: bytes, carrier: Carrier, version: Version) -> tuple[int, ...]:
 def _unsubscribe(data: bytes, at: int, end: int, version: Version) -> Unsubscribe:
     packet_id, at = _packet_id(data, at, end)
     properties, at = _properties(data, at, end, Carrier.UNSUBSCRIBE, version)
-    filters: list[str] = []
+    return _unsubscribed(data, at, end, (packet_id, properties, []))
+
+
+def _unsubscribed(data: bytes, at: int, end: int, begun: _Begun) -> Unsubscribe:
+    """Parses what is left of an UNSUBSCRIBE."""
+    packet_id, properties, filters = begun
     while at < end:
         topic_filter, at = read_string(data, at, end)
         filters.append(check_topic_filter(topic_filter))
@@ -263,6 +283,51 @@ def _unsubscribe(data: bytes, at: int, end: int, version: Version) -> Unsubscrib
     if not filters:
         raise ProtocolViolation("UNSUBSCRIBE without a topic filter")
     return Unsubscribe(packet_id, tuple(filters), properties)
+
+
+class LongFilters:
+    """Filters of a long SUBSCRIBE or UNSUBSCRIBE, parsed while its bytes come: thousands of them at once would keep
+    all other clients waiting. An error is left to `packet`, as if nothing had been parsed before.
+    """
+
+    def __init__(self, first: int, version: Version) -> None:
+        self._first, self._version = first, version
+        self._begun: _Begun | None = None
+        self._at = 0
+
+    def take(self, data: bytearray) -> None:
+        """Parses the filters that are whole by now, of a packet that begins with `data`."""
+        is_subscribe, version, end = self._first == SUBSCRIBE, self._version, len(data)
+        try:
+            if self._begun is None:
+                head = bytes(data[:HEAD_BYTES])
+                _, at = decode_varint(head, 1, len(head))
+                packet_id, at = _packet_id(head, at, len(head))
+                carrier = Carrier.SUBSCRIBE if is_subscribe else Carrier.UNSUBSCRIBE
+                properties, self._at = _properties(head, at, len(head), carrier, version)
+                self._begun = packet_id, properties, []
+            at, found = self._at, self._begun[2]
+            while at + 2 <= end and len(found) <= FILTERS_MAX:
+                stop = at + 2 + (data[at] << 8 | data[at + 1]) + is_subscribe
+                if stop > end:
+                    break
+                if is_subscribe:
+                    subscription, at = _one_subscription(data, at, stop, version)
+                    found.append(subscription)
+                else:
+                    topic_filter, at = read_string(data, at, stop)  # type: ignore[arg-type]
+                    found.append(check_topic_filter(topic_filter))
+                self._at = at
+        except MqttError:
+            return
+
+    def packet(self, data: bytes, start: int, end: int) -> Packet:
+        """Parses the rest of the packet, whose body is all of `data` from `start` to `end`."""
+        if self._begun is None:
+            return FROM_CLIENT_V5[self._first](data, start, end, self._version)
+        if self._first == SUBSCRIBE:
+            return _subscribed(data, self._at, end, self._version, self._begun)
+        return _unsubscribed(data, self._at, end, self._begun)
 
 
 def _unsuback(data: bytes, at: int, end: int, version: Version) -> UnsubAck:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.mqtt5 import codec, encoding
+from gateway.mqtt5 import codec, encoding, parsing
 from gateway.mqtt5.codec import Decoder, encode, encode_publish
 from gateway.mqtt5.packets import (
     Auth,
@@ -384,3 +384,43 @@ def test_names_of_which_each_client_has_its_own_are_written_and_read_and_not_kep
         data = encode(publish, Version.V311)
         assert Decoder(Version.V311).feed(data) == [publish]
     assert (name in encoding._names, name.encode() in codec._topics) == (kept, kept)
+
+
+@pytest.mark.parametrize("version", [Version.V311, Version.V5])
+@pytest.mark.parametrize("kind", [Subscribe, Unsubscribe])
+def test_filters_of_a_long_packet_are_parsed_while_they_come(
+    version: Version, kind: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Attack: 5,000 filters in one packet were parsed at once, when its last byte came."""
+    filters = tuple(f"a/{number}/+/#" for number in range(1_000))
+    packet = Subscribe(7, tuple(Subscription(each, 1) for each in filters)) if kind is Subscribe else kind(7, filters)
+    data, checked, check = encode(packet, version), [0], parsing.check_topic_filter
+
+    def counted(topic_filter: str) -> str:
+        checked[-1] += 1
+        return check(topic_filter)
+
+    monkeypatch.setattr(parsing, "check_topic_filter", counted)
+    decoder, found = Decoder(version), list[Packet]()
+    for at in range(0, len(data), 500):
+        checked.append(0)
+        found += decoder.feed(data[at : at + 500])
+    assert found == [packet]
+    assert sum(checked) == len(filters), "each once"
+    assert max(checked) <= 2 * (500 // 10)
+    assert decoder.feed(data) == [packet], "and the next one from its beginning"
+
+
+@pytest.mark.parametrize("kind", [Subscribe, Unsubscribe])
+@pytest.mark.parametrize("wrong", [b"\0\4a/#b", b"\0\3\xff\xffa", b"\xff\xffa"])
+def test_a_wrong_filter_of_a_long_packet_is_refused_however_it_comes(kind: type, wrong: bytes) -> None:
+    good = b"\0\1a" + (b"\1" if kind is Subscribe else b"")
+    body = b"\0\7" + b"\0" + good * 40 + wrong + (b"\1" if kind is Subscribe else b"") + good * 40
+    data = bytes((0x82 if kind is Subscribe else 0xA2, len(body) & 127 | 128, len(body) >> 7)) + body
+    errors = []
+    for size in (1, 7, len(data)):
+        decoder = Decoder(Version.V5)
+        assert [packet for at in range(0, len(data), size) for packet in decoder.feed(data[at : at + size])] == []
+        errors.append(str(decoder.error))
+    assert errors == [errors[0]] * 3
+    assert errors[0] != "None"
