@@ -54,7 +54,7 @@ from keys.identity import Certificate, Identity
 TOPIC_LIFE_S = 7 * 24 * 3600
 TOPIC_LEFT_S = 5.0  # of a topic's life when the next one is made: trackers ask at its end
 TOPICS_PER_S, TOPICS_BURST = 20.0, 2_000.0  # new trace topics: each is signed, stored and told to other nodes
-TOPICS_AT_ONCE, TOPICS_PAUSE_S = 4, 0.01  # of them in one turn, some milliseconds of signing; then others have as long
+TOPICS_AT_ONCE, TOPICS_PAUSE_S = 1, 0.0025  # of them in one turn, a millisecond or two of signing; others have as long
 TOKEN_LIFE_S = 600.0
 RESTORED_PER_S = 200.0  # devices whose trackers are asked anew after a restart
 _HEALTH = {
