@@ -23,6 +23,7 @@ from tests.gateway.listening.test_proxy_header import FOUR, version_2
 V1 = b"PROXY TCP4 192.0.2.7 198.51.100.1 40000 1883\r\n"
 V2 = version_2(0x21, 0x11, FOUR)
 CONNECT = encode(Connect("c", Version.V5), Version.V5)
+WAIT_S = 10.0
 LOOPS = [asyncio.new_event_loop, uvloop.new_event_loop]
 
 
@@ -159,6 +160,24 @@ def test_of_too_many_that_send_no_header_the_longest_goes() -> None:
             second.raw(V1 + encode(Connect("d", Version.V5), Version.V5))
             assert isinstance(await second.next(), ConnAck)
             third.cut()
+
+    on(asyncio.new_event_loop, work())
+
+
+def test_a_proxy_that_sends_no_headers_cuts_off_nothing_of_another_proxy() -> None:
+    """Attack: the oldest of all went, so that one proxy's silent connections ended those of others."""
+
+    async def work() -> None:
+        limits = {"limits": {"half_open": 2}}
+        async with serving({**behind(proxy=["127.0.0.1", "127.0.0.2"]), **limits}) as broker:
+            here = ("127.0.0.2", 0)
+            reader, writer = await asyncio.open_connection("127.0.0.1", broker.port(), local_addr=here)
+            silent = [await Wire.open(broker) for _ in range(4)]
+            for one in silent[:2]:
+                assert await one.closed() == []
+            writer.write(V1 + CONNECT)
+            assert (await asyncio.wait_for(reader.read(1), WAIT_S))[0] == 0x20, "CONNACK"
+            writer.close()
 
     on(asyncio.new_event_loop, work())
 
