@@ -56,6 +56,14 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
     return made
 
 
+def test_a_series_with_intervals_has_bars(recorder: Recorder, tmp_path: Path) -> None:
+    series = replace(FIGURE.series[0], intervals=(0.1, 0.2, 0.3))
+    draw(replace(FIGURE, series=(series, FIGURE.series[1])), tmp_path / "a.svg")
+    ((_, bars),) = recorder.of("errorbar")
+    assert (bars["yerr"], bars["label"]) == ((0.1, 0.2, 0.3), "one")
+    assert [kwargs["label"] for _, kwargs in recorder.of("plot")] == ["two"]
+
+
 def test_every_series_is_drawn_with_a_style_of_its_own(recorder: Recorder, tmp_path: Path) -> None:
     many = tuple(replace(FIGURE.series[0], name=str(number)) for number in range(8))
     draw(replace(FIGURE, series=many), tmp_path / "a.svg")

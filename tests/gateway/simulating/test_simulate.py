@@ -126,7 +126,9 @@ def test_json_is_all_of_the_figure_and_draws_only_where_it_is_told(toy: Toy, fak
     content = json.loads(capsys.readouterr().out)
     assert content["rows"] == [[0.0, 0.123456, "[low]"], [1.0, 123456.7, "high"]]
     assert content["columns"] == ["x", "one", "what"]
-    assert content["series"][1] == {"name": "two", "xs": [0.0, 1.0, 2.0], "ys": [1.0, 0.1, 0.0]}
+    assert content["series"][1] == {
+        "name": "two", "xs": [0.0, 1.0, 2.0], "ys": [1.0, 0.1, 0.0], "intervals": [],
+    }  # fmt: skip
     assert not list(Path().iterdir())
     assert simulate.simulate("toy", "1", 5, Path("here.png"), as_json=True) == 0
     assert json.loads(capsys.readouterr().out) == content
