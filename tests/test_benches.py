@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.bench import bridged, lone
+from tests.bench import bridged, lone, taken_ports
 
 BENCHES = sorted((Path(__file__).parent / "bench").glob("*.py"))
 
@@ -72,6 +72,23 @@ def test_where_mosquitto_is_missing_a_bench_ends_with_one_line(
         pass
     assert ended.value.code == 2
     assert capsys.readouterr().err.splitlines() == ["bench: mosquitto is not installed; run `make tools` as root"]
+
+
+def test_a_run_begins_anew_only_where_a_port_is_taken() -> None:
+    said = ["r1 ended: the port is in use; stop what uses it", ""]
+
+    def run() -> int:
+        assert not (why := said.pop(0)), why
+        return 7
+
+    assert taken_ports.retried(run) == 7
+    said += ["r1 does not listen"]
+    with pytest.raises(AssertionError, match="does not listen"):
+        taken_ports.retried(run)
+    said += [taken_ports.SAID] * taken_ports.TRIES
+    with pytest.raises(AssertionError, match=taken_ports.SAID):
+        taken_ports.retried(run)
+    assert not said
 
 
 def test_a_lone_publication_stays_within_its_budget_of_calls() -> None:

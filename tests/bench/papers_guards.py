@@ -14,6 +14,7 @@ import socket
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from gateway.mqtt5.packets import Publish
 from tests.bench import across
 from tests.bench.load import READ_BYTES, V3, Ring, in_process, open_client, subscribe
 from tests.bench.peers import Running
+from tests.bench.taken_ports import retried
 from tests.gateway.overlay_processes import OverlayProcesses
 
 SECONDS, WINDOW, PAYLOAD_BYTES = 3.0, 100, 256
@@ -44,7 +46,7 @@ def rows(runs: int) -> Iterator[tuple[str, str, list[float], str, list[float]]]:
     found: dict[bool, list[tuple[float, ...]]] = {True: [], False: []}
     for _ in range(runs):
         for guarded, figures in found.items():
-            figures.append(_measured(guarded))
+            figures.append(retried(partial(_measured, guarded)))
     for place, (what, unit) in enumerate(FIGURES.items()):
         columns = [[run[place] for run in figures] for figures in found.values()]
         yield f"E: with guards: {what}", unit, columns[0], "without guards", columns[1]

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench.peers import Running
+from tests.bench.taken_ports import retried
 from tests.gateway.overlay_processes import OverlayProcesses, free_ports
 from tests.gateway.slow_links import SlowLinks
 from tests.gateway.steady_load import SteadyLoad
@@ -45,7 +46,7 @@ class BothWays(SlowLinks):
 
 def rows(runs: int) -> Iterator[tuple[str, str, list[float], str, list[float]]]:
     """Yields samples of the organised tree beside the static one."""
-    found = [_measured() for _ in range(runs)]
+    found = [retried(_measured) for _ in range(runs)]
     for place, (what, unit) in enumerate(FIGURES.items()):
         static, organised = ([run[at][place] for run in found] for at in (0, 1))
         yield f"D: after the swap: {what}", unit, organised, "the static tree", static

@@ -8,12 +8,14 @@ last rows have a fresh key for each message beside one for 64 messages: what the
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import chain
 from unittest import mock
 
 from tests.bench import across
 from tests.bench.forwarding import PLAIN, Shape, overlay
 from tests.bench.load import in_process
+from tests.bench.taken_ports import retried
 from tests.gateway import overlay_processes
 
 REGIONS = (3, 3, 3, 3)
@@ -46,7 +48,7 @@ def rows(runs: int) -> Iterator[tuple[str, str, list[float], str, list[float]]]:
     """Yields samples; shapes take turns, so that each sees the machine's moods alike."""
     found: dict[str, list[tuple[float, ...]]] = {name: [] for name in SHAPES}
     for name in chain.from_iterable(SHAPES for _ in range(runs)):
-        found[name].append(measured(SHAPES[name]))
+        found[name].append(retried(partial(measured, SHAPES[name])))
     for ours, peer in (("sealed", "signed, not sealed"), ("a key for each message", "sealed")):
         for place, (what, unit) in enumerate(FIGURES.items()):
             other = peer if peer != "sealed" else "a key for 64 messages"
