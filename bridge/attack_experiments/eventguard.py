@@ -20,7 +20,7 @@ from bridge.attack_experiments.forgery import Transit
 from bridge.attack_experiments.primitives import figure_primitives
 from bridge.attack_experiments.saturation import figure_saturation
 from bridge.experiments.draws import Draws
-from bridge.experiments.experiments import Figure, Progress, Series
+from bridge.experiments.experiments import Figure, Progress, Series, mean_of
 from bridge.experiments.loads import RUNS, figure_6
 from bridge.experiments.pubsub import Network, Placement, Size, attackers, components, marked
 
@@ -68,7 +68,7 @@ def figure_4(seed: int, progress: Progress, *, size: Size | None = None, runs: i
     return Figure(
         experiment="eventguard",
         number="4",
-        title=f"Messages violated between publisher and subscriber (mean of {runs} runs)",
+        title=f"Messages violated between publisher and subscriber ({mean_of(runs, 'run')})",
         x_label="fraction of bad nodes",
         y_label="fraction of messages",
         series=_series(found),
@@ -172,7 +172,7 @@ def figure_5(seed: int, progress: Progress, *, size: Size | None = None, runs: i
     return Figure(
         experiment="eventguard",
         number="5",
-        title=f"Bandwidth lost to floods, {size.subscribers} subscribers (mean of {runs} runs)",
+        title=f"Bandwidth lost to floods, {size.subscribers} subscribers ({mean_of(runs, 'run')})",
         x_label="fraction of bad nodes",
         y_label="fraction of bandwidth",
         series=_series(found),

@@ -33,6 +33,11 @@ def one_by_one(measure: Callable[[C], R]) -> Callable[[Sequence[C], Progress], l
     return run
 
 
+def mean_of(count: int, what: str) -> str:
+    """Returns the words for the mean of so many things, named in the singular; one thing has no mean."""
+    return f"mean of {count} {what}s" if count > 1 else f"one {what}"
+
+
 @dataclass(frozen=True, slots=True)
 class Series:
     """A line, or a set of bars, of a figure."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import fmean, pstdev
 
 from bridge.experiments.draws import Draws
-from bridge.experiments.experiments import Figure, Progress, Series
+from bridge.experiments.experiments import Figure, Progress, Series, mean_of
 from bridge.experiments.pubsub import Network, Size
 
 RUNS = 5
@@ -118,7 +118,7 @@ def figure_6(
     return Figure(
         experiment="eventguard",
         number="6",
-        title=f"Load of the key service beside the others ({size.nodes} nodes, mean of {runs} runs)",
+        title=f"Load of the key service beside the others ({size.nodes} nodes, {mean_of(runs, 'run')})",
         x_label="subscriptions per publication",
         y_label="work, in that of a node at 0",
         series=tuple(Series(name, RATIOS, tuple(ys)) for name, ys in zip(PARTIES, means, strict=True)),

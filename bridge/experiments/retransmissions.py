@@ -15,7 +15,7 @@ from statistics import fmean, pstdev
 
 from bridge.experiments.dispersion import ALPHAS, BROKERS, Tree, zipf_weights
 from bridge.experiments.draws import Draws, Zipf
-from bridge.experiments.experiments import Figure, Progress, Series
+from bridge.experiments.experiments import Figure, Progress, Series, mean_of
 from bridge.experiments.socialtrace import INTERACTIONS
 from bridge.topology import SHARING_MIN, Path, place
 
@@ -180,7 +180,7 @@ def _row(
 def _notes(budget: int, brokers: int, runs: int) -> tuple[str, ...]:
     return (
         "Ranks of users and of bad brokers lie level by level on a complete tree; one retransmission for each bad "
-        f"broker on the path of an interaction; mean of {runs} draws of the bad brokers.",
+        f"broker on the path of an interaction; {mean_of(runs, 'draw')} of the bad brokers.",
         "The paper finds most retransmissions at α = 1 in a number of cases, since the core is hit then; on our tree "
         "the first rank is the root, so that α = 2 hits the core more.",
         "Failover is not in the paper, which asks for it: a silent replica is avoided where the virtual node has "

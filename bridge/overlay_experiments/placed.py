@@ -17,7 +17,7 @@ from statistics import fmean
 from types import MappingProxyType
 
 from bridge.experiments.draws import Draws
-from bridge.experiments.experiments import Figure, Progress, Series
+from bridge.experiments.experiments import Figure, Progress, Series, mean_of
 from bridge.topology import LinkSeen, Path, PlaceStep, ReplicaFigures, agreed, next_step
 from keys.shamir import threshold_of
 
@@ -188,7 +188,7 @@ def figure_month(seed: int, progress: Progress, runs: int = RUNS) -> Figure:
     return Figure(
         experiment=EXPERIMENT,
         number="month",
-        title=f"A month of failures in six regions of three, mean of {runs} months",
+        title=f"A month of failures in six regions of three, {mean_of(runs, 'month')}",
         x_label="day",
         y_label="% that finds a quorum on its path",
         series=tuple(lines),

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from bridge.experiments.draws import Draws
-from bridge.experiments.experiments import Figure, Progress, Series, one_by_one
+from bridge.experiments.experiments import Figure, Progress, Series, mean_of, one_by_one
 from bridge.organising import delivery_cost
 from bridge.overlay_experiments.optimum import figure_optimum
 from bridge.overlay_experiments.organised import TELL_TICKS, Costs, Heuristic, Organised
@@ -161,7 +161,7 @@ def figure_4(
     return Figure(
         experiment=EXPERIMENT,
         number="4",
-        title=f"Cost a thousand ticks, mean of {runs} networks",
+        title=f"Cost a thousand ticks, {mean_of(runs, 'network')}",
         x_label="ticks",
         y_label="cost",
         series=tuple(
@@ -204,7 +204,7 @@ def figure_5(
     return Figure(
         experiment=EXPERIMENT,
         number="5",
-        title=f"Cost of {short} ticks, million, mean of {runs} networks",
+        title=f"Cost of {short} ticks, million, {mean_of(runs, 'network')}",
         x_label="hops",
         y_label="cost, million",
         series=(
@@ -244,7 +244,7 @@ def figure_6(
     return Figure(
         experiment=EXPERIMENT,
         number="6",
-        title=f"Saved against the static tree, %, mean of {runs} networks",
+        title=f"Saved against the static tree, %, {mean_of(runs, 'network')}",
         x_label="α, the part of processing",
         y_label="saved %",
         series=tuple(

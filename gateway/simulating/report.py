@@ -52,6 +52,9 @@ table{border-collapse:collapse;font-size:.85rem;margin:1rem 0}td,th{padding:.25r
 text-align:right;vertical-align:top}td.text,th.text{text-align:left}.scroll{overflow-x:auto;max-height:30rem}
 td.mark,td.figure{white-space:nowrap}td.what{min-width:11rem}td.why{min-width:16rem}dt{font-weight:bold}
 .hit{background:#e6f4ea}.miss{background:#fde8e6}img{max-width:100%;height:auto}h2{margin-top:3rem}
+@media(max-width:40rem){body{margin:1rem auto}h1{font-size:1.5rem}h2{font-size:1.1rem;margin-top:2rem}
+table{font-size:.75rem}td,th{padding:.2rem .3rem}td.figure{white-space:normal}
+td.what{min-width:7rem}td.why{min-width:9rem}}
 @media(prefers-color-scheme:dark){body{color:#e6e6e6;background:#16181c}td,th{border-color:#3a3d42}.hit{background:#173822}
 .miss{background:#48201c}img{background:#fff}}
 """
@@ -114,7 +117,8 @@ def _page(
 ) -> Iterator[str]:
     yield "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
     yield f"<title>Figures of the papers</title><style>{STYLE}</style><h1>Figures of the papers, again</h1>"
-    yield "<p>Five papers describe the parts of VeilMQ: " + "; ".join(PAPERS.values()) + ".</p>"
+    yield "<p>Five papers describe the parts of VeilMQ: A, secret forwarding and placement of replicas; B, "
+    yield "availability of entities; C, structured overlays; D, self-organising overlays; E, EventGuard.</p>"
     yield from _claimed(rows, key) if rows else (f"<p>{_text(key)}.</p>",)
     yield "<dl>" + "".join(f"<dt>{_text(word)}<dd>{_text(meaning)}" for word, meaning in WORDS.items()) + "</dl>"
     yield "<h2>Figures</h2><ul class=contents>"
@@ -169,7 +173,9 @@ def _section(figure: Figure, directory: Path) -> Iterator[str]:
     yield f"<h2 id='{_anchor(figure)}'>{_heading(figure)}</h2>"
     if (directory / _picture(figure)).exists():
         yield f"<img src='{_picture(figure)}' alt='{_text(figure.title)}'>"
-    yield "<div class=scroll><table><tr>" + "".join(f"<th>{_text(one)}" for one in figure.columns) + "</tr>"
+    texts = [" class=text" * any(isinstance(row[at], str) for row in figure.rows) for at in range(len(figure.columns))]
+    heads = zip(texts, figure.columns, strict=True)
+    yield "<div class=scroll><table><tr>" + "".join(f"<th{kind}>{_text(one)}" for kind, one in heads) + "</tr>"
     for row in figure.rows:
         yield (
             "<tr>"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridge.experiments.experiments import one_by_one
+from bridge.experiments.experiments import mean_of, one_by_one
 
 
 def test_cells_are_measured_in_order_and_progress_is_told() -> None:
@@ -13,3 +13,7 @@ def test_cells_are_measured_in_order_and_progress_is_told() -> None:
 
 def test_nothing_to_run_is_no_result() -> None:
     assert one_by_one(str)([], lambda done: None) == []
+
+
+def test_one_run_has_no_mean() -> None:
+    assert [mean_of(count, "run") for count in (1, 3)] == ["one run", "mean of 3 runs"]

@@ -62,6 +62,7 @@ def test_the_page_shows_misses_as_hits_and_escapes(monkeypatch: pytest.MonkeyPat
                  "A note.", "parse_us=7", "src='toy-1.svg'", "Not reproduced"):  # fmt: skip
         assert text in page
     assert page.count("because") == 1
+    assert "<th>x<th class=text>what</tr>" in page, "a head stands over its column"
     assert "<dt>α<dd>" in page, "it explains the words of the papers"
     assert "<code>make bench-availability</code>" in page
 
