@@ -47,6 +47,7 @@ from keys.wrapsearch import WrapSearch
 KEYS_HELD_MAX = 4096  # a flood evicts the oldest of its publisher or, if not opened, of who brought it
 AUDIT_AFTER_S = 1.0  # by then slow replicas have sent their shares of a key: judge them all at once
 TURN_CHOICES = 200  # about 4 ms: the longest that a search keeps the links waiting; honest keys take 1 to 4
+WRAP_CHOICES = 3  # choices that a step along wraps counts as: it takes so much longer
 DOUBTED_MAX = 256  # epoch keys that we asked about since keys came last; a liar can contradict each of ours once
 REPEATED_CHARS_MAX = 512  # of a peer's shares of one key, which come again as they were with each 16th publication
 _NO_WRAPS = TakenWraps([], [], False)
@@ -317,22 +318,22 @@ class KeyRing(Generic[Opened]):
             self._searches[header.key_id] = due
             return []
         search = key.search = key.search or self._search_of(key)
-        before = search.steps
+        before, weight = search.steps, 1 if key.wraps is None else WRAP_CHOICES
         try:
             opening.check(header)
-            found = search.search(TURN_CHOICES, self._contradicted.get(key.hops, {}))
+            found = search.search(TURN_CHOICES // weight, self._contradicted.get(key.hops, {}))
         except WrongEpochKey:
             key.unusable = True  # until keys come
             return [Count("wrong_epoch_key"), *self._doubt(header)]
-        tried = search.steps - before
+        tried = (search.steps - before) * weight
         if found is not None:
             return self._found(key, search, found, now)
         if search.is_refuted or (search.is_complete and not search.is_pending()):
             key.unusable, key.search = True, None
-            self._debts.refuted(header.publisher, search.steps, now)
+            self._debts.refuted(header.publisher, search.steps * weight, now)
             return [Count("keys_refuted")]
         self._debts.in_vain(header.publisher, tried, now)
-        if tried >= TURN_CHOICES:
+        if tried > TURN_CHOICES - weight:
             self._searches[header.key_id] = self._debts.free_at(header.publisher, now)
         return []
 

@@ -16,6 +16,8 @@ and is no function that it offers.
 
 Recombining "values" is arithmetic, tags and faults of a tree whose shares are sorted into their grid; "search" adds
 reading 125 `Share` objects, which costs more than all the arithmetic; "and check" adds the commitments.
+"A key over r regions of three": bytes of all frames of one key on all links, and time at a replica and at the reader,
+as `tests.bench.ways` says; the peer beyond four regions is shares of shares alone.
 "As replicas send": a property of each replica of the last region for each place before it, in any order; "share by
 share": each alone, in any order, which no honest replica does.
 """
@@ -44,6 +46,7 @@ from keys import reedsolomon, shamir
 from keys.columnsearch import ColumnSearch
 from keys.envelope import KeyName, SignedHeader, make_key, open_key, sign_header, verify_header
 from keys.sharetree import Hop, Share, _Tree
+from tests.bench.ways import costs
 from tests.keys.helpers import PUBLISHER, SCOPE_KEY, Made, made, message_header, recombine
 from tests.sim.searches import bound, split, worst
 
@@ -208,6 +211,17 @@ def searching() -> Iterator[Row]:
         yield Row(f"{work}, the next key", statistics.median(after_s) * 1e6)
 
 
+def over_ways() -> Iterator[Row]:
+    """One data key over 1 to 10 regions of three."""
+    for cost in costs():
+        name = f"a key over {cost.regions} regions of three"
+        peer = cost.unwrapped_bytes / 1000
+        yield Row(f"{name}, all frames", cost.total_bytes / 1000, peer, "shares of shares", "kB")
+        if cost.replica_us is not None:
+            yield Row(f"{name}, passed on by one replica", cost.replica_us)
+        yield Row(f"{name}, opened", cost.reader_us)
+
+
 def sealing() -> list[Row]:
     """256 bytes under a data key, against AES-GCM of `cryptography` with a kept key and the same associated data."""
     hops = (Hop(1, 1, 2, 3),)
@@ -300,7 +314,7 @@ def main() -> None:
     as_json = parser.parse_args().json
     if not as_json:
         print(f"{'work':<58}{'ours':>10}{'peer':>10}{'ratio':>8}  {'unit':<5} peer")
-    for row in (*sharing(), *trees(), *searching(), *coding(), *sealing(), *batches(), *headers()):
+    for row in (*sharing(), *trees(), *searching(), *over_ways(), *coding(), *sealing(), *batches(), *headers()):
         ratio = None if row.peer is None else row.ours / row.peer
         if as_json:
             fields = {

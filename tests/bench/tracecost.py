@@ -6,8 +6,7 @@ three, of which one may lie. A trace takes from `load` of the entity's library t
 message is a QoS 1 publication of paho, in a scope that is signed and not sealed, over the same brokers. Rows `at most
 once` are the paper's over UDP: between programs and their brokers nothing is acknowledged or sent again (QoS 0), but it
 is TCP that carries it, for MQTT has no other. Figures are medians over `ROUNDS` rounds of medians, and in each round
-plain messages and traces take turns. Nothing is pinned: an overlay is more processes than cores. Overlays admit
-`DEPTH_MAX` regions on a path; six hops are one more, and the bench raises that bound.
+plain messages and traces take turns. Nothing is pinned: an overlay is more processes than cores.
 
 `paper` says the paper's ratio of the same figures: a row beside its own 2-hop row (72.68 ms over TCP, authorised), for
 it measured no plain message. Of UDP it gives the ends, 2 and 6 hops.
@@ -27,13 +26,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import paho.mqtt.client as paho
 import yaml
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
-from bridge.document import tree_checks
 from bridge.traces.kinds import EVERYTHING, Interest, TraceKind, trace_topic
 from bridge.traces.tracer import Say
 from bridge.tracking.entity import Stage, Told, Wishes
@@ -131,34 +128,22 @@ def _paper(peer: str, paper_ms: float | None) -> str:
 
 
 class Line(OverlayProcesses):
-    """Members and owner admit paths of `depth` regions, and single replicas if they are `trusted`."""
+    """Members and owner admit single replicas if they are `trusted`."""
 
-    def __init__(self, directory: Path, depth: int, trusted: bool) -> None:
+    def __init__(self, directory: Path, trusted: bool) -> None:
         super().__init__(directory)
-        self._depth, self._trusted = max(depth, tree_checks.DEPTH_MAX), trusted
-        self._code = (
-            "from bridge.document import tree_checks; from keys import columnsearch, sharetree; "
-            f"tree_checks.DEPTH_MAX = sharetree.DEPTH_LIMIT = columnsearch.DEPTH_LIMIT = {self._depth}; "
-            "from gateway.cli import main; main()"
-        )
+        self._trusted = trusted
 
     def _write(self, name: str, content: Any) -> None:
         for region in content.get("regions", ()):
             region["trusted"] = self._trusted
         super()._write(name, content)
 
-    def make(self, *arguments: Any, **options: Any) -> OverlayProcesses:
-        with mock.patch.object(tree_checks, "DEPTH_MAX", self._depth):
-            return super().make(*arguments, **options)
-
     def veilmq(self, *arguments: str) -> str:
-        command = [sys.executable, "-c", self._code, *arguments]
+        command = [sys.executable, "-c", "from gateway.cli import main; main()", *arguments]
         return subprocess.run(
             command, cwd=self.directory, capture_output=True, text=True, timeout=60, check=True
         ).stdout
-
-    def start(self, *names: str, command: Sequence[str] = ()) -> None:
-        super().start(*names, command=command or ("-c", self._code, "broker"))
 
 
 class TimedTracker(Tracker):
@@ -323,7 +308,7 @@ def overlay(regions: int, replicas: int) -> Iterator[OverlayProcesses]:
     """Two gateways that trace, regions of so many replicas on a line between them."""
     with tempfile.TemporaryDirectory(prefix="veilmq-bench-") as name:
         directory, line = Path(name), [f"r{place + 1}-" for place in range(regions)]
-        made = Line(directory, regions, replicas == 1)
+        made = Line(directory, replicas == 1)
         made.make(dict.fromkeys(line, replicas), [*itertools.pairwise(line)], {"g1": line[0], "g2": line[-1]})
         made.describe(lambda content: content["scopes"].append({"filter": SCOPE}))
         for gateway, other in (("g1", "g2"), ("g2", "g1")):

@@ -16,6 +16,7 @@ import pytest
 
 from bridge.contract.machine import Effect, Event, Machine, Received, Send, Wire
 from bridge.document.policy import Refresh, Scope
+from bridge.reader import key_opening
 from bridge.sim.adversary import Behaviour, each_wrap
 from bridge.sim.checkers import check_blame, check_liveness, check_safety
 from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, PROPERTY_WRAPS, KeyHeader, from_property, to_property
@@ -439,3 +440,11 @@ def test_a_reader_that_dies_at_any_moment_goes_on_where_it_ended(seed: int, lies
     check_liveness(traffic.published, kernel.committed)
     assert not kernel.replayed
     check_blame(kernel.trace.named(), world.liars)
+
+
+def test_a_search_in_many_short_turns_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two candidates a turn: the rest of each search waits for the next."""
+    monkeypatch.setattr(key_opening, "TURN_CHOICES", 2 * key_opening.WRAP_CHOICES)
+    world = line(6)
+    world.liars = {name(region, 1 + region % 3): frozenset({Behaviour.SHARES}) for region in range(1, 7)}
+    check_blame(deliver(world, 11).named(), world.liars)
