@@ -19,12 +19,13 @@ from bridge.document.policy import Refresh, Scope
 from bridge.reader import key_opening
 from bridge.sim.adversary import Behaviour, each_wrap
 from bridge.sim.checkers import check_blame, check_liveness, check_safety
+from bridge.wire import KEYS_TOPIC
 from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, PROPERTY_WRAPS, KeyHeader, from_property, to_property
-from keys.sharetree import decode_shares
-from keys.wrapping import Wrap
+from keys.sharetree import Hop, decode_shares
+from keys.wrapping import Wrap, decode_wraps, encode_wraps
 from tests.keys.wrapped import Bad, Way, derived, garbage
 from tests.seldom import slow
-from tests.sim.placements import name
+from tests.sim.placements import MARK, everywhere, name, random_bad, run, seen_by
 from tests.sim.test_restarts import lives_of
 from tests.sim.world import NOW, Traffic, World, make_world, subscribe
 
@@ -298,6 +299,17 @@ def test_liars_at_one_place_of_all_regions_say_alike_forged_wraps(place: int) ->
     check_blame(trace.named(), liars)
 
 
+def test_were_one_voice_enough_forgeries_would_win(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So the votes above are what keeps them out: f + 1 equal words, and not one."""
+    for module in ("bridge.replica.wrapping", "bridge.reader.key_opening"):
+        monkeypatch.setattr(f"{module}.honest_needed", lambda hop: 1)
+    bad = dict.fromkeys(range(1, 8), (1,))
+    done = run((3,) * 7, bad, everywhere(bad, {Behaviour.SHARES}), bursts_s=(5.0,))
+    sealed = [number for number, it in done.traffic.published.items() if it.topic != "open/x"]
+    with pytest.raises(AssertionError, match="were lost"):
+        check_liveness(sealed, done.trace.delivered.get("control", []))
+
+
 def test_two_liars_of_one_region_stop_it() -> None:
     """So delivery above can fail."""
     world = line(5)
@@ -448,3 +460,80 @@ def test_a_search_in_many_short_turns_loses_nothing(monkeypatch: pytest.MonkeyPa
     world = line(6)
     world.liars = {name(region, 1 + region % 3): frozenset({Behaviour.SHARES}) for region in range(1, 7)}
     check_blame(deliver(world, 11).named(), world.liars)
+
+
+# ------------------------------------------------------------------- the network is the adversary's, too
+
+
+@pytest.mark.parametrize(("counts", "seed"), [((3,) * 5, 1), ((3, 5, 3, 5, 3), 2), ((3,) * 7, 3)])
+def test_liars_that_are_faster_than_anybody_gain_nothing(counts: tuple[int, ...], seed: int) -> None:
+    """Whatever they send comes first, so that each first word is theirs, and they acknowledge nothing."""
+    rng = random.Random(f"{counts}{seed}")
+    bad = random_bad(counts, rng)
+    done = run(
+        counts, bad, everywhere(bad, {Behaviour.SHARES, Behaviour.REPLAY}), seed, 0.7, mute=True, bursts_s=(5.0,)
+    )
+    for reader in ("near", "control"):
+        delivered = done.trace.delivered.get(reader, [])
+        check_safety(done.traffic.published, delivered)
+        check_liveness([n for n, it in done.traffic.published.items() if it.topic != "open/x"], delivered)
+    check_blame(done.trace.named(), done.liars)
+    for liar, received in done.received.items():
+        assert not any(MARK in data for event in received for data in _clear(event.wire)), f"{liar} read a payload"
+    own = {(region, place) for region, places in bad.items() for place in places}
+    for _, paths in seen_by(done).values():
+        assert all(path[-1] in own and len(path) <= 2 for path in paths), "a share of another place"
+        assert all(len(values) == 1 for values in paths.values())
+
+
+def _clear(wire: Wire) -> list[bytes]:
+    return [wire.payload, *(from_property(value) for key, value in wire.properties if key.startswith("vmq-"))]
+
+
+@dataclass
+class Dribbling:
+    """A replica that says each wrap in a wire of its own, again and again."""
+
+    machine: Machine
+    overlay: object = None
+
+    def __post_init__(self) -> None:
+        self.overlay = self.machine.overlay  # type: ignore[attr-defined]
+
+    @property
+    def next_deadline(self) -> float | None:
+        return self.machine.next_deadline
+
+    def handle(self, event: Event, now: float) -> Sequence[Effect]:
+        said: list[Effect] = []
+        for effect in self.machine.handle(event, now):
+            told = dict(effect.wire.properties) if isinstance(effect, Send) else {}
+            if isinstance(effect, Send) and PROPERTY_WRAPS in told:
+                key_id, wraps = decode_wraps(from_property(told[PROPERTY_WRAPS]))
+                for wrap in wraps * 3:
+                    hops = [Hop(wrap.name.owner.region, wrap.name.owner.view, 1, 1)]
+                    frame = (PROPERTY_WRAPS, to_property(encode_wraps(key_id, hops, [wrap])))
+                    alone = Wire(KEYS_TOPIC, b"", 1, False, ((PROPERTY_KEY, told[PROPERTY_KEY]), frame))
+                    said.append(Send(effect.peer, alone))
+            said.append(effect)
+        return said
+
+
+def test_one_that_says_every_wrap_alone_and_thrice_makes_others_send_little_more() -> None:
+    """Each wrap is passed on once, when it is believed: so repeated words reach nobody else."""
+    world, wires = line(6), list[int]()
+    for liars in (set(), {name(3, 2)}):
+        kernel = world.kernel(random.Random(12))
+        kernel.nodes.update({member: Dribbling(kernel.nodes[member]) for member in liars})
+        heard = Listening(kernel.nodes["control"])
+        kernel.nodes["control"] = heard
+        subscribe(kernel, "control", "plant/#")
+        traffic = Traffic("site")
+        for number in range(12):
+            traffic.publish(kernel, NOW + 5 + number * 0.2, f"plant/{number % 3}", b"%d" % number)
+        trace = kernel.run(NOW + 60)
+        check_safety(traffic.published, trace.delivered["control"])
+        check_liveness(traffic.published, trace.delivered["control"])
+        check_blame(trace.named(), liars)
+        wires.append(sum(PROPERTY_WRAPS in dict(event.wire.properties) for event in heard.received))
+    assert wires[1] <= wires[0] + 3 * 4 * 9, "at most one wire for each wrap and replica"
