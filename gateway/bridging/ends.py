@@ -50,9 +50,11 @@ class Greeting(Enum):
 
 _MAY_BE_THE_LEVEL = (
     None, ReasonCode.UNSUPPORTED_PROTOCOL_VERSION, ReasonCode.MALFORMED_PACKET, ReasonCode.PROTOCOL_ERROR,
-    ReasonCode.UNSPECIFIED_ERROR,
+    ReasonCode.UNSPECIFIED_ERROR, ReasonCode.KEEP_ALIVE_TIMEOUT,
 )  # fmt: skip
-"""Reasons with which a broker that does not know a level ends a connection; None: without CONNACK."""
+"""Reasons with which a broker that does not know a level ends a connection; None: without CONNACK; KEEP_ALIVE_TIMEOUT:
+it says nothing at all.
+"""
 
 
 class NearEnd(RelayClient, LocalEnd):

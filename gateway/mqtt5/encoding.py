@@ -223,7 +223,7 @@ def _connect(packet: Connect, version: Version) -> bytes:
         if will.qos not in (0, 1, 2):
             raise UnsendablePacket(f"QoS {will.qos} does not exist")
         flags |= 0x04 | will.qos << 3 | bool(will.retain) << 5
-        if v5:
+        if v5 and not packet.is_kin:
             payload += encode_properties(will.properties, Carrier.WILL)
         payload += write_string(check_topic_name(will.topic)) + write_binary(will.payload)
     if packet.username is not None:
@@ -240,9 +240,8 @@ def _connect(packet: Connect, version: Version) -> bytes:
     elif packet.is_kin and v5:
         name = name[:-1] + bytes((KIN_LEVEL,))
     head = name + bytes((flags,)) + packet.keep_alive_s.to_bytes(2, "big")
-    if v5:
-        head += _with_method(packet.properties, Carrier.CONNECT)
-    return _frame(0x10, head + payload)
+    properties = _with_method(packet.properties, Carrier.CONNECT) if v5 else b""
+    return _frame(0x10, head + payload + properties if packet.is_kin else head + properties + payload)
 
 
 def _with_method(properties: Properties, carrier: Carrier) -> bytes:

@@ -95,7 +95,9 @@ Mosquitto and others give such a client No Local and Retain As Published, which 
 
 KIN_LEVEL = 0x56
 """Protocol level of MQTT 5 between two VeilMQ brokers, asked by a bridge that is to speak 3.1.1 with all others. No
-version of MQTT has it, with or without the private bit, so that another broker refuses it.
+version of MQTT has it, with or without the private bit, so that another broker refuses it. The properties of such a
+CONNECT stand behind its payload: brokers of 3.1.1 that parse a CONNECT before they look at its level, as amqtt does,
+would else take them for a client id of many bytes and wait for the rest.
 """
 
 

@@ -108,18 +108,21 @@ def parse_connect(data: bytes, at: int, end: int) -> Connect:
         raise UnsupportedVersion(f"protocol level {level} is not spoken here")
     version = Version(level)
     _check_connect_flags(flags, version)
-    properties, at = _properties(data, at + 4, end, Carrier.CONNECT, version)
-    _check_method(properties)
+    layout = Version.V311 if is_kin else version
+    properties, at = _properties(data, at + 4, end, Carrier.CONNECT, layout)
     client_id, at = read_string(data, at, end)
     will: Will | None = None
     if flags & 0x04:
-        will, at = _will(data, at, end, flags, version)
+        will, at = _will(data, at, end, flags, layout)
     username: str | None = None
     password: bytes | None = None
     if flags & 0x80:
         username, at = read_string(data, at, end)
     if flags & 0x40:
         password, at = read_binary(data, at, end)
+    if is_kin:
+        properties, at = _properties(data, at, end, Carrier.CONNECT, version)
+    _check_method(properties)
     _at_end(at, end)
     clean = flags & 0x02 != 0
     if not client_id and (version == Version.V31 or (version == Version.V311 and not clean)):

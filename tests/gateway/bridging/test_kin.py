@@ -8,11 +8,14 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from amqtt.adapters import BufferReader
+from amqtt.mqtt.connect import ConnectPacket
 
 from gateway.bridging import Bridge
 from gateway.broker import EdgeBroker
 from gateway.mqtt5.bridge_clients import KIN, MARK
-from gateway.mqtt5.packets import Version, Will
+from gateway.mqtt5.encoding import encode
+from gateway.mqtt5.packets import KIN_LEVEL, Connect, Properties, Version, Will
 from tests.gateway.harness import Wire, on_loop, serving
 from tests.gateway.test_bridged import STRANGE, Watcher, bridged, broker_for, got, published, toward, up
 
@@ -29,6 +32,14 @@ async def test_a_veilmq_with_or_without_bridges_says_to_its_kin_what_it_is() -> 
             wire = await Wire.connect(broker, is_kin=True, properties={"user": ((MARK, "a"),)})
             assert wire.connack is not None
             assert wire.connack.properties.user == told
+
+
+@on_loop
+async def test_a_broker_that_parses_before_it_looks_at_the_level_waits_for_no_more_bytes() -> None:
+    offer = Properties(session_expiry_s=60, receive_maximum=256, user=((MARK, "a"),))
+    data = encode(Connect("site-m", Version.V5, False, 60, "u", b"p", properties=offer, is_kin=True), Version.V5)
+    packet = await ConnectPacket.from_stream(BufferReader(data))
+    assert (packet.proto_level, packet.client_id, packet.username) == (KIN_LEVEL, "site-m", "u")
 
 
 @on_loop

@@ -43,7 +43,11 @@ EXAMPLES: list[tuple[Version, str, str, Packet]] = [
     (V311, S, "100d 00044d5154540402000a 000161", Connect("a", V311, True, 10)),
     (V311, S, "100d 00044d5154548402000a 000161", Connect("a", V311, True, 10, is_bridge=True)),  # as Mosquitto's
     (V31, S, "100f 00064d51497364708302003c 000161", Connect("a", V31, True, 60, is_bridge=True)),
-    (V5, S, "100e 00044d5154545602000a 00 000161", Connect("a", V5, True, 10, is_kin=True)),  # as our own bridges'
+    (V5, S, "100e 00044d5154545602000a 000161 00", Connect("a", V5, True, 10, is_kin=True)),  # as our own bridges'
+    (
+        V5, S, "1016 00044d5154545682000a 000161 000175 05110000000a",
+        Connect("a", V5, True, 10, "u", properties=Properties(session_expiry_s=10), is_kin=True),
+    ),
     (
         V311, S, "101e 00044d51545404ce000a 000161 000174 000168 00057573657231 00026d79",
         Connect("a", V311, True, 10, "user1", b"my", Will("t", b"h", 1)),
