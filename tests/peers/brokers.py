@@ -245,6 +245,6 @@ BROKERS = [
     BrokerPeer("iotcore", Pypi(("iotcore==0.4.0",)), _iotcore, ports=2, port_of_5=1),
     BrokerPeer("ejabberd", Debian("ejabberd"), _ejabberd, login=True),
     BrokerPeer("RabbitMQ's MQTT plugin", Debian("rabbitmq-server"), _rabbitmq, OLD, ports=4),
-    BrokerPeer("moat-mqtt", Pypi(("moat-mqtt==0.38.2", "moat-util==0.38.0")), _moat, OLD),
+    BrokerPeer("moat-mqtt", Pypi(("moat-mqtt==0.38.2", "moat-util==0.38.0", "setuptools==80.9.0")), _moat, OLD),
 ]
 """Brokers that registries have; the Mosquitto of MOSQUITTO= besides."""
