@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
+from gateway.cli import app
 from gateway.setup import Made
 
 CONFIGURATIONS = {
@@ -73,6 +76,43 @@ COMMANDS = {
     ("traces", "list", "--history", "nowhere.db"): "nowhere.db",
     ("traces", "watch", "x", "--credentials", "nowhere"): "nowhere",
     ("simulate", "nothing", "--figure", "1"): "",
+    ("join", "new", "--role", "king"): "take replica, gateway or keyserver",
+    ("join", "new", "--address", "nowhere"): "nowhere",
+    ("overlay", "attach", "OVERLAY", "--owner", "OWNER", "--region", "nowhere", "--card", "c.json"): "c.json",
+    ("overlay", "detach", "OVERLAY", "--owner", "OWNER", "--member", "r9"): "r9",
+    ("overlay", "show", "PLANT"): "",
+    ("overlay", "place", "nowhere.yaml"): "nowhere.yaml",
+    ("overlay", "organise", "nowhere.json"): "whom to ask?",
+    ("trust", "rotate", "nowhere", "--domain", "OWNER"): "nowhere",
+    ("trust", "export", "nowhere", "--out", "a.pem"): "nowhere",
+    ("backup", "nowhere", "b.tar.gz"): "nowhere",
+    ("restore", "broken.tar.gz", "back"): "broken.tar.gz",
+    ("users", "list", "broken.json"): "broken.json",
+    ("users", "group", "s.json", "g", "--rule", "topic"): "",
+    ("passwd", "-D", "nowhere", "ann"): "nowhere",
+    ("pub", "a/#", "x"): "wildcard",
+    ("pub", "a", "x", "--port", "1"): "127.0.0.1:1",
+    ("pub", "a", "x", "--mqtt", "6"): "6",
+    ("pub", "a", "x", "-P", "noequals"): "noequals",
+    ("pub", "a", "--file", "nowhere"): "nowhere",
+    ("sub", "a/#/b", "--port", "1"): "#",
+    ("sub", "a", "--password-file", "nowhere"): "nowhere",
+    ("sub", "a", "--cafile", "nowhere.pem"): "nowhere.pem",
+    ("sub", "a", "--certfile", "c.pem"): "--certfile and --keyfile go together",
+    ("bench", "a/+"): "wildcard",
+    ("bench", "--to", "nowhere"): "is no HOST:PORT",
+    ("pub", "a", "x", "--log-level", "loud"): "unknown; take debug, info, warning, error",
+    ("broker", "--log-level", "loud"): "unknown; take debug, info, warning, error",
+    ("up", "PLANT", "--log-level", "loud"): "unknown; take debug, info, warning, error",
+    ("top", "-c", "nowhere.yaml"): "nowhere.yaml",
+    ("log", "trace", "-c", "nowhere.yaml"): "which messages?",
+    ("ingest", "run", "--config", "nowhere.yaml"): "nowhere.yaml",
+    ("ingest", "run", "--spool", "s", "--log-level", "loud"): "",
+    ("ingest", "status", "nowhere"): "nowhere",
+    ("ingest", "consumers", "nowhere"): "nowhere",
+    ("ingest", "redrive", "nowhere"): "nowhere",
+    ("ingest", "pack", "nowhere", "--grants", "g.json"): "",
+    ("ingest", "jobs", "late", "--spool", "nowhere", "--grants", "g.json"): "nowhere",
 }
 
 
@@ -81,6 +121,8 @@ def test_a_mistake_on_the_command_line(
     veilmq: Any, plant: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "broken.tar.gz").write_bytes(b"no archive")
+    (tmp_path / "broken.json").write_text("{")
     places = {"PLANT": plant.directory, "OWNER": plant.directory / "owner", "OVERLAY": plant.overlay}
     before = plant.overlay.read_bytes()
     status, _, error = veilmq(*(places.get(word, word) for word in arguments))
@@ -89,3 +131,72 @@ def test_a_mistake_on_the_command_line(
     assert error.count("\n") == 1, error
     assert COMMANDS[arguments] in error, error
     assert plant.overlay.read_bytes() == before, "nothing is changed"
+
+
+def leaves() -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yields every command of the command line, with its words."""
+
+    def below(command: Any, words: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+        if hasattr(command, "commands"):
+            for name, each in command.commands.items():
+                yield from below(each, (*words, name))
+        else:
+            yield words, command
+
+    return below(typer.main.get_command(app), ())
+
+
+LEAVES = dict(leaves())
+
+
+def one_line(veilmq: Any, *arguments: str | Path) -> str:
+    """The line of a command that is a mistake."""
+    status, _, error = veilmq(*arguments)
+    assert status == 2, (arguments, error)
+    assert error.startswith("veilmq: "), (arguments, error)
+    assert error.count("\n") == 1, (arguments, error)
+    return str(error)
+
+
+@pytest.mark.parametrize("words", LEAVES, ids=" ".join)
+def test_an_option_that_does_not_exist(veilmq: Any, words: tuple[str, ...]) -> None:
+    assert "--nosuch" in one_line(veilmq, *words, "--nosuch")
+
+
+def test_every_command_is_among_them() -> None:
+    assert len(LEAVES) > 50
+    assert ("broker",) in LEAVES
+    assert ("ingest", "run") in LEAVES
+
+
+def needed(command: Any) -> list[str]:
+    """Words for what a command must have besides its configuration."""
+    words: list[str] = []
+    for each in command.params:
+        if each.required and each.name != "config":
+            words += ["x"] if each.param_type_name == "argument" else [each.opts[0], "x"]
+    return words
+
+
+WITH_CONFIG = [words for words, command in LEAVES.items() if any("-c" in each.opts for each in command.params)]
+FILES = {
+    "nothing": (None, ""), "a directory": (Path, ""), "bytes": (b"\xff\xfe\x00", "not UTF-8"),
+    "a list": (b"- 1\n", "mapping"), "no YAML": (b"a: [", "not valid YAML"), "a word": (b"word", "mapping"),
+    "an unknown key": (b"nosuch: 1\n", "unknown key"), "a repeated key": (b"data: a\ndata: b\n", "repeated"),
+}  # fmt: skip
+"""Files that are no configuration, and a part of the line."""
+
+
+@pytest.mark.parametrize("kind", FILES)
+@pytest.mark.parametrize("words", WITH_CONFIG, ids=" ".join)
+def test_a_file_that_is_no_configuration(veilmq: Any, tmp_path: Path, words: tuple[str, ...], kind: str) -> None:
+    content, said = FILES[kind]
+    path = tmp_path / "b.yaml"
+    if content is Path:
+        path.mkdir()
+    elif content is not None:
+        path.write_bytes(content)
+    more = ["--topic", "a"] if words == ("log", "trace") else []
+    line = one_line(veilmq, *words, *needed(LEAVES[words]), *more, "-c", path)
+    assert str(path) in line
+    assert said in line

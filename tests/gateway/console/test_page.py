@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -206,6 +207,33 @@ def test_the_graph_shows_links_and_their_traffic_as_they_are_now(site: Site, pag
     )
 
 
+def test_messages_are_followed_and_never_shown(site: Site, page: Page) -> None:
+    go(page, "trace")
+    type_into(page, "#follow [name=topic]", "plant/press-2/+")
+    page.evaluate("document.querySelector('#follow').requestSubmit()")
+    page.wait_for("document.querySelector('#followed').innerText == 'following plant/press-2/+'")
+    site.clients["pump-7"].publish("plant/press-2/temp", "hush-hush", 1)
+    page.wait_for("document.querySelector('#step-table').innerText.includes('taken by member')")
+    table = page.evaluate("document.querySelector('#step-table').innerText")
+    assert {"received", "numbered", "acknowledged", "sent to member"} <= set(re.split(r"[\t\n]", table))
+    assert "hush" not in table
+    picture(page, "console-trace")
+    page.evaluate("document.querySelector('#unfollow').click()")
+    assert page.evaluate("document.querySelector('#followed').innerText") == ""
+
+
+def test_the_day_and_its_alarms_are_drawn(site: Site, page: Page) -> None:
+    go(page, "overview")
+    page.wait_for("document.querySelector('#alarm-table').innerText.includes('a3 is away')")
+    page.evaluate("""day({fields: ['at', 'received', 'sent', 'clients'], alarms: [],
+        rows: [[Date.now() / 1000 - 7200, 1, 2, 3], [Date.now() / 1000 - 60, 100, 200, 4]]})""")
+    points = page.evaluate("document.querySelector('#day .received').getAttribute('points').split(' ').length")
+    assert points == 2
+    assert not page.evaluate("document.querySelector('#no-alarms').hidden")
+    page.evaluate("state.dayAt = 0; refresh()")  # the true day again
+    page.wait_for("document.querySelector('#alarm-table').innerText.includes('a3 is away')")
+
+
 def test_traced_entities_stand_in_a_grid_by_group_and_who_is_away_since_when(site: Site, page: Page) -> None:
     go(page, "entities")
     page.wait_for("document.querySelector('#groups').innerText.includes('shop')")
@@ -282,7 +310,7 @@ def test_by_keyboard_alone(site: Site, page: Page) -> None:
 def test_on_a_desk_and_on_a_phone(page: Page) -> None:
     for (width, height), name in ((DESK, "desk"), (PHONE, "phone")):
         page.resize(width, height)
-        for section in ("overview", "overlay", "entities", "clients", "retained", "try", "log", "users"):
+        for section in ("overview", "overlay", "entities", "clients", "retained", "try", "trace", "log", "users"):
             go(page, section)
             page.evaluate("refresh()")
             assert page.evaluate("document.documentElement.scrollWidth") <= width, f"{section} scrolls sideways"

@@ -1,0 +1,150 @@
+"""What each page of the manual takes for granted when it is run (`pages.py`), and the pages that are not run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How one page is run. Commands are named by their beginning, as the page writes them.
+
+    `begin`: what a reader has done before. `runs`: what runs meanwhile, each with the condition that it is there.
+    `files`: by language of a block, the files that its blocks are, in order; "" for a block that is none, + at the end
+    for one that goes behind what the file has. `swap`: words of the page that stand for something of the reader's.
+    `goes_on`: commands that run until the page ends. `stops`: commands that are ended with Ctrl-C once they are seen.
+    `refused`: commands that the page shows as mistakes, with what they say. `ends`: other exit statuses than 0.
+    `waits`: what has to be seen after a command, as a condition of the shell. `after`: what the text asks for after a
+    command or file, as commands. `left`: commands that are not run, with the reason. `typed`: what is typed where a
+    command asks.
+    """
+
+    begin: str = ""
+    runs: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    swap: Mapping[str, str] = field(default_factory=dict)
+    goes_on: Sequence[str] = ()
+    stops: Sequence[str] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)
+    ends: Mapping[str, int] = field(default_factory=dict)
+    waits: Mapping[str, str] = field(default_factory=dict)
+    after: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    left: Mapping[str, str] = field(default_factory=dict)
+    typed: str = "a-good-password\na-good-password\n"
+
+
+OVERLAY = "veilmq init made\nmv made/* .\n"
+"""An overlay of three replicas and two gateways in this folder."""
+LATER_MEMBER = """
+veilmq trust issue owner --name spark --role ingest --out spark
+printf -- '- card: spark/card.json\\n  region: region1\\n' >> overlay.yaml
+veilmq overlay sign overlay.yaml --owner owner --out overlay.json
+"""
+EDGE = "printf 'listeners: {default: {bind: 127.0.0.1:1883}}\\nallow_anonymous: true\\ndata: data\\n' > gateway.yaml\n"
+LISTENS = "printf '' > /dev/tcp/127.0.0.1/1883"
+ALL_WELL = "grep -q 'well: all 5 members' .output*"
+RECIPES: dict[str, Recipe] = {
+    "how-to/client.md": Recipe(
+        waits={"veilmq broker": LISTENS, "veilmq sub 'plant/#' &": "sleep 1"},
+        refused={"veilmq pub 'plant/#' 61": "topic name contains a wildcard; correct it"},
+    ),
+    "how-to/rights.md": Recipe(
+        begin=OVERLAY + LATER_MEMBER,
+        swap={
+            "public/#": "plant/#",
+            "rotate g1": "rotate g1/identity",
+            "g1/next": "g1/identity/next",
+            "--domain owner": "--domain g1/domain",
+            "ward/7/pulse": "plant/7/pulse",
+            "check -c gateway.yaml": "check -c g1/broker.yaml",
+        },
+    ),
+    "how-to/backup.md": Recipe(begin=OVERLAY, swap={"restore g1.tar.gz g1": "restore g1.tar.gz again"}),
+    "how-to/telemetry.md": Recipe(
+        begin=EDGE, runs={"veilmq broker -c gateway.yaml": LISTENS}, files={"yaml": ["gateway.yaml+"]}
+    ),
+    "how-to/console.md": Recipe(
+        begin=EDGE + "mkdir -m 700 data",
+        files={"yaml": ["gateway.yaml+"]},
+        left={"curl": "TOKEN stands for one that was issued", "veilmq tokens revoke": "the id is an example"},
+    ),
+    "how-to/company-login.md": Recipe(
+        begin=EDGE + "mkdir -m 700 data",
+        files={"yaml": ["gateway.yaml+"]},
+        left={"mosquitto_pub": "a token of a provider; tests/interop has a real one"},
+    ),
+    "how-to/history.md": Recipe(
+        begin=OVERLAY + "sed -i 's|^- filter: plant/#|&\\n  history: {days: 7, gigabytes: 1}|' overlay.yaml",
+        goes_on=["mosquitto_sub"],
+        after={"veilmq overlay sign": ["veilmq up . &"]},
+        waits={"veilmq overlay sign": ALL_WELL},
+    ),
+    "how-to/upgrade.md": Recipe(
+        begin=OVERLAY, swap={"DIR --domain DOMAIN": "g1/identity --domain g1/domain", "OWNER": "owner"}
+    ),
+    "how-to/operate.md": Recipe(
+        begin="veilmq init site",
+        swap={"-c FILE": "-c site/g1/broker.yaml", "[TOPIC...]": "plant/line1/temp", "--seconds 60": "--seconds 2"},
+        after={"veilmq check": ["veilmq up site &"]},
+        waits={"veilmq check": ALL_WELL},
+        ends={"veilmq log trace -c FILE": 1},
+        goes_on=["veilmq log trace --overlay"],
+    ),
+    "tutorial.md": Recipe(  # but for rows.py, which starts Spark
+        files={"yaml": ["plant/overlay.yaml+"], "python": ["", "rows.py"]},
+        stops=["veilmq broker"],
+        goes_on=["veilmq up", "veilmq sub", "veilmq ingest run"],
+        waits={
+            "veilmq broker": LISTENS,
+            "veilmq up": ALL_WELL,
+            "veilmq pub plant/press-4/temp 61": "grep -q 'plant/press-4/temp 61' .output*",
+            "veilmq ingest run": "grep -q receiver_subscribed .output*",
+        },
+        after={
+            "veilmq sub": ["sleep 2"],
+            "veilmq ingest run": ["veilmq pub plant/press-4/temp 63"],
+            "veilmq trust revoke": [
+                "veilmq pub plant/press-4/temp 64",
+                "until grep -q 'plant/press-4/temp 64' .output*; do sleep 0.2; done",
+            ],
+        },
+    ),
+    "README.md": Recipe(
+        stops=["veilmq broker"],
+        goes_on=["veilmq up"],
+        swap={
+            "overlay.json": "plant/overlay.json",
+            "overlay.yaml": "plant/overlay.yaml",
+            "owner owner": "owner plant/owner",
+        },
+        waits={"veilmq broker": LISTENS, "veilmq up": ALL_WELL},
+        after={
+            "veilmq init": [
+                "veilmq trust issue plant/owner --name lab --role gateway --out plant/lab",
+                "printf -- '- card: lab/card.json\\n  region: region1\\n' >> plant/overlay.yaml",
+            ]
+        },
+        left={"veilmq traces watch": "nobody is traced in this overlay; how-to/devices.md has it"},
+    ),
+}
+"""Pages that are run here."""
+ELSEWHERE = {
+    "how-to/first-minutes.md": "tests/gateway/test_first_minutes.py",
+    "how-to/tls.md": "tests/gateway/test_tls_page.py",
+}
+"""Pages whose commands another test runs as written."""
+NOT_YET = {
+    "how-to/amqtt.md": "compares two brokers; its one command needs a configuration of the reader's",
+    "how-to/devices.md": "needs a device that speaks; tests/gateway/test_traced_devices.py plays its parts",
+    "how-to/fleet.md": "needs hosts by name, and edits of three files that the text describes",
+    "how-to/hosted-brokers.md": "needs accounts at providers",
+    "how-to/install.md": "needs systemd and a container engine",
+    "how-to/key-service.md": "needs cards of four operators, and edits that the text describes",
+    "how-to/mosquitto.md": "needs a mosquitto.conf; tests/gateway/test_first_minutes.py imports one",
+    "how-to/replicas.md": "needs hosts by name and measurements of hours",
+    "how-to/spark-clusters.md": "needs clusters",
+    "how-to/spark-sinks.md": "needs databases; its Python is in tests/spark_ingest/test_sinks.py",
+    "how-to/spark.md": "needs Spark for minutes; its Python is in tests/spark_ingest/test_recipes.py",
+}
+"""Pages that are not run, with the reason. It may only shrink."""
