@@ -10,18 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from itertools import chain
-from unittest import mock
 
 from tests.bench import across
 from tests.bench.forwarding import PLAIN, Shape, overlay
 from tests.bench.load import in_process
 from tests.bench.taken_ports import retried
-from tests.gateway import overlay_processes
 
 REGIONS = (3, 3, 3, 3)
 SECONDS, PACE = 3.0, 40
-START_S = 240.0
-"""Time in which fourteen processes must listen, all started at once."""
 SHAPES = {
     "sealed": Shape(REGIONS),
     "signed, not sealed": Shape(REGIONS, topic=PLAIN),
@@ -33,7 +29,7 @@ FIGURES = {"messages a second": "1/s", "p50 at 40 messages a second": "ms", "pro
 
 def measured(shape: Shape) -> tuple[float, ...]:
     """The figures of one run with fresh processes, in the order of `FIGURES`."""
-    with mock.patch.object(overlay_processes, "START_S", START_S), overlay(shape) as (running, way):
+    with overlay(shape) as (running, way):
         cpu_s, read = (
             sum(values) for values in zip(*((one.cpu_s(), one.read_bytes()) for one in running), strict=True)
         )
