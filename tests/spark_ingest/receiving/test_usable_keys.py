@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from keys.envelope import KeyName
+from bridge.reader import KeyRing
+from bridge.wire import Admission
+from keys.envelope import PROPERTY_KEY, KeyHeader, KeyName, check_share
 from keys.sharetree import decode_shares
-from spark_ingest.receiving.usable_keys import WANTED_MAX, GrantedKeys, Usable, materials_from_json, materials_to_json
+from spark_ingest.receiving.usable_keys import (
+    WANTED_MAX,
+    GrantedKeys,
+    KShares,
+    Usable,
+    material_of,
+    materials_from_json,
+    materials_to_json,
+)
 from spark_ingest.spool.writer import SpooledKey
+from tests.sim.test_wrapped_paths import line, listened
+from tests.sim.world import NOW
 from tests.spark_ingest.region import Link, Overlay, Publisher, check_values, collector_of, records
 
 
@@ -58,3 +70,23 @@ def test_a_key_that_a_publisher_contradicts_is_wanted_again() -> None:
     assert not granted.take_wanted()
     assert granted.contradicts(Usable(nothing, name, bytes(16)))
     assert granted.take_wanted() == [name]
+
+
+def test_a_wrapped_key_goes_to_the_spool_as_k_shares_of_the_first_region_like_any_other() -> None:
+    """What replicas of the last of five regions told a reader there, told to a job's key ring."""
+    heard = listened(5, ["control"])["control"]
+    overlay = line(5).overlay
+    keys: KeyRing[Usable] = KeyRing(overlay, 5, KShares(), Admission(overlay, replica=False))
+    opened = []
+    for event in heard.received:
+        told = dict(event.wire.properties)
+        if PROPERTY_KEY in told:
+            opened += [key_id for key_id in [keys.take(event.peer, told, NOW + 6)[1]] if key_id is not None]
+    assert len(opened) >= 2
+    for key_id in opened:
+        material = material_of(keys, key_id)
+        assert material is not None
+        header, shares = KeyHeader.decode(material.header), decode_shares(material.shares)
+        assert header.wrapped
+        assert len(shares) == 2
+        assert all(check_share(header, share.label[0].place, share.value) for share in shares)
