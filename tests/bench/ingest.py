@@ -317,7 +317,8 @@ def _delay_rows(end: dict[str, Any], what: str) -> Iterator[Row]:
             taken, floor = (_quantile(end[each], at) for each in ("triggers_ms", "floor_ms"))
             yield Row(f"a micro-batch of it, {name}{what}", taken, floor, "a micro-batch of one row", "ms")
     for part, ours in end["parts_ms"].items():
-        yield Row(f"{part} of a micro-batch, p50{what}", ours, end["floor_parts_ms"][part], "of one row", "ms")
+        theirs = max(1.0, end["floor_parts_ms"].get(part, 0.0))  # Spark tells whole milliseconds
+        yield Row(f"{part} of a micro-batch, p50{what}", ours, theirs, "of one row", "ms")
 
 
 def _quantile(values: list[float], at: float) -> float:

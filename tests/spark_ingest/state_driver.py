@@ -19,10 +19,14 @@ from spark_ingest.writing.repeats import drop_repeats
 from tests.spark_ingest.sink_driver import CLUSTER, kill_executors
 from tests.spark_ingest.sink_targets import OPTIONS
 
+PATIENCE = {"spark.python.authenticate.socketTimeout": "600s", "spark.network.timeout": "600s"}
+"""Of Spark with its Python workers and executors, on a busy machine."""
+
 
 def main() -> None:
     work, provider, deaths = Path(sys.argv[1]), sys.argv[2], {int(each) for each in sys.argv[3:]}
-    spark = spark_session("state", 2, {**CLUSTER, "spark.sql.streaming.stateStore.providerClass": provider})
+    settings = {"spark.sql.streaming.stateStore.providerClass": provider, **PATIENCE}
+    spark = spark_session("state", 2, {**CLUSTER, **settings})
     register(spark)
     found: list[str] = []
     killed = 0

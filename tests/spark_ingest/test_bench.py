@@ -11,7 +11,7 @@ from spark_ingest.opening.rows import RowReader
 from spark_ingest.options import parse_options
 from spark_ingest.packing import pack
 from spark_ingest.spool.view import SpoolView
-from tests.bench import receiving, spools
+from tests.bench import ingest, ingest_delay, receiving, spools
 
 
 @pytest.mark.parametrize("records", [1, 4])
@@ -43,3 +43,27 @@ def test_every_row_of_a_spool_of_the_bench_opens(tmp_path: Path, messages_a_key:
     assert sorted(before) == sorted(spools.reading(number)[1] for number in range(640))
     assert list(pack(spool, keys, None, None))
     assert payloads() == before
+
+
+def test_delays_are_judged_by_the_goal_and_by_sparks_own_socket_source() -> None:
+    parts = {"walCommit": 30.0, "addBatch": 90.0}
+    end = {
+        "delays": [0.1, 0.15, 0.5], "clock": [0.2] * 3, "socket": [0.14] * 3, "floor_ms": [100.0] * 3,
+        "triggers_ms": [130.0] * 3, "parts_ms": parts, "floor_parts_ms": {"addBatch": 60.0},
+    }  # fmt: skip
+    rows = {(row.work, row.peer_name): row for row in ingest._delay_rows(end, ", quick")}
+    judged = {key: row.target.is_met(row.ratio) for key, row in rows.items() if row.target}
+    p50, p99 = (f"device to row, {name}, 1000 msg/s, quick" for name in ("p50", "p99"))
+    socket = "lines into Spark's socket source, same load"
+    assert judged == {(p50, "goal"): True, (p50, socket): True, (p99, "goal"): False, (p99, socket): False}
+    assert rows["walCommit of a micro-batch, p50, quick", "of one row"].ours == 30.0
+
+
+def test_parts_of_a_micro_batch_are_medians_of_those_that_had_rows() -> None:
+    progress = [
+        SimpleNamespace(numInputRows=rows, durationMs={"addBatch": took, "walCommit": 3})
+        for rows, took in ((1, 900), (1, 800), (0, 700), (5, 40), (5, 50), (5, 90))
+    ]
+    parts = ingest_delay.parts_ms(SimpleNamespace(recentProgress=progress))
+    assert (parts["addBatch"], parts["walCommit"], parts["latestOffset"]) == (50, 3, 0)
+    assert ingest_delay.parts_ms(SimpleNamespace(recentProgress=progress[:2])) == {}
