@@ -135,6 +135,12 @@ class RemoteEnd(Remote):
         else:
             super()._useless(why, code)
 
+    def _cure(self, reason: ReasonCode | None) -> str:
+        """Returns the cure of a refusal. Stock amqtt waits for the rest of a CONNECT of MQTT 5 and answers nothing."""
+        if reason is ReasonCode.KEEP_ALIVE_TIMEOUT and not self._up and self.greeting is Greeting.FIVE:
+            return f"if that broker {USE_3}"
+        return super()._cure(reason)
+
     async def _open(self, host: str, port: int) -> None:
         """Opens a connection with the present certificates; keeps the former ones if replaced files cannot be used."""
         if self._tls is not None and self._stamps.changed():

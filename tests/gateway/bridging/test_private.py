@@ -6,16 +6,20 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from gateway.base import BridgeSettings
 from gateway.bridging.ends import RemoteEnd
 from gateway.mqtt5.actions import SessionLimits
 from gateway.mqtt5.bridge_clients import KIN as KIN_PROPERTY
 from gateway.mqtt5.bridge_clients import MARK
+from gateway.mqtt5.client_session import ClientSession
 from gateway.mqtt5.encoding import encode
 from gateway.mqtt5.packets import KIN_LEVEL, ConnAck, Properties, Version
 from tests.gateway.harness import on_loop
 from tests.waits import until
 
+SILENCE = b"nothing"
 REFUSED, ACCEPTED = b"\x20\2\0\1", b"\x20\2\0\0"
 ACCEPTED_5, REFUSED_5, NOT_AUTHORIZED_5 = b"\x20\3\0\0\0", b"\x20\3\0\x84\0", b"\x20\3\0\x87\0"
 KIN = encode(ConnAck(False, properties=Properties(user=(KIN_PROPERTY, (MARK, "b")))), Version.V5)
@@ -36,9 +40,9 @@ class Stub:
             return  # cut before CONNECT
         self.levels.append(data[8])
         answer = self._answers[data[8]]
-        writer.write(answer)
+        writer.write(answer if answer != SILENCE else b"")
         self.cuts.append(writer)
-        if answer not in (ACCEPTED, ACCEPTED_5, KIN):
+        if answer not in (ACCEPTED, ACCEPTED_5, KIN, SILENCE):
             writer.close()
 
 
@@ -112,6 +116,17 @@ async def test_a_broker_without_3_1_1_is_not_told_to_speak_5() -> None:
 @on_loop
 async def test_the_operator_may_leave_the_bit_out() -> None:
     assert (await levels({4: ACCEPTED}, 2, try_private=False))[0] == [4, 4]
+
+
+@on_loop
+async def test_a_broker_that_waits_for_more_of_a_connect_that_it_does_not_know_is_asked_by_the_next_level(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ClientSession, "CONNACK_TIMEOUT_S", 0.01)
+    assert (await levels({OURS: SILENCE, 0x84: ACCEPTED}, 3))[0] == [OURS, 0x84, 0x84]
+    tried, said = await levels({5: SILENCE}, 1, version="5")
+    assert set(tried) == {5}
+    assert 'MQTT 5; write version: "3.1.1" for this bridge' in said
 
 
 @on_loop

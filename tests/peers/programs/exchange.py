@@ -217,10 +217,10 @@ class Minimqtt(Messages):
         self.client = adafruit_minimqtt.MQTT(
             broker="127.0.0.1", port=port, client_id=name, socket_pool=socket, is_ssl=False, keep_alive=60,
             ssl_context=ssl.create_default_context(), socket_timeout=1, recv_timeout=10, use_binary_mode=True,
-            connect_retries=1, session_id=name,
+            connect_retries=1,
         )  # fmt: skip
         self.client.on_message = lambda _, topic, payload: self.add(topic, payload, -1, False)
-        self.client.connect(clean_session=clean)
+        self.client.connect(clean_session=clean, session_id=name)
         self.lock, self.over = threading.Lock(), False
         self.thread = threading.Thread(target=self.read, daemon=True)
         self.thread.start()
