@@ -127,7 +127,7 @@ def _passes(region: Region, word: bytes) -> bool:
     """Publishes until a message crosses, then a number of them; returns whether all came once and in order."""
     got = list[bytes]()
     reader, writer = (region.client(name, f"{name}-{word.decode()}") for name in reversed(GATEWAYS))
-    reader.on_message = lambda _, __, message: got.append(message.payload)
+    reader.on_message = lambda _, __, message: got.append(bytes(message.payload))
     reader.subscribe("plant/#", 1)
     up = wait_until(lambda: writer.publish("plant/up", word, 1) and bool(got), ARRIVE_S)
     sent = [word + b" %d" % number for number in range(NUMBER)]
