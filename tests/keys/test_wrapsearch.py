@@ -19,7 +19,11 @@ FIVE = Way((3, 3, 3, 3, 3))
 SIXTEEN = Way((3,) * 16)
 
 
-@pytest.mark.parametrize("way", [FIVE, SIXTEEN, Way((3, 3, 3)), Way((5, 3, 5, 7, 3)), Way((3, 1, 3, 4, 3))], ids=str)
+@pytest.mark.parametrize(
+    "way",
+    [FIVE, SIXTEEN, Way((3, 3, 3)), Way((5, 3, 5, 7, 3)), Way((3, 1, 3, 4, 3))],
+    ids=lambda way: "-".join(map(str, way.counts)),
+)
 @pytest.mark.parametrize("seed", range(3))
 def test_whatever_the_order_the_secret_is_found(way: Way, seed: int) -> None:
     rng = random.Random(seed)

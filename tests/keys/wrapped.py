@@ -27,7 +27,7 @@ class Way:
 
     counts: Sequence[int]
     bad: Bad = field(default_factory=dict)
-    spoil: Callable[[bytes], bytes | None] = lambda value: None
+    spoil: Callable[[bytes], bytes | None] = field(default=lambda value: None, repr=False)
     seed: str = "way"
     view: int = 7
 
