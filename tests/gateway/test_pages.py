@@ -45,6 +45,7 @@ def test_what_is_taken_from_a_page() -> None:
 
 
 @NEEDS_NETWORK
+@pytest.mark.slow
 def test_a_command_that_fails_and_one_that_should_are_told_apart(tmp_path: Path) -> None:
     recipe = Recipe(refused={"veilmq check": "No such file"})
     with running(tmp_path, recipe) as run:
@@ -56,6 +57,7 @@ def test_a_command_that_fails_and_one_that_should_are_told_apart(tmp_path: Path)
 
 
 @NEEDS_NETWORK
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", RECIPES)
 def test_the_page_as_written(tmp_path: Path, name: str) -> None:
