@@ -76,8 +76,8 @@ class FakeSupervisor:
 
     made: FakeSupervisor
 
-    def __init__(self, directory: Path, say: object, only: frozenset[str]) -> None:
-        self.directory, self.only, self.done = directory, only, list[str]()
+    def __init__(self, directory: Path, say: object, only: frozenset[str], level: str) -> None:
+        self.directory, self.only, self.level, self.done = directory, only, level, list[str]()
         self.children = {
             "r1": SimpleNamespace(pid=4711, log=directory / "logs" / "r1.log", folder=RoleFolder(directory / "r1"))
         }
@@ -101,7 +101,7 @@ def handlers(monkeypatch: pytest.MonkeyPatch) -> dict[int, Any]:
     """The handlers of signals that `up` sets; its first pause is ended by Ctrl-C, as it would be."""
     found: dict[int, Any] = {}
     monkeypatch.setattr(setup, "Supervisor", FakeSupervisor)
-    monkeypatch.setattr(logs, "configure", lambda how: None)
+    monkeypatch.setattr(logs, "configure", lambda form, level: None)
     monkeypatch.setattr(signal, "signal", found.__setitem__)
 
     def sleep(seconds: float) -> None:
