@@ -154,7 +154,14 @@ SYMPTOMS = (
     ),
     Symptom(
         "A bridge to another broker does not carry everything",
-        (E.BRIDGE_CANNOT_CROSS, E.BRIDGE_REFUSED, E.BRIDGE_LEFT, E.BRIDGE_KEEPS_OUT, E.BRIDGE_KEEPS),
+        (
+            E.BRIDGE_CANNOT_CROSS,
+            E.BRIDGE_REFUSED,
+            E.BRIDGE_UNRELEASED,
+            E.BRIDGE_LEFT,
+            E.BRIDGE_KEEPS_OUT,
+            E.BRIDGE_KEEPS,
+        ),
         "The line names the bridge and why; what was refused for good is kept in the named folder.",
         "veilmq bridges forget --help",
     ),

@@ -57,7 +57,7 @@ class FakeHooks:
         self.done: list[str] = []
         FakeHooks.made = self
 
-    def tell(self, event: str, **fields: Any) -> None:
+    def tell(self, event: str, user: str = "", **fields: Any) -> None:
         self.told.append((event, fields))
 
     def start(self) -> None:
@@ -75,7 +75,13 @@ def test_events_are_of_clients_and_findings(monkeypatch: pytest.MonkeyPatch) -> 
     watch: Any = SimpleNamespace(on_change=None)
     Attached(settings(), None)._tell(broker, watch)
     (watched,) = watchers
-    came = {"client_id": "pump", "origin": "192.0.2.7:4711", "clean": False, "reason": "keep-alive"}
+    came = {
+        "client_id": "pump",
+        "owner": "operator",
+        "origin": "192.0.2.7:4711",
+        "clean": False,
+        "reason": "keep-alive",
+    }
     for kind in (EntityConnected, EntityGone):
         event = object.__new__(kind)
         for name, value in came.items():

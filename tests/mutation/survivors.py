@@ -41,7 +41,7 @@ _LAST = '_LAST = {1: "", 2: "AQgw", 3: "AEIMQUYcgkosw048"}'
 _INVERSES = "_INVERSE = bytes([0, *(MUL_TABLE[c].index(1) for c in range(1, 256))])"
 _USUAL = "if len(data) != _USUAL_BYTES + SIGNATURE_BYTES:"
 _PATH = "header[SCOPE_AT : SCOPE_AT + len(known.path)] != known.path"
-_OUTLINE = "known = self._outlines.get((len(header), path)) if header.startswith(_OPENING) else None"
+_OUTLINE = "known = self._outlines.get((len(header), path)) if header.startswith(_OPENINGS) else None"
 _HOPS_END = "return hops_at + 1 + header[hops_at] * HOP_BYTES"
 _LEVEL = "if any(len(share.label) != 1 for share in decoded):"
 _ENDORSED = "return [Endorsement.of(overlay.latest[r], self._name, self._identity) for r in regions if self._identity]"
@@ -315,7 +315,7 @@ EXPLAINED: dict[tuple[str, str, str], str] = {
         "only what is remembered, hence how long it takes",
         ("if known is None or (", "if True:"),
         (_PATH, _PATH.replace("AT + len", "AT - len")),
-        (_OUTLINE, _OUTLINE.replace("header.startswith(_OPENING)", "False")),
+        (_OUTLINE, _OUTLINE.replace("header.startswith(_OPENINGS)", "False")),
         ("if known is None:", "if True:"),
         ("self._last = known", "pass"),
         ("if places is None:", "if True:"),

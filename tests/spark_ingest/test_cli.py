@@ -68,7 +68,7 @@ def test_a_receiver_gets_what_was_said_and_nothing_else(tmp_path: Path, monkeypa
     said = ("--spool", "s", "--shard", "1/2", "--metrics", "h:1", "--workers", "2")
     status, _, _ = run("run", "--config", tmp_path / "r.yaml", *said)
     assert status == 3
-    (((config, told), metrics, workers),) = asked
+    (((config, told), metrics, workers, *_),) = asked
     assert (config, metrics, workers) == (tmp_path / "r.yaml", "h:1", 2)
     assert {name: value for name, value in told.items() if value is not None} == {"spool": "s", "shard": "1/2"}
     assert {"identity", "overlay", "grants", "topics", "cap_bytes", "incomplete_s"} <= set(told)

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from bridge.document import OWNER_STEPS, Overlay, OverlayError, SwapNews
+from bridge.document import OWNER_STEPS, History, Overlay, OverlayError, SwapNews
 from bridge.document.policy import Scope
 from bridge.document.reorganised import OFFERED_MOST
 from bridge.document.swaps import NUMBERS_MOST, SWAPS_MOST
@@ -113,11 +113,16 @@ def test_what_is_no_swap_of_this_tree_counts_for_nobody_whoever_endorsed_it(
 
 
 def test_an_inadmissible_tree_is_borne_by_nobody_who_endorses() -> None:
-    """A scope of regions 2 and 3 alone would fall apart; and a way of five regions is too long for a key."""
+    """A scope of regions 2 and 3 alone would fall apart; and no history is kept on a way of five regions."""
     apart = organised(Scope("shop/#", Mode.PLAIN, regions=(2, 3)))
     swap = swap_on(apart.overlay, apart, (1, 4), (2, 3))
     assert not apart.overlay.hears(SwapNews((swap,)), NOW).bears(swap)
-    star = make_world(dict.fromkeys(range(1, 6), 3), [(1, 2), (1, 3), (1, 4), (4, 5)], {BOSS: 1}, [SEALED])
+    star = make_world(
+        dict.fromkeys(range(1, 6), 3),
+        [(1, 2), (1, 3), (1, 4), (4, 5)],
+        {BOSS: 1},
+        [replace(SEALED, history=History(1, 16))],
+    )
     star.overlay = star.with_policy(organising=replace(organised().overlay.policy.organising, links=((3, 5),)))  # type: ignore[type-var]
     long = swap_on(star.overlay, star, (3, 5), (1, 4))
     assert not star.overlay.bears(long)

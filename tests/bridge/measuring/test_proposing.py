@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bridge.document import JUDGED_INTERVALS, Organising, Scope
+from bridge.document import JUDGED_INTERVALS, History, Organising, Scope
 from bridge.measuring import InterestSummary, ReplicaSummary, SwapProposal, proposal, swapped
 from bridge.organising import InterestFilter
 from keys.envelope import Mode
@@ -94,8 +94,13 @@ def test_what_would_harm_is_not_proposed() -> None:
 
 
 def test_a_path_that_becomes_too_long_is_not_proposed() -> None:
-    """Five regions in a row are more than shares of a key may cross."""
-    made = make_world(dict.fromkeys(range(1, 6), 3), [(1, 2), (1, 3), (1, 4), (4, 5)], {"g1": 1}, [Scope("plant/#")])
+    """Five regions in a row are more than a scope with a history may cross."""
+    made = make_world(
+        dict.fromkeys(range(1, 6), 3),
+        [(1, 2), (1, 3), (1, 4), (4, 5)],
+        {"g1": 1},
+        [Scope("plant/#", history=History(1, 16))],
+    )
     made.overlay = made.with_policy(organising=Organising(((3, 5),)))
     costs = {(1, 2): 10, (1, 3): 10, (1, 4): 900_000, (4, 5): 10, (3, 5): 10}
     words = []
@@ -107,10 +112,10 @@ def test_a_path_that_becomes_too_long_is_not_proposed() -> None:
     other = of(made, words, ends=(3, 5)).swap
     assert other is not None
     assert set(other.removed) == {4, 5}, "with 1-4 removed 2 and 4 were five regions apart"
-    made.overlay = made.with_policy(scopes=tuple(replace(s, mode=Mode.PLAIN) for s in made.overlay.policy.scopes))
+    made.overlay = made.with_policy(scopes=tuple(replace(s, history=None) for s in made.overlay.policy.scopes))
     best = of(made, words, ends=(3, 5)).swap
     assert best is not None
-    assert set(best.removed) == {1, 4}, "plain ones may go any way"
+    assert set(best.removed) == {1, 4}, "without a history keys may go any way"
 
 
 def test_a_liar_in_each_region_changes_nothing_and_of_two_nobody_is_believed() -> None:

@@ -195,7 +195,7 @@ def test_an_owner_of_thousands_that_are_silent_leaves_others_their_questions() -
     """Attack: thousands of one owner's entities fall silent together, and others are judged by one broken link."""
     traced, other = (traced_by(bus_that_can_ask(), 0) for _ in range(2))
     holder = replace(other.advertisement.certificate, name="other")
-    other = replace(other, advertisement=replace(other.advertisement, certificate=holder))
+    other.voice.advertisement = replace(other.advertisement, certificate=holder)
     ours = SelfHealth()
     ours.others = 1
     elsewhere = Elsewhere(ours)

@@ -157,7 +157,7 @@ def test_what_a_user_publishes_waits_behind_nothing_of_others_and_counts_for_the
             "limits": {"in_flight": 1, "queue_messages": 4, "hold_s": 600},
         }
         async with serving(config) as broker:
-            answering = Answering(Console(), Shown(broker, dict, "entities", LogTail()), editing=None)  # type: ignore[arg-type]
+            answering = Answering(Console(), Shown(broker, dict, "entities", LogTail()), editing=None, followed=None)  # type: ignore[arg-type]
             stuck = await Wire.connect(broker, "slow", username="slow", password=b"pw")
             assert await stuck.subscribe("slow/#", 1) == 1
             owners: list[str] = []

@@ -12,6 +12,7 @@ from gateway.auth.api_tokens import FILE
 from gateway.auth.dynamic import DynamicPlugin
 from gateway.base import PrivateFileError
 from gateway.base.config_console import Console
+from gateway.base.followed import FollowedMessages
 from gateway.console.assembly import make_server
 from gateway.console.shown import LogTail
 
@@ -21,7 +22,9 @@ NOW = 1_800_000_000.0
 def server(data: Path | None, *plugins: object) -> Any:
     host = SimpleNamespace(plugins=list(plugins), standing=lambda user: "", follow_users=lambda follower: None)
     broker: Any = SimpleNamespace(host=host)
-    return make_server(Console(), data, broker, dict, "entities", LogTail())
+    return make_server(
+        Console(), data, broker, dict, "entities", LogTail(), FollowedMessages("site", lambda is_on: None)
+    )
 
 
 def test_the_dynamic_plugin_is_found_among_others(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ async def status(answering: Answering, who: str, name: str, body: Any = None, **
 def test_what_mqtt_refuses_the_api_refuses_in_any_spelling(site: Site, tmp_path: Path) -> None:
     async def check() -> None:
         async with site.serving(plugins=plugins(tmp_path), allow_anonymous=False) as broker:
-            answering = Answering(Console(), Shown(broker, dict, "entities", LogTail()), editing=None)  # type: ignore[arg-type]
+            answering = Answering(Console(), Shown(broker, dict, "entities", LogTail()), editing=None, followed=None)  # type: ignore[arg-type]
             alice, bob, mallory = [await client(broker, name) for name in ("alice", "bob", "mallory")]
             alice.publish(f"$Constrained/{PRIVATE}", b"only alice may hear this", qos=1, retain=True)
             assert (await alice.expect(PubAck)).code == 0
@@ -90,7 +90,7 @@ def test_no_user_of_the_console_is_taken_for_a_client(site: Site, tmp_path: Path
 
     async def check() -> None:
         async with site.serving(plugins=plugins(tmp_path), allow_anonymous=False) as broker:
-            answering = Answering(Console(), Shown(broker, dict, "entities", LogTail()), editing=None)  # type: ignore[arg-type]
+            answering = Answering(Console(), Shown(broker, dict, "entities", LogTail()), editing=None, followed=None)  # type: ignore[arg-type]
             view = answering._view("alice")
             wire = await Wire.connect(broker, view.client_id or "", username="alice", password=b"pw")
             assert wire.connack is not None
@@ -110,7 +110,7 @@ def test_retained_messages_of_others_hide_none_and_are_looked_through_in_turns(t
         Security(users={"bob": user("pw", "topic read seen/#", "topic read #", "topic deny hidden/#")}).save(path)
         config = {"plugins": {"gateway.auth.dynamic.DynamicPlugin": {"file": str(path)}}, "allow_anonymous": False}
         async with serving(config) as broker:
-            answering = Answering(Console(), Shown(broker, dict, "entities", LogTail()), editing=None)  # type: ignore[arg-type]
+            answering = Answering(Console(), Shown(broker, dict, "entities", LogTail()), editing=None, followed=None)  # type: ignore[arg-type]
             for number in range(1_500):
                 broker.exchange.retain(None, Message(f"hidden/{number}", b"x", 1, True))
             broker.exchange.retain(None, Message("seen/1", b"x", 1, True))
@@ -147,7 +147,7 @@ def test_a_user_who_asks_without_end_for_all_that_is_retained_keeps_no_other_wai
         Security(users={"bob": user("pw", "topic read #"), "ann": user("pw", "topic read #")}).save(path)
         config = {"plugins": {"gateway.auth.dynamic.DynamicPlugin": {"file": str(path)}}, "allow_anonymous": False}
         async with serving(config) as broker:
-            answering = Answering(Console(), Shown(broker, dict, "entities", LogTail()), editing=None)  # type: ignore[arg-type]
+            answering = Answering(Console(), Shown(broker, dict, "entities", LogTail()), editing=None, followed=None)  # type: ignore[arg-type]
             for number in range(10 * LOOKS_AT_ONCE):
                 broker.exchange.retain(None, Message(f"seen/{number}", b"x", 1, True))
 
