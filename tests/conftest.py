@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 from hypothesis import Phase, settings
 
+from gateway.base.logs import OURS
 from tests.second_chance import SecondChance
 from tests.spreading import (
     pytest_addoption,
@@ -116,7 +117,8 @@ def _no_handler_outlives_its_test() -> Iterator[None]:
     yield
     for handler in [each for each in logging.root.handlers if type(each) is logging.StreamHandler]:
         logging.root.removeHandler(handler)
-    logging.getLogger("veilmq").setLevel(logging.NOTSET)
+    for name in OURS:
+        logging.getLogger(name).setLevel(logging.NOTSET)
 
 
 @pytest.fixture
