@@ -273,7 +273,7 @@ class RetainedSending:
 
     def _give(self, client: Client, subscription: SessionSubscription, message: Message, now: float) -> None:
         qos, identifier = min(message.qos, subscription.options.qos), subscription.identifier
-        if not (qos or identifier) and client.connection is not None:
+        if not (qos or identifier) and client.connection is not None and self._exchange.followed is None:
             data = client.session.recall(message)
             if data is not None:
                 client.connection.write(data)

@@ -64,3 +64,18 @@ async def test_a_refusal_is_shown_with_its_code_and_nobody_is_said() -> None:
         assert [told(step, "step", "reason") for step in steps(following)] == [
             ("received", None), ("nobody", "no local subscription"), ("acknowledged", None),
         ]  # fmt: skip
+
+
+@on_loop
+async def test_a_retained_message_for_a_new_subscription_is_followed_too() -> None:
+    async with serving() as broker:
+        pump = await Wire.connect(broker, "pump")
+        pump.publish("plant/a", b"kept", 1, retain=True)
+        await pump.expect(PubAck)
+        _, following = followed_at(broker, Wish.read(topic="plant/#"))
+        desk = await Wire.connect(broker, "desk")
+        await desk.subscribe("plant/#", 0)
+        assert await desk.published() == [("plant/a", b"kept")]
+        assert [told(step, "step", "client", "publisher", "qos") for step in steps(following)] == [
+            ("sent", "desk", "pump", 0)
+        ]
