@@ -6,6 +6,7 @@ stub domains of 111, which is 10,090. Only the costs between brokers are used, b
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import TypeAlias
 
@@ -21,6 +22,8 @@ CHORDS = 0.5
 """Further links of a domain beside its spanning ones, as a part of its nodes."""
 
 Network: TypeAlias = list[list[tuple[int, float]]]
+Links: TypeAlias = Sequence[Sequence[tuple[int, float]]]
+"""By node its neighbours, and the length of the link to each."""
 
 
 def network(draws: Draws) -> Network:
@@ -53,9 +56,11 @@ def network(draws: Draws) -> Network:
     return links
 
 
-def distances(links: Network, start: int) -> list[float]:
-    """Returns the distances from a node to all (Dijkstra)."""
-    found = [float("inf")] * len(links)
+def ways(links: Links, start: int) -> tuple[list[float], list[int]]:
+    """Returns the distance from `start` to each node, and the node before it on the shortest way; `start` before itself
+    (Dijkstra).
+    """
+    found, before = [float("inf")] * len(links), list(range(len(links)))
     found[start] = 0.0
     waiting = [(0.0, start)]
     while waiting:
@@ -64,9 +69,14 @@ def distances(links: Network, start: int) -> list[float]:
             continue
         for there, more in links[here]:
             if length + more < found[there]:
-                found[there] = length + more
-                heappush(waiting, (length + more, there))
-    return found
+                found[there], before[there] = length + more, here
+                heappush(waiting, (found[there], there))
+    return found, before
+
+
+def distances(links: Links, start: int) -> list[float]:
+    """Returns the distances from a node to all."""
+    return ways(links, start)[0]
 
 
 def broker_costs(links: Network, brokers: int, draws: Draws) -> Matrix:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from heapq import heappop, heappush
 from itertools import pairwise
 from math import asin, cos, radians, sin, sqrt
 from typing import TypeAlias
 
 from bridge.experiments.draws import Draws
+from bridge.overlay_experiments.transitstub import ways
 
 EARTH_KM = 6371.0
 Links: TypeAlias = tuple[tuple[tuple[int, float], ...], ...]
@@ -81,22 +81,6 @@ def distance_km(one: tuple[float, float], other: tuple[float, float]) -> float:
     (a_long, a_lat), (b_long, b_lat) = (tuple(map(radians, place)) for place in (one, other))
     half = sin((b_lat - a_lat) / 2) ** 2 + cos(a_lat) * cos(b_lat) * sin((b_long - a_long) / 2) ** 2
     return 2 * EARTH_KM * asin(min(1.0, sqrt(half)))
-
-
-def ways(links: Links, start: int) -> tuple[list[float], list[int]]:
-    """Returns the km from `start` to each node, and the node before it on the shortest way; `start` before itself."""
-    found, before = [float("inf")] * len(links), list(range(len(links)))
-    found[start] = 0.0
-    waiting = [(0.0, start)]
-    while waiting:
-        length, here = heappop(waiting)
-        if length > found[here]:
-            continue
-        for there, more in links[here]:
-            if length + more < found[there]:
-                found[there], before[there] = length + more, here
-                heappush(waiting, (found[there], there))
-    return found, before
 
 
 def shortest_tree(links: Links, root: int) -> BrokerTree:

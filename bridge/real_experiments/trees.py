@@ -19,8 +19,8 @@ from bridge.experiments.experiments import Figure, Progress, Series
 from bridge.experiments.intervals import mean_interval
 from bridge.organising.swaps import swapped_tree, way
 from bridge.overlay_experiments.organised import PUBLISHED_A_TICK, Costs, Heuristic, Organised
-from bridge.overlay_experiments.transitstub import Matrix
-from bridge.real_experiments.recorded import Backbone, BrokerTree, Recorded, part_of, shortest_tree, ways
+from bridge.overlay_experiments.transitstub import Matrix, ways
+from bridge.real_experiments.recorded import Backbone, BrokerTree, Recorded, part_of, shortest_tree
 from bridge.real_experiments.sharing import central
 
 EXPERIMENT = "real"

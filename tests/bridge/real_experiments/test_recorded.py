@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from bridge.experiments.draws import Draws
+from bridge.overlay_experiments.transitstub import ways
 from bridge.real_experiments.recorded import (
     Weighted,
     distance_km,
     hops_from,
     part_of,
     shortest_tree,
-    ways,
 )
 from tests.bridge.real_experiments.toy import SIDE, grid
 
