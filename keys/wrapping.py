@@ -122,9 +122,14 @@ def is_long(regions: int) -> bool:
     return regions > DEPTH_LIMIT
 
 
+def wraps_among(counts: Sequence[int]) -> int:
+    """Returns the number of wraps that a receiver holds for a key, by the replicas of each region of its way."""
+    return sum(before * here for before, here in pairwise(counts[:-1]))
+
+
 def wraps_of(way: Way) -> int:
     """Returns the number of wraps that a receiver at the end of a way holds for a key."""
-    return sum(before.count * hop.count for before, hop in pairwise(way[:-1]))
+    return wraps_among([hop.count for hop in way])
 
 
 # --------------------------------------------------------------------------------------------------- frames

@@ -12,16 +12,16 @@ Not here: keys of short ways (`columnsearch`), whom to name (`bridge.reader.wrap
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations, pairwise
+from itertools import combinations
 from math import comb
 from typing import TypeAlias
 
 from keys import shamir
 from keys.columnsearch import Column, FoundColumns
 from keys.errors import OurFault
-from keys.sharetree import Hop, Place, Share
+from keys.sharetree import Place, Share
 from keys.wrapping import REGIONS_LIMIT, WRAPS_LIMIT, Way, Wrap, WrapKey, wraps_of
 
 Subset: TypeAlias = tuple[int, ...]
@@ -198,13 +198,16 @@ class WrapSearch:
         return columns
 
 
+def wrap_steps(counts: Sequence[int], choices: Sequence[int]) -> int:
+    """Returns the most subsets that a search along a way may have to work out. `counts`: replicas of each region;
+    `choices`: k-subsets of these.
+    """
+    return sum(before * subsets for before, subsets in zip(counts, choices[1:], strict=False))
+
+
 def worst_wrap_steps(hops: Way) -> int:
     """Returns the most subsets that a search along a way may have to work out."""
-    return sum(before.count * _choices(hop) for before, hop in pairwise(hops))
-
-
-def _choices(hop: Hop) -> int:
-    return comb(hop.count, hop.threshold)
+    return wrap_steps([hop.count for hop in hops], [comb(hop.count, hop.threshold) for hop in hops])
 
 
 def _interpolated(subset: Subset, parts: Mapping[int, Share]) -> tuple[bytes, bytes] | None:

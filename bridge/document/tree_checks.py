@@ -6,7 +6,6 @@ They are asked of every tree an overlay may come to have, the owner's and the or
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from math import comb, prod
 from typing import NamedTuple, Protocol
 
@@ -16,7 +15,8 @@ from bridge.document.trees import Tree
 from keys.columnsearch import CHOICES_LIMIT
 from keys.envelope import Mode
 from keys.sharetree import DEPTH_LIMIT
-from keys.wrapping import REGIONS_LIMIT, WRAPS_LIMIT, is_long
+from keys.wrapping import REGIONS_LIMIT, WRAPS_LIMIT, is_long, wraps_among
+from keys.wrapsearch import wrap_steps
 
 SHARES_PER_KEY_MAX = 1024  # that one receiver may be made to hold for one key (docs/protocol.md §3.2)
 DEPTH_MAX = REGIONS_LIMIT  # regions on a path (A8)
@@ -116,6 +116,4 @@ def key_load(counts: Sequence[int], choices: Sequence[int], *, wrapped: bool) ->
     """
     if not wrapped:
         return KeyLoad(len(counts), prod(counts), 0, prod(choices[1:]))
-    wraps = sum(before * here for before, here in pairwise(counts[:-1]))
-    steps = sum(before * ways for before, ways in zip(counts, choices[1:], strict=False))
-    return KeyLoad(len(counts), prod(counts[-2:]), wraps, steps)
+    return KeyLoad(len(counts), prod(counts[-2:]), wraps_among(counts), wrap_steps(counts, choices))
