@@ -42,7 +42,7 @@ class Evidence:
         another.
         """
         self._overlay = overlay
-        self._standing = {hops: standing for hops, standing in self._standing.items() if self._open(hops)}
+        self._standing = {hops: standing for hops, standing in self._standing.items() if are_open(self._overlay, hops)}
 
     def judge(
         self,
@@ -54,16 +54,16 @@ class Evidence:
         """Audits all shares of a key that `winning` (k places of every region below the first) opened. Returns nothing
         for closed views: the members at their places are no longer known.
         """
-        if not self._open(hops):
+        if not are_open(self._overlay, hops):
             return []
         values = level1_values(shares.values(), hops, winning)
         mismatched = {p for p, value in values.items() if value is None or not check_share(header, p, value)}
         effects: list[Effect] = [
-            Blame(self._member(hops[0], place), False, "shares contradict the signed commitment")
+            Blame(member_at(self._overlay, hops[0], place), False, "shares contradict the signed commitment")
             for place in sorted(mismatched)
         ]
         if len(hops) == 1:
-            return effects + self._name({self._member(hops[0], place) for place in mismatched})
+            return effects + self._name({member_at(self._overlay, hops[0], place) for place in mismatched})
         standing = self._standing.get(hops)
         if standing is None:
             standing = self._standing[hops] = self._all_explanations(hops)
@@ -108,7 +108,7 @@ class Evidence:
             if columns.isdisjoint(explanation[0]):
                 for level, subset in enumerate(explanation[1:]):
                     for place in set(subset) - set(winning[level]):
-                        suspects[self._member(hops[level + 1], place)] = None
+                        suspects[member_at(self._overlay, hops[level + 1], place)] = None
         return [Blame(member, False, "shares contradict the signed commitment") for member in sorted(suspects)]
 
     def _in_none(self, hops: Sequence[Hop], standing: set[Combination]) -> set[str]:
@@ -118,7 +118,7 @@ class Evidence:
         guilty = set()
         for level, hop in enumerate(hops):
             honest = {place for explanation in standing for place in explanation[level]}
-            guilty |= {self._member(hop, p) for p in range(1, hop.count + 1) if p not in honest}
+            guilty |= {member_at(self._overlay, hop, p) for p in range(1, hop.count + 1) if p not in honest}
         return guilty
 
     def _name(self, members: set[str]) -> list[Effect]:
@@ -131,10 +131,14 @@ class Evidence:
             ]
         return effects
 
-    def _open(self, hops: Sequence[Hop]) -> bool:
-        return all(self._overlay.view(hop.region, hop.view) is not None for hop in hops)
 
-    def _member(self, hop: Hop, place: int) -> str:
-        view = self._overlay.view(hop.region, hop.view)
-        assert view is not None, "asked before"
-        return view.members[place - 1]
+def are_open(overlay: Overlay, hops: Sequence[Hop]) -> bool:
+    """Returns True if the views of all these hops are open, so that the members at their places are known."""
+    return all(overlay.view(hop.region, hop.view) is not None for hop in hops)
+
+
+def member_at(overlay: Overlay, hop: Hop, place: int) -> str:
+    """Returns the name of the member at a place of an open view."""
+    view = overlay.view(hop.region, hop.view)
+    assert view is not None, "asked before"
+    return view.members[place - 1]

@@ -14,6 +14,7 @@ from itertools import combinations, pairwise
 
 from bridge.contract import Blame, Count, Effect
 from bridge.document import Overlay
+from bridge.reader.blame import are_open, member_at
 from keys.envelope import KeyHeader, check_share
 from keys.sharetree import Hop, Label, Share
 from keys.wrapping import Wrap, WrapName
@@ -35,7 +36,7 @@ class WrappedEvidence:
     def adopt(self, overlay: Overlay) -> None:
         """Adopts another version of the overlay or other views; keeps what concerns views remaining open."""
         self._overlay = overlay
-        self._walks = {hops: walks for hops, walks in self._walks.items() if self._is_open(hops)}
+        self._walks = {hops: walks for hops, walks in self._walks.items() if are_open(self._overlay, hops)}
 
     def judge(
         self,
@@ -47,7 +48,7 @@ class WrappedEvidence:
         """Audits all shares and wraps of an opened key. Returns nothing for closed views: the members at their places
         are no longer known.
         """
-        if not self._is_open(hops):
+        if not are_open(self._overlay, hops):
             return []
         told = map(Wrap._make, wraps.items())
         found = audited(hops, header.digest, shares.values(), told, partial(check_share, header))
@@ -63,14 +64,8 @@ class WrappedEvidence:
                 effects += [Blame(member, True, why), Count("named", 1, member)]
         return effects
 
-    def _is_open(self, hops: Sequence[Hop]) -> bool:
-        return all(self._overlay.view(hop.region, hop.view) is not None for hop in hops)
-
     def _member(self, hops: Sequence[Hop], split: Split) -> str:
-        hop = hops[split[0]]
-        view = self._overlay.view(hop.region, hop.view)
-        assert view is not None, "asked before"
-        return view.members[split[1] - 1]
+        return member_at(self._overlay, hops[split[0]], split[1])
 
 
 class _Walks:
