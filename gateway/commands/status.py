@@ -84,14 +84,19 @@ def _of_overlay(file: Path, ask: Sequence[str], as_json: bool) -> int:
     return EXIT[verdict.level]
 
 
-def asked(bind: str, within_s: float = ASK_S) -> dict[str, Any]:
-    """Returns the answer to `/status`; without an answer, a report of a broken member."""
+def fetched(bind: str, what: str, within_s: float) -> Any:
+    """Returns what a member's port of metrics answers to a question, as JSON. Raises OSError, ValueError."""
     import json
     import urllib.request
 
+    with urllib.request.urlopen(f"http://{bind}/{what}", timeout=within_s) as response:
+        return json.loads(response.read(ANSWER_BYTES_MAX))
+
+
+def asked(bind: str, within_s: float = ASK_S) -> dict[str, Any]:
+    """Returns the answer to `/status`; without an answer, a report of a broken member."""
     try:
-        with urllib.request.urlopen(f"http://{bind}/status", timeout=within_s) as response:
-            answer = json.loads(response.read(ANSWER_BYTES_MAX))
+        answer = fetched(bind, "status", within_s)
     except OSError as error:
         why = getattr(error, "reason", None) or error
         return _broken(f"nothing answers at {bind} ({why}); start it with `veilmq broker`, or see its log")

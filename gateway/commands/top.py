@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gateway.commands.printing import print_json
-from gateway.commands.status import ANSWER_BYTES_MAX, ASK_S, EXIT, asked
+from gateway.commands.status import ASK_S, EXIT, asked, fetched
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -75,13 +75,9 @@ def _watch(live: Any, bind: str, hours: float) -> None:
 
 def day_of(bind: str) -> dict[str, Any]:
     """Returns the answer to `/day`; without one, an empty day."""
-    import json
-    import urllib.request
-
     empty: dict[str, Any] = {"fields": [], "rows": [], "alarms": []}
     try:
-        with urllib.request.urlopen(f"http://{bind}/day", timeout=ASK_S) as response:
-            answer = json.loads(response.read(ANSWER_BYTES_MAX))
+        answer = fetched(bind, "day", ASK_S)
     except (OSError, ValueError):
         return empty  # the status says what is wrong
     return {**empty, **answer} if isinstance(answer, dict) else empty
