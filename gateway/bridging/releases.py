@@ -31,7 +31,7 @@ class Releases:
     @property
     def due_at(self) -> float | None:
         """The time at which the oldest PUBREL is given up."""
-        return next(iter(self._since.values()), -ANSWER_S) + ANSWER_S if self._since else None
+        return next(iter(self._since.values())) + ANSWER_S if self._since else None
 
     @property
     def are_open(self) -> bool:
