@@ -7,7 +7,6 @@ one while messages flow. The baseline is the row itself, measured in the same ru
 
 from __future__ import annotations
 
-import asyncio
 import tempfile
 import time
 from collections.abc import Iterator
@@ -33,15 +32,8 @@ FIGURES = {"p50": "ms", "p99": "ms", "read a message": "bytes", "processor time 
 class BothWays(SlowLinks):
     """Links that take their time in both directions."""
 
-    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, name: str, port: int) -> None:
-        try:
-            behind, ahead = await asyncio.open_connection("127.0.0.1", port)
-        except OSError:
-            writer.close()
-            return
-        source = self._who(writer.get_extra_info("peername")[1])
-        self._begin(self._carry(reader, ahead, lambda: self.delay_s(source, name)))
-        self._begin(self._carry(behind, writer, lambda: self.delay_s(name, source)))
+    def back_s(self, source: str, name: str) -> float:
+        return self.delay_s(name, source)
 
 
 def rows(runs: int) -> Iterator[tuple[str, str, list[float], str, list[float]]]:
