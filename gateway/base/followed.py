@@ -120,7 +120,7 @@ class Following:
             return
         _remember(self._messages, message, MESSAGES_MAX)
         for step in list(self._passed):
-            if message in (step.message, step.then):
+            if message in (step.message, step.then) and not self._is_of_another(step):
                 self._keep(step)
 
     def offer(self, step: MessageStep) -> None:
@@ -141,14 +141,20 @@ class Following:
         self.arrived()
 
     def _wants(self, step: MessageStep) -> bool:
-        if step.message in self._messages or self.wish.is_all:
-            return True
         wish = self.wish
+        if wish.is_all:
+            return True
+        if step.message in self._messages:
+            return not self._is_of_another(step)
         if wish.client and wish.client not in (step.client, step.publisher):
             return False
         if wish.topic and not (step.topic and matches(wish.topic, step.topic)):
             return False
         return wish.network is None or self._comes_from(step, wish.network)
+
+    def _is_of_another(self, step: MessageStep) -> bool:
+        """Returns True for the step of another record of a batch: the first record has the name of the whole batch."""
+        return bool(self.wish.topic and step.topic) and not matches(self.wish.topic, step.topic)
 
     def _comes_from(self, step: MessageStep, network: IPv4Network | IPv6Network) -> bool:
         if step.client in self._clients or step.publisher in self._clients:

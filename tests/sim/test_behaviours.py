@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from bridge.contract.machine import Effect, LinkUp, Received, Send, Subscribed, Tick, Unsubscribed
-from bridge.reader.blame import Evidence
+from bridge.reader.blame import Evidence, member_at
 from bridge.sim.adversary import Adversary, Behaviour, Coalition
 from bridge.sim.checkers import check_blame, check_liveness, check_safety
 from bridge.topology import peers_of
@@ -144,7 +144,7 @@ def test_naming_by_mismatch_alone_would_frame_the_innocent(
     ) -> list[Effect]:
         values = level1_values(shares.values(), hops, winning)
         misfits = {place for place, value in values.items() if value is None or not check_share(header, place, value)}
-        return self._name({self._member(hops[0], place) for place in misfits})
+        return self._name({member_at(self._overlay, hops[0], place) for place in misfits})
 
     monkeypatch.setattr(Evidence, "judge", judge)
     with pytest.raises(AssertionError, match="innocents were named"):

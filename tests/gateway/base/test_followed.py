@@ -82,6 +82,22 @@ def test_a_message_is_followed_by_its_name_into_the_batch_that_takes_it_along(fo
     assert names(following) == ["numbered", "batched", "sent"]
 
 
+def test_other_records_of_a_batch_are_not_shown(followed: FollowedMessages) -> None:
+    following = followed.begin(Wish.read(topic="plant/line/+"))
+    followed.say("numbered", message="site/6", topic="plant/other")
+    followed.say("numbered", message="site/7", topic="plant/line/7")
+    followed.say("on its way", message="site/6", then="site/6")
+    followed.say("on its way", message="site/7", then="site/6")
+    followed.say("sent to member", message="site/6")
+    followed.say("opened", message="site/6", topic="plant/other")
+    followed.say("opened", message="site/7", topic="plant/line/7")
+    seen = ["numbered", "on its way", "sent to member", "opened"]
+    assert names(following) == seen
+    later = followed.begin(Wish.read(topic="plant/line/+"))
+    later.name("site/6")
+    assert names(later) == ["on its way", "on its way", "sent to member"]
+
+
 def test_what_has_passed_is_seen_when_another_member_names_it(followed: FollowedMessages) -> None:
     following = followed.begin(Wish.read(topic="plant/#"))
     followed.say("came", message="site/7")
