@@ -11,7 +11,6 @@ import contextlib
 import logging
 import os
 import shutil
-import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,6 +20,7 @@ import pytest
 from hypothesis import Phase, settings
 
 from gateway.base.logs import OURS
+from tests.ports import free_ports
 from tests.second_chance import SecondChance
 from tests.spreading import (
     pytest_addoption,
@@ -124,9 +124,7 @@ def _no_handler_outlives_its_test() -> Iterator[None]:
 @pytest.fixture
 def free_port() -> int:
     """A TCP port on loopback that nothing listened on a moment ago."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
+    return free_ports(1)[0]
 
 
 class ThreadedBroker:

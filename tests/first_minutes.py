@@ -25,7 +25,7 @@ from pathlib import Path
 
 from paho.mqtt.publish import single
 
-from tests.gateway.overlay_processes import free_ports
+from tests.ports import free_ports
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "how-to" / "first-minutes.md"

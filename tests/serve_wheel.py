@@ -12,7 +12,7 @@ import time
 import venv
 from pathlib import Path
 
-from tests.gateway.overlay_processes import free_ports
+from tests.ports import free_ports
 
 CLIENT = """
 import sys, time

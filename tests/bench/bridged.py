@@ -16,7 +16,8 @@ from pathlib import Path
 
 from keys.identity import Identity, make_ca, make_leaf
 from tests.bench.across import wait_through
-from tests.bench.peers import Running, free_port, mosquitto, wait_for
+from tests.bench.peers import Running, mosquitto, wait_for
+from tests.ports import free_ports
 
 
 @contextlib.contextmanager
@@ -26,7 +27,7 @@ def chain(length: int, topic: str, in_flight: int) -> Iterator[list[Running]]:
     with contextlib.ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="veilmq-bench-")))
         _certificates(directory)
-        ports = [(free_port(), free_port()) for _ in range(length)]
+        ports = [(free_ports(1)[0], free_ports(1)[0]) for _ in range(length)]
         running: list[Running] = []
         for place in reversed(range(length)):  # a bridge finds the next broker there
             lines = _settings(directory, ports, place, topic, in_flight)

@@ -37,9 +37,10 @@ from gateway.auth.security import Security, User
 from gateway.mqtt5.packets import PubAck, Publish
 from tests.bench import bad_clients
 from tests.bench.load import pin
-from tests.bench.peers import cores, free_port, wait_for
+from tests.bench.peers import cores, wait_for
 from tests.gateway.harness import Wire
 from tests.gateway.traced_site import Site
+from tests.ports import free_ports
 
 GOOD = 100
 EVERY_S = 0.5
@@ -143,7 +144,7 @@ class Row:
 def rows(kind: str) -> Iterator[Row]:
     core, (other, _) = cores()
     with tempfile.TemporaryDirectory(prefix="veilmq-bench-") as directory:
-        port, console_port = free_port(range(20_000, 25_000)), free_port(range(25_000, 30_000))
+        port, console_port = free_ports(2)
         broker = _broker(Path(directory), port, console_port, core)
         pin(other)
         try:
@@ -177,7 +178,7 @@ def turns(kind: str) -> Iterator[tuple[str, dict[str, float]]]:
     """Turns of the broker's event loop without the bad client, beside it, and without it again."""
     core, (other, _) = cores()
     with tempfile.TemporaryDirectory(prefix="veilmq-bench-") as directory:
-        port, console_port = free_port(range(20_000, 25_000)), free_port(range(25_000, 30_000))
+        port, console_port = free_ports(2)
         file = Path(directory) / "turns"
         broker = _broker(Path(directory), port, console_port, core, measures=file)
         pin(other)

@@ -31,8 +31,9 @@ from tests.bench.crowd import SPARE_FILES, allowed_files
 from tests.bench.fleet import Fleet, Member, entities
 from tests.bench.growth import Row
 from tests.bench.load import V3, open_client, pin, receive, subscribe
-from tests.bench.peers import Running, free_port, wait_for
+from tests.bench.peers import Running, wait_for
 from tests.gateway.traced_site import Site
+from tests.ports import free_ports
 
 if TYPE_CHECKING:
     from gateway.broker.edge_broker import EdgeBroker
@@ -90,7 +91,7 @@ class Traced:
         self, site: Site, core: int | None, number: int, data: Path | None = None, traces: dict[str, Any] | None = None
     ) -> None:
         """`data`: where it remembers entities; `traces`: settings in place of the site's."""
-        self.port = free_port(range(20_000, 30_000))  # never one that a client has when we come back
+        self.port = free_ports(1)[0]  # never one that a client has when we come back
         limits = {"connections": number + SPARE_FILES}
         kept = {} if data is None else {"data": str(data)}
         self._config = site.config(listeners={"default": {"bind": f"127.0.0.1:{self.port}"}}, limits=limits, **kept)

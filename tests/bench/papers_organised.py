@@ -15,10 +15,11 @@ from typing import Any
 
 from tests.bench.peers import Running
 from tests.bench.taken_ports import retried
-from tests.gateway.overlay_processes import OverlayProcesses, free_ports
+from tests.gateway.overlay_processes import OverlayProcesses
 from tests.gateway.slow_links import SlowLinks
 from tests.gateway.steady_load import SteadyLoad
 from tests.gateway.test_organiser_live import ONE_EACH, ROW, Boss, add_boss
+from tests.ports import free_ports
 from tests.waits import wait_until
 
 GATEWAYS = {"site": "north", "control": "south"}

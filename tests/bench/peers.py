@@ -22,7 +22,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -32,6 +32,7 @@ import psutil
 
 from tests.bench.load import pin
 from tests.gateway.certificates import Authority
+from tests.ports import free_ports
 from tests.waits import wait_until
 
 Pair: TypeAlias = tuple[Path, Path]
@@ -179,7 +180,7 @@ def _serve_amqtt(port: int, core: int, data: Path | None, pair: Pair | None) -> 
 def _in_python(
     serve: Callable[[int, int, Path | None, Pair | None], None], core: int, data: Path | None, pair: Pair | None
 ) -> Iterator[Running]:
-    port = free_port()
+    port = free_ports(1)[0]
     process = multiprocessing.get_context("spawn").Process(target=serve, args=(port, core, data, pair), daemon=True)
     process.start()
     try:
@@ -219,7 +220,7 @@ def _mosquitto_version(program: str) -> str:
 
 @contextlib.contextmanager
 def _mosquitto(program: str, core: int, directory: Path, is_durable: bool, pair: Pair | None) -> Iterator[Running]:
-    port = free_port()
+    port = free_ports(1)[0]
     lines = [f"listener {port} 127.0.0.1", "allow_anonymous true", "set_tcp_nodelay true"]
     lines += [f"max_inflight_messages {IN_FLIGHT}", f"max_queued_messages {QUEUED}"]
     if is_durable:
@@ -236,7 +237,7 @@ def _mosquitto(program: str, core: int, directory: Path, is_durable: bool, pair:
 
 @contextlib.contextmanager
 def _rumqttd(core: int) -> Iterator[Running]:
-    port = free_port()
+    port = free_ports(1)[0]
     options = {"listen": "127.0.0.1", "port": port, "max_connections": 12_000, "max_inflight_count": IN_FLIGHT}
     with _program([sys.executable, "-m", "iotcore._serve", json.dumps(options)], port, core) as running:
         yield running
@@ -255,15 +256,6 @@ def _program(command: list[str], port: int, core: int) -> Iterator[Running]:
     finally:
         process.kill()
         process.communicate()
-
-
-def free_port(among: Iterable[int] = (0,)) -> int:
-    """Any, or the first free one of these."""
-    for port in among:
-        with socket.socket() as sock, contextlib.suppress(OSError):
-            sock.bind(("127.0.0.1", port))
-            return int(sock.getsockname()[1])
-    raise OSError("no port is free")
 
 
 def wait_for(port: int) -> None:

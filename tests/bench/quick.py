@@ -23,7 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.bench import crowd, load, native
-from tests.bench.peers import Running, cores, free_port, wait_for
+from tests.bench.peers import Running, cores, wait_for
+from tests.ports import free_ports
 
 HERE = Path(__file__).parents[2]
 BASE = "BASE"
@@ -90,7 +91,7 @@ def measured(row: Row, tree: Path) -> float:
             command, cwd=tree, env=environment, capture_output=True, text=True, check=True, timeout=LIMIT_S
         )
         return float(done.stdout.split()[-1])
-    port = free_port()
+    port = free_ports(1)[0]
     command = [sys.executable, "-c", _SERVE, str(port), str(core)]
     with subprocess.Popen(command, cwd=tree, env=environment, stderr=subprocess.DEVNULL) as process:
         try:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
@@ -44,6 +43,7 @@ from gateway.overlay import BrokerOverlay
 from gateway.party import Party, build, end_session
 from gateway.setup import Plan, make_overlay
 from tests.gateway.harness import Wire, cut_all, serving
+from tests.ports import free_ports
 from tests.waits import until
 
 SCOPES = 24
@@ -301,13 +301,10 @@ def _below(prefix: str, topic: str) -> str:
 @contextlib.asynccontextmanager
 async def two_gateways(directory: Path) -> AsyncIterator[World]:
     """Three replicas and two gateways of one region, all in this process, with sealed scopes."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = 20_000 + free.getsockname()[1] % 3_000
     made = make_overlay(
         directory / "site",
         Plan(key_servers=0, protect=tuple(f"s{number}/#" for number in range(SCOPES))),
-        port,
+        20_000 + free_ports(1)[0] % 3_000,
         time.time(),
     )
     async with contextlib.AsyncExitStack() as stack:

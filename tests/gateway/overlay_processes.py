@@ -21,6 +21,7 @@ import yaml
 from gateway.owner.signing import sign_overlay
 from gateway.trust.domains import TrustDomain
 from keys.identity import Role
+from tests.ports import free_ports
 from tests.waits import wait_until
 
 START_S = 60.0  # a machine may be busy
@@ -35,14 +36,6 @@ def run_veilmq(*arguments: str, cwd: Path | None = None) -> subprocess.Completed
     return subprocess.run(
         [sys.executable, "-c", code, *arguments], cwd=cwd, capture_output=True, text=True, timeout=60, check=False
     )
-
-
-def free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from gateway.mqtt5.packets import Connect, PubAck, Publish, PubRec, Version, Wil
 from gateway.mqtt5.types import MqttError, ReasonCode
 from gateway.sockets.connection import MqttConnection
 from tests.gateway.harness import Wire, on_loop, serving
-from tests.gateway.overlay_processes import free_ports
+from tests.ports import free_ports
 from tests.waits import until
 
 LAST = b"last"

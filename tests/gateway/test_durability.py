@@ -23,7 +23,7 @@ import yaml
 
 from gateway.client.mqtt_client import MqttClient
 from gateway.mqtt5.packets import Publish
-from tests.gateway.overlay_processes import free_ports
+from tests.ports import free_ports
 from tests.waits import PATIENCE_S, until
 
 KILLS = 2

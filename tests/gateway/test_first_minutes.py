@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from tests.first_minutes import COMMANDS_MAX, PAGE, commands, walking
-from tests.gateway.overlay_processes import ENVIRONMENT, free_ports
+from tests.gateway.overlay_processes import ENVIRONMENT
+from tests.ports import free_ports
 
 VEILMQ = (sys.executable, "-m", "gateway.cli")
 NEEDS_MOSQUITTO = pytest.mark.skipif(shutil.which("mosquitto_pub") is None, reason="no mosquitto here; make tools")

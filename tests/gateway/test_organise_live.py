@@ -17,8 +17,9 @@ import yaml
 from bridge.measuring import proposal
 from gateway.commands.status import asked as asked_status
 from gateway.trust import load_overlay
-from tests.gateway.overlay_processes import OverlayProcesses, free_ports
+from tests.gateway.overlay_processes import OverlayProcesses
 from tests.gateway.steady_load import SteadyLoad
+from tests.ports import free_ports
 from tests.waits import wait_until
 
 pytestmark = pytest.mark.timeout(300)

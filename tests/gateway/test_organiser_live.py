@@ -22,9 +22,10 @@ import yaml
 from gateway.commands.status import asked as asked_status
 from gateway.trust import TrustDomain, load_overlay
 from keys.identity import Role
-from tests.gateway.overlay_processes import ENVIRONMENT, OverlayProcesses, free_ports, run_veilmq
+from tests.gateway.overlay_processes import ENVIRONMENT, OverlayProcesses, run_veilmq
 from tests.gateway.slow_links import SlowLinks
 from tests.gateway.steady_load import SteadyLoad
+from tests.ports import free_ports
 from tests.waits import wait_until
 
 pytestmark = pytest.mark.timeout(1200)

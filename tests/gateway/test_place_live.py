@@ -12,8 +12,9 @@ import pytest
 import yaml
 
 from gateway.commands.status import asked
-from tests.gateway.overlay_processes import OverlayProcesses, free_ports
+from tests.gateway.overlay_processes import OverlayProcesses
 from tests.gateway.test_attach_detach import GRACE_S, REGIONS, Changing
+from tests.ports import free_ports
 from tests.waits import wait_until
 
 REPLICAS = [f"{region}{place}" for region in REGIONS for place in (1, 2, 3)]

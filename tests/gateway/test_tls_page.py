@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway.overlay_processes import ENVIRONMENT, free_ports
+from tests.gateway.overlay_processes import ENVIRONMENT
+from tests.ports import free_ports
 from tests.waits import wait_until
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "tls.md").read_text("utf-8")

@@ -26,8 +26,9 @@ from gateway.trust.credentials import Credentials
 from gateway.trust.domains import Card, TrustDomain, TrustError
 from keys.errors import OurFault
 from keys.identity import Role
-from tests.gateway.overlay_processes import ENVIRONMENT, free_ports
+from tests.gateway.overlay_processes import ENVIRONMENT
 from tests.gateway.test_links_between_members import Proxy
+from tests.ports import free_ports
 from tests.waits import wait_until
 
 K = TraceKind

@@ -30,7 +30,8 @@ from gateway.trust.domains import TrustDomain
 from keys.identity import Role
 from tests.bench.peers import wait_for
 from tests.conftest import tool
-from tests.gateway.overlay_processes import OverlayProcesses, free_ports
+from tests.gateway.overlay_processes import OverlayProcesses
+from tests.ports import free_ports
 
 GATEWAYS = ("site", "control")
 PACKET_BYTES = 1 << 20

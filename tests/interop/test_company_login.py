@@ -25,7 +25,8 @@ from paho.mqtt.properties import Properties
 from gateway.auth.security import Security, UserGroup
 from tests.conftest import tool
 from tests.gateway.console.running import Api
-from tests.gateway.overlay_processes import ENVIRONMENT, VEILMQ, free_ports
+from tests.gateway.overlay_processes import ENVIRONMENT, VEILMQ
+from tests.ports import free_ports
 from tests.waits import wait_until
 
 TOOLS = Path(__file__).parents[2] / ".tools"

@@ -39,7 +39,8 @@ from gateway.mqtt5.packets import (
     Will,
 )
 from tests.gateway.harness import Wire, cut_all
-from tests.gateway.overlay_processes import ENVIRONMENT, VEILMQ, free_ports
+from tests.gateway.overlay_processes import ENVIRONMENT, VEILMQ
+from tests.ports import free_ports
 from tests.waits import wait_until
 
 pytestmark = pytest.mark.skipif(shutil.which("mosquitto") is None, reason="no mosquitto here; make tools")

@@ -15,7 +15,7 @@ import pytest
 from gateway.base.config import parse
 from tests.conftest import ThreadedBroker, tool
 from tests.gateway.certificates import Authority
-from tests.gateway.overlay_processes import free_ports
+from tests.ports import free_ports
 from tests.waits import wait_until
 
 pytestmark = pytest.mark.skipif(tool("haproxy") is None, reason="no haproxy here; make tools")

@@ -21,8 +21,9 @@ import pytest
 from gateway.overlay.region_client import Arrival, RegionClient
 from tests.bench.peers import wait_for
 from tests.conftest import ROOT, tool
-from tests.gateway.overlay_processes import ENVIRONMENT, free_ports, run_veilmq
+from tests.gateway.overlay_processes import ENVIRONMENT, run_veilmq
 from tests.interop.hosted_region import CorruptingHop, Mosquittos, Region
+from tests.ports import free_ports
 from tests.waits import until, wait_until
 
 pytestmark = pytest.mark.tools
@@ -108,7 +109,7 @@ def test_one_broker_is_killed_and_comes_back_while_another_corrupts_now_and_then
         assert wait_until(lambda: reader.count >= 600), reader.count
         time.sleep(0.5)  # repetitions, if there were any
         assert reader.got == expected(range(600))
-        assert hop.altered > 50
+        assert hop.altered > 10  # of 600 publications fewer pass when many travel in one packet
         figures = region.figures("control")
         assert figures["suspected"].get("cloud-b", 0) > 0
         assert not figures["named"]

@@ -18,7 +18,8 @@ import pytest
 
 from tests.conftest import ROOT, tool
 from tests.gateway.certificates import Authority
-from tests.gateway.overlay_processes import ENVIRONMENT, VEILMQ, free_ports
+from tests.gateway.overlay_processes import ENVIRONMENT, VEILMQ
+from tests.ports import free_ports
 from tests.waits import wait_until
 
 pytestmark = [

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from importlib.metadata import version as distribution_version
 from pathlib import Path
 
-from tests.gateway.overlay_processes import free_ports
 from tests.peers.installing import Debian, Npm, Pypi, Source
+from tests.ports import free_ports
 from tests.waits import wait_until
 
 START_S = 120.0

@@ -14,9 +14,10 @@ from pathlib import Path
 
 from gateway.trust.domains import TrustDomain
 from keys.identity import Role
-from tests.gateway.overlay_processes import ENVIRONMENT, VEILMQ, free_ports
+from tests.gateway.overlay_processes import ENVIRONMENT, VEILMQ
 from tests.interop.hosted_region import GATEWAYS, Region
 from tests.peers.brokers import BrokerPeer, Running
+from tests.ports import free_ports
 from tests.waits import wait_until
 
 NAMES = ("cloud-a", "cloud-b", "cloud-c")

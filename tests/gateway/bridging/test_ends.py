@@ -21,7 +21,8 @@ import pytest
 import yaml
 
 from tests.gateway.certificates import Authority
-from tests.gateway.overlay_processes import ENVIRONMENT, VEILMQ, free_ports
+from tests.gateway.overlay_processes import ENVIRONMENT, VEILMQ
+from tests.ports import free_ports
 from tests.seldom import slow
 from tests.waits import wait_until
 

@@ -12,7 +12,7 @@ from gateway.base import parse
 from gateway.cli import run
 from gateway.commands.top import BLOCKS, WIDTH, chart, series
 from tests.gateway.harness import serving
-from tests.gateway.overlay_processes import free_ports
+from tests.ports import free_ports
 
 
 def test_a_chart_is_as_wide_as_the_time_and_blank_where_nothing_was_kept() -> None:

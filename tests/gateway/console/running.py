@@ -18,7 +18,8 @@ import yaml
 
 from gateway.auth.password_hashes import make_hash
 from gateway.auth.security import Security, User
-from tests.gateway.overlay_processes import ENVIRONMENT, VEILMQ, free_ports
+from tests.gateway.overlay_processes import ENVIRONMENT, VEILMQ
+from tests.ports import free_ports
 from tests.waits import wait_until
 
 #: Logins cost little here: it is not hashing that is tested.

@@ -21,7 +21,8 @@ from gateway.trust.credentials import Credentials
 from gateway.trust.domains import Card, TrustDomain
 from tests.conftest import tool
 from tests.gateway.console.running import user
-from tests.gateway.overlay_processes import OverlayProcesses, free_ports
+from tests.gateway.overlay_processes import OverlayProcesses
+from tests.ports import free_ports
 from tests.spark_ingest.chromium import Page, browser
 
 pytestmark = [

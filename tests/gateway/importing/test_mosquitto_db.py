@@ -19,7 +19,7 @@ from gateway.importing.loading import load_db
 from gateway.importing.mosquitto_db import MAGIC, DbError, parse_db
 from gateway.mqtt5.packets import Publish, Version
 from tests.gateway.harness import Wire, serving
-from tests.gateway.overlay_processes import free_ports
+from tests.ports import free_ports
 
 DAY_S = 86_400
 

@@ -18,7 +18,7 @@ from gateway.broker import EdgeBroker
 from gateway.cli import run
 from gateway.overlay import OverlayStanding, RegionStanding
 from tests.gateway.harness import serving
-from tests.gateway.overlay_processes import free_ports
+from tests.ports import free_ports
 
 
 def ask(port: int, path: str, method: str = "GET") -> tuple[int, str]:

@@ -20,7 +20,8 @@ from gateway.overlay.discovery import FoundMember, Neighbourhood
 from gateway.overlay.neighbours import Neighbours, addresses_of, advertised_listener
 from gateway.trust.overlay_file import load_overlay
 from keys.identity import Role
-from tests.gateway.overlay_processes import OverlayProcesses, free_ports
+from tests.gateway.overlay_processes import OverlayProcesses
+from tests.ports import free_ports
 from tests.sim.world import make_world
 from tests.waits import wait_until
 

@@ -20,7 +20,8 @@ from typing import Any
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from tests.gateway.overlay_processes import ENVIRONMENT, free_ports
+from tests.gateway.overlay_processes import ENVIRONMENT
+from tests.ports import free_ports
 
 
 def spans_in(body: bytes) -> Iterator[dict[str, Any]]:

@@ -18,9 +18,10 @@ from gateway.tracing.client import Tracker, connection
 from gateway.tracing.watched import STUCK_S, Watched
 from gateway.trust.credentials import Credentials
 from gateway.trust.domains import Card, TrustDomain, TrustError
-from tests.gateway.overlay_processes import OverlayProcesses, free_ports
+from tests.gateway.overlay_processes import OverlayProcesses
 from tests.gateway.test_witnesses import heartbeats, kinds, until
 from tests.gateway.traced_site import Site
+from tests.ports import free_ports
 
 REPLICAS = ("a1", "a2", "a3")
 K = TraceKind
