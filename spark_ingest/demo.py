@@ -23,6 +23,7 @@ from typing import Any
 from spark_ingest.errors import IngestError
 from spark_ingest.jobs.queries import windows
 from spark_ingest.jobs.runs import cause
+from spark_ingest.late_workers import PatientQuery
 from spark_ingest.session import spark_session
 from spark_ingest.writing import PublicationSink
 
@@ -90,7 +91,7 @@ class Entities:
         emit("entities", batch=batch, online=online, known=len(self._states))
 
 
-def start(spark: Any, told: argparse.Namespace) -> Sequence[Any]:
+def start(spark: Any, told: argparse.Namespace) -> Sequence[PatientQuery]:
     """Start the queries. The sink's source receives for all three; the others read the same spool."""
     from spark_ingest.source.source import register  # noqa: PLC0415
 
@@ -102,11 +103,10 @@ def start(spark: Any, told: argparse.Namespace) -> Sequence[Any]:
         common = {"grants": str(told.grants), "consumer": consumer, "availability": told.availability}
         return reader.options(**common, **options).load()
 
-    def query(name: str, rows: Any, write: Any, mode: str = "append", trigger: str = TRIGGER_SLOW) -> Any:
+    def query(name: str, rows: Any, write: Any, mode: str = "append", trigger: str = TRIGGER_SLOW) -> PatientQuery:
         writer = rows.writeStream.foreachBatch(write).outputMode(mode).queryName(name)
-        return writer.option("checkpointLocation", str(work / f"checkpoint-{name}")).trigger(
-            processingTime=trigger
-        ).start()  # fmt: skip
+        writer = writer.option("checkpointLocation", str(work / f"checkpoint-{name}"))
+        return PatientQuery(writer.trigger(processingTime=trigger).start)
 
     sink, entities = DemoSink(told.sink), Entities()
     receives = {"identity": str(told.identity), "overlay": str(told.overlay), "topics": told.telemetry}
@@ -154,13 +154,11 @@ def main() -> int:
     return 0
 
 
-def _run(queries: Sequence[Any], stopped: threading.Event) -> None:
-    """Until `stopped`. Raises what ended a query."""
+def _run(queries: Sequence[PatientQuery], stopped: threading.Event) -> None:
+    """Looks after the queries until `stopped`. Raises the error that ended a query."""
     while not stopped.wait(0.5):
         for query in queries:
-            failure = query.exception()
-            if failure is not None:
-                raise failure
+            query.ended(0.001)
 
 
 if __name__ == "__main__":

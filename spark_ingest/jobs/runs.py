@@ -27,6 +27,7 @@ from typing import Any
 from spark_ingest.errors import BadOption, IngestError
 from spark_ingest.jobs import queries as jobs
 from spark_ingest.jobs.late_numbers import LateNumbers
+from spark_ingest.late_workers import PatientQuery
 from spark_ingest.options import IngestStream, Options, parse_options
 from spark_ingest.schema_config import opened_schemas
 from spark_ingest.secrets import read_grants
@@ -192,7 +193,7 @@ def run_job(
         with tempfile.TemporaryDirectory(prefix="veilmq-job-", ignore_cleanup_errors=True) as checkpoint:
             stopped = _stopped()
             late = LateNumbers()
-            query = _started(spark, job, options, settings, as_json, checkpoint, stopped, late)
+            query = PatientQuery(lambda: _started(spark, job, options, settings, as_json, checkpoint, stopped, late))
             _await(query, stopped, partial(_say_late, query, late, settings))
             if late.left_out:
                 _say_left_out(late, settings)
@@ -269,10 +270,10 @@ def _stopped() -> threading.Event:
     return stopped
 
 
-def _say_late(query: Any, late: LateNumbers, settings: RunSettings) -> None:
+def _say_late(query: PatientQuery, late: LateNumbers, settings: RunSettings) -> None:
     """Says how many numbers windows left out, the first time and whenever there are twice as many."""
     before = late.left_out
-    late.progress(query.recentProgress)
+    late.progress(query.progress)
     if late.left_out.bit_length() > before.bit_length():
         _say_left_out(late, settings)
 
@@ -286,10 +287,10 @@ def _say_left_out(late: LateNumbers, settings: RunSettings) -> None:
     )
 
 
-def _await(query: Any, stopped: threading.Event, look: Callable[[], None]) -> None:
+def _await(query: PatientQuery, stopped: threading.Event, look: Callable[[], None]) -> None:
     """Waits until the query is `stopped`, and looks now and then. Raises what ended the query before."""
     try:
-        while not (stopped.is_set() or query.awaitTermination(LOOK_S)):
+        while not (stopped.is_set() or query.ended(LOOK_S)):
             look()
         query.stop()
     except Exception:

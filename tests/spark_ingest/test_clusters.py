@@ -23,7 +23,7 @@ from spark_ingest.extents.server import ExtentServer
 from spark_ingest.secrets.grants import seal_grants
 from spark_ingest.session import use_java
 from spark_ingest.spool.writer import SpoolWriter
-from tests.gateway.overlay_processes import free_ports
+from tests.ports import free_ports
 from tests.spark_ingest.extents.served import identity_in
 from tests.spark_ingest.region import Link, Overlay, Publisher, write_grants
 from tests.waits import wait_until

@@ -135,7 +135,10 @@ def test_stopped_is_status_0(started: list[str], tmp_path: Path) -> None:
 def test_a_query_that_fails_is_told_in_one_line(
     started: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    failed = SimpleNamespace(exception=lambda: RuntimeError("the disk is full"))
+    def ended(seconds: float) -> bool:
+        raise RuntimeError("the disk is full")
+
+    failed = SimpleNamespace(ended=ended)
     monkeypatch.setattr(demo, "start", lambda spark, options: [failed])
     monkeypatch.setattr(demo, "_wait_for_stop", lambda stopped: None)
     monkeypatch.setattr(threading.Event, "wait", lambda self, seconds=None: False)

@@ -20,7 +20,8 @@ from spark_ingest.options import parse_options
 from spark_ingest.receiver.daemon import receiver_options
 from spark_ingest.spool.status import status_of
 from spark_ingest.spool.view import SpoolView
-from tests.gateway.overlay_processes import ENVIRONMENT, VEILMQ, OverlayProcesses, free_ports, run_veilmq
+from tests.gateway.overlay_processes import ENVIRONMENT, VEILMQ, OverlayProcesses, run_veilmq
+from tests.ports import free_ports
 from tests.waits import wait_until
 
 REPLICAS = ("north1", "north2", "north3")

@@ -17,7 +17,7 @@ import pytest
 from spark_ingest.sinks.delta import DeltaSink
 from spark_ingest.sinks.iceberg import IcebergSink
 from spark_ingest.sinks.sink import BatchName
-from tests.gateway.overlay_processes import free_ports
+from tests.ports import free_ports
 from tests.waits import wait_until
 
 pytest.importorskip("moto")
