@@ -17,9 +17,9 @@ them.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from enum import Enum, auto
 
 from bridge.contract import (
+    COPY,
     HISTORY_TOPIC,
     Acked,
     Appending,
@@ -61,7 +61,7 @@ from bridge.contract import (
     Worked,
     earliest,
 )
-from bridge.contract.refusing import refusal
+from bridge.contract.refusing import REFUSALS, refusal
 from bridge.document import Issuer, Overlay, RegionView, ScopeSecret, SignedSwap
 from bridge.groups import GROUPS_TOPIC, LeaseRelay, SharedGroups
 from bridge.measuring import PROBE_TOPIC, SUMMARY_TOPIC, IntervalProposal, Measurer, SwapProposal, objection
@@ -199,26 +199,8 @@ class ReaderNode(Node):
         return [self.interest.next_deadline, self._signing.next_deadline, client]
 
 
-class _Half(Enum):
-    """The half of a gateway an event concerns."""
-
-    SENDS = auto()
-    READS = auto()
-    BOTH = auto()
-
-
 _OF_OUTBOX = (Appending, NotAppended, Committed, Unstored, OutboxPage)
 _UNKNOWN = float("-inf")  # as a deadline: to be asked for
-
-
-def _half_of(event: Event) -> _Half:
-    """Returns the half an event concerns: the outbox's and the acknowledgements of what it holds are the publisher's,
-    publications are the reader's.
-    """
-    if isinstance(event, Received):
-        return _Half.BOTH if event.wire.topic.startswith(CONTROL_ROOT) else _Half.READS
-    of_publisher = isinstance(event, _OF_OUTBOX) or (isinstance(event, (Acked, NotTaken)) and event.ticket > 0)
-    return _Half.SENDS if of_publisher else _Half.BOTH
 
 
 class GatewayNode(ReaderNode):
@@ -258,14 +240,19 @@ class GatewayNode(ReaderNode):
         self._reads_at: float | None = _UNKNOWN
 
     def handle(self, event: Event, now: float) -> list[Effect]:
-        half = _half_of(event)
-        if half is not _Half.SENDS:
-            self._reads_at = _UNKNOWN
-        if half is not _Half.READS:
-            self._sends_at = _UNKNOWN
+        # The outbox's events and the acknowledgements of its entries concern the publisher's half alone, publications
+        # the reader's alone. Retained ones of others are noted in the publisher's half, too.
+        to_publisher = isinstance(event, _OF_OUTBOX) or (isinstance(event, (Acked, NotTaken)) and event.ticket > 0)
+        to_reader = isinstance(event, Received) and not event.wire.topic.startswith(CONTROL_ROOT)
         effects = super().handle(event, now)
-        changed = self.publisher.rows.changes()
-        if half is not _Half.SENDS:
+        if to_reader and len(effects) == 1 and effects[0] is COPY:
+            return effects
+        if not to_publisher:
+            self._reads_at = _UNKNOWN
+        if not to_reader:
+            self._sends_at = _UNKNOWN
+        changed = [] if to_reader and not self.publisher.retained.changed else self.publisher.rows.changes()
+        if not to_publisher:
             changed = self.collector.changes(now) + changed
         if changed or self._early.taken:
             effects += self._early.acknowledged(changed)
@@ -451,7 +438,9 @@ class GatewayNode(ReaderNode):
 
     def _deadlines(self) -> list[float | None]:
         if self._sends_at is _UNKNOWN:
-            self._sends_at = earliest(self.publisher.next_deadline, self.intake.next_deadline)
+            self._sends_at = self.publisher.next_deadline
+            if self.intake.left_from is not None:
+                self._sends_at = earliest(self._sends_at, self.intake.next_deadline)
         if self._reads_at is _UNKNOWN:
             others = self.collector.next_deadline, self.groups.next_deadline, self.readings.next_deadline
             self._reads_at = earliest(*super()._deadlines(), *others)
@@ -487,9 +476,32 @@ class ReplicaNode(Node):
         return objection(overlay, region, swap, self.measurer.told, self.measurer.up, now)
 
     def _event(self, event: Event, now: float) -> list[Effect]:
+        if not isinstance(event, Received):
+            return self._beside(event, now)
+        wire = event.wire
+        if wire.topic.startswith(CONTROL_ROOT):
+            if wire.topic in (SUMMARY_TOPIC, PROBE_TOPIC):
+                return self.measurer.received(event, now)
+            if wire.topic == PRESENCE_TOPIC:
+                return self._presence.received(event, now)
+            if wire.topic == GROUPS_TOPIC:
+                return self._leases.received(event, now)
+        across = event.peer in self.forwarder.routes.replicas
+        if across and self._publishers.in_debt and self._publishers.closed(wire, now):
+            return [Count("publisher_throttled")]
+        effects = self.forwarder.received(event, now)
+        if effects and effects[0] is COPY:
+            return effects
+        if self.measurer.is_on and Count("forwarded") in effects:
+            self.measurer.passed_on(event, effects)
+        effects += self._publishers.charge(wire, effects, now, across=across)
+        if wire.topic == SUBSCRIBE_TOPIC and Count("statements") in effects:
+            return self._leases.stated(event, now) + effects
+        return effects
+
+    def _beside(self, event: Event, now: float) -> list[Effect]:
+        """Handles events that are no wires."""
         match event:
-            case Received():
-                return self._wire(event, now)
             case LinkUp(peer) | LinkDown(peer):
                 told = self.measurer.link(event, now)
                 return told if peer in self._potential else told + self._neighbour(event, now)
@@ -512,25 +524,6 @@ class ReplicaNode(Node):
                 return self.forwarder.tick(now) + self._leases.tick(now) + self.measurer.tick(now)
         return []
 
-    def _wire(self, event: Received, now: float) -> list[Effect]:
-        wire = event.wire
-        if wire.topic in (SUMMARY_TOPIC, PROBE_TOPIC):
-            return self.measurer.received(event, now)
-        if wire.topic == PRESENCE_TOPIC:
-            return self._presence.received(event, now)
-        if wire.topic == GROUPS_TOPIC:
-            return self._leases.received(event, now)
-        across = self.forwarder.routes.is_replica(event.peer)
-        if across and self._publishers.closed(wire, now):
-            return [Count("publisher_throttled")]
-        effects = self.forwarder.received(event, now)
-        if self.measurer.is_on and Count("forwarded") in effects:
-            self.measurer.passed_on(event, effects)
-        effects += self._publishers.charge(wire, effects, now, across=across)
-        if wire.topic == SUBSCRIBE_TOPIC and Count("statements") in effects:
-            return self._leases.stated(event, now) + effects
-        return effects
-
     def _neighbour(self, event: LinkUp | LinkDown, now: float) -> list[Effect]:
         if isinstance(event, LinkDown):
             return self.forwarder.link_down(event.peer, now)
@@ -543,7 +536,10 @@ class ReplicaNode(Node):
         if event.wire.topic.startswith(CONTROL_ROOT):
             self._others_at = _UNKNOWN
         effects = super().handle(event, now)
-        return effects + refusal(effects)
+        for effect in effects:
+            if isinstance(effect, Count) and effect.name in REFUSALS:
+                return effects + refusal(effects)
+        return effects
 
     def _erase(self) -> None:
         self.forwarder.erase()

@@ -96,9 +96,10 @@ def sized(data: bytes) -> bytes:
 def text(value: str) -> bytes:
     """Returns `value` as UTF-8 behind its 16-bit length. Raises `OurFault` if it cannot be encoded."""
     try:
-        return sized(value.encode())
+        data = value.encode()
     except UnicodeEncodeError:
         raise OurFault("a string has characters (lone surrogates) that UTF-8 cannot encode") from None
+    return len(data).to_bytes(2) + data if len(data) <= TEXT_BYTES_LIMIT else sized(data)
 
 
 class Reader:

@@ -32,20 +32,16 @@ class SequenceWindow:
     To be fed verified sequences only: a forged high one would make all lower ones look old.
     """
 
-    __slots__ = ("_blocks", "_floor", "_highest", "_most")
+    __slots__ = ("_blocks", "_floor", "_most", "highest")
 
     def __init__(self, blocks: int = BLOCKS_MAX) -> None:
         if blocks < 1:
             raise OurFault("a window holds at least one block of sequences")
         self._most = blocks
-        self._highest = -1
+        self.highest = -1
+        """The highest sequence seen, -1 for none."""
         self._floor = 0  # the lowest block that can be told about
         self._blocks: dict[int, bytes | bytearray] = {}  # by number of the block, its bits
-
-    @property
-    def highest(self) -> int:
-        """The highest sequence seen, -1 for none."""
-        return self._highest
 
     def reaches(self, sequence: int) -> bool:
         """Returns True if the window can tell about `sequence`; older ones count as seen."""
@@ -74,7 +70,7 @@ class SequenceWindow:
         bits[byte] |= bit
         if bits[byte] == 0xFF and bits == _FULL:
             self._blocks[number] = _FULL
-        self._highest = max(self._highest, sequence)
+        self.highest = max(self.highest, sequence)
         return False
 
     def _bound(self) -> None:
@@ -86,7 +82,7 @@ class SequenceWindow:
 
     def to_bytes(self) -> bytes:
         """Returns the window for a file of this party; `from_bytes` is its inverse."""
-        parts = [_HEAD.pack(self._highest, self._floor)]
+        parts = [_HEAD.pack(self.highest, self._floor)]
         full: list[int] = []
         for number, bits in sorted(self._blocks.items()):
             if full and (bits is not _FULL or number != full[-1] + 1):
@@ -105,7 +101,7 @@ class SequenceWindow:
         """Returns the window that `to_bytes` wrote. Raises ValueError for other bytes."""
         window = cls(blocks)
         try:
-            window._highest, window._floor = _HEAD.unpack_from(content)
+            window.highest, window._floor = _HEAD.unpack_from(content)
             at = _HEAD.size
             while at < len(content):
                 first, count = _RUN.unpack_from(content, at)

@@ -61,6 +61,7 @@ from bridge.contract.history import (
 )
 from bridge.contract.loads import LOADS_EVERY_S, Beat, Loads, PeerLoad, Worked
 from bridge.contract.machine import (
+    COPY,
     Acked,
     Adopt,
     Adoption,
@@ -121,6 +122,7 @@ __all__ = [
     "BATCH_FORM_BYTES",
     "BURST_S",
     "CHAR_BYTES",
+    "COPY",
     "HISTORY_TOPIC",
     "LOADS_EVERY_S",
     "PAGE_BYTES_MOST",

@@ -73,18 +73,21 @@ def packed(topic: str, records: Sequence[Numbered]) -> Publication:
     """Packs the records, in order, as a single publication on `topic`. Raises `OurFault` if one fits no
     record.
     """
-    first = records[0].number
-    content = encode(
-        bytes([_flags(p) for _, p in records]),
-        [p.time_ms for _, p in records],
-        [p.topic.encode() for _, p in records],
-        [_extras(p, None if number == first + at else number) for at, (number, p) in enumerate(records)],
-        [p.payload for _, p in records],
-    )
-    begins_ms = min(p.time_ms for _, p in records)
-    ends_ms = [p.time_ms + p.expiry_s * 1000 for _, p in records if p.expiry_s is not None]
+    next_number, flags, qos = records[0].number, bytearray(), 0
+    times, ends_ms = list[int](), list[int]()
+    topics, extras, payloads = list[bytes](), list[bytes](), list[bytes]()
+    for number, p in records:
+        flags.append(_flags(p))
+        times.append(p.time_ms)
+        topics.append(p.topic.encode())
+        extras.append(_extras(p, None if number == next_number else number))
+        payloads.append(p.payload)
+        qos, next_number = max(qos, p.qos), next_number + 1
+        if p.expiry_s is not None:
+            ends_ms.append(p.time_ms + p.expiry_s * 1000)
+    content = encode(bytes(flags), times, topics, extras, payloads)
+    begins_ms = min(times)
     expiry_s = -(-(max(ends_ms) - begins_ms) // 1000) if len(ends_ms) == len(records) else None
-    qos = max(p.qos for _, p in records)
     return Publication(topic, content, qos, expiry_s=expiry_s, time_ms=begins_ms, records=len(records))
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, ItemsView, Iterable, Iterator, Sequence
 from typing import Generic, TypeVar
 
 from bridge.base import Belongings
@@ -50,6 +50,8 @@ class FairTable(Generic[K, V]):
         self._owned: Belongings[bytes, K] = Belongings()
         self.get: Callable[[K], V | None] = self._values.get
         """Returns the value of a key; None without one. The dictionary's own method: asked with every wire."""
+        self.count: Callable[[], int] = self._values.__len__
+        """Returns the number of values."""
 
     def __len__(self) -> int:
         return len(self._values)
@@ -121,6 +123,10 @@ class FairBytes(Generic[K, V]):
         self._total = 0
         self.get: Callable[[K], V | None] = self._values.get
         """Returns the value of a key; None without one. The dictionary's own method: asked with every wire."""
+        self.items: Callable[[], ItemsView[K, V]] = self._values.items
+        """Returns keys and values, oldest first. The table must not change meanwhile."""
+        self.count: Callable[[], int] = self._values.__len__
+        """Returns the number of values."""
 
     def __len__(self) -> int:
         return len(self._values)
@@ -131,19 +137,23 @@ class FairBytes(Generic[K, V]):
         """
         if key in self._values:
             self.pop(key)
+        size += self._overhead
         self._by_owner.setdefault(owner, OrderedDict())[key] = None
-        self._values[key], self._about[key] = value, (owner, 0)
-        return self._grow(key, owner, size + self._overhead)
+        self._values[key], self._about[key] = value, (owner, size)
+        self._bytes[owner] = self._bytes.get(owner, 0) + size
+        self._total += size
+        return self._evicted() if self._total > self._limit else []
 
     def grow(self, key: K, size: int) -> None:
         """Adds `size` bytes to a value, if the table still holds it."""
         if key in self._about:
-            self._grow(key, self._about[key][0], size)
+            owner, before = self._about[key]
+            self._about[key] = owner, before + size
+            self._bytes[owner] += size
+            self._total += size
+            self._evicted()
 
-    def _grow(self, key: K, owner: bytes, size: int) -> list[tuple[K, V]]:
-        self._about[key] = owner, self._about[key][1] + size
-        self._bytes[owner] = self._bytes.get(owner, 0) + size
-        self._total += size
+    def _evicted(self) -> list[tuple[K, V]]:
         gone: list[tuple[K, V]] = []
         while self._total > self._limit:
             greediest = max(self._bytes, key=self._bytes.__getitem__)
@@ -163,10 +173,6 @@ class FairBytes(Generic[K, V]):
         if not self._by_owner[owner]:
             del self._by_owner[owner], self._bytes[owner]
         return self._values.pop(key)
-
-    def items(self) -> Iterator[tuple[K, V]]:
-        """Iterates over keys and values, oldest first. The table must not change meanwhile."""
-        return iter(self._values.items())
 
 
 class Repeats:
@@ -188,6 +194,8 @@ class Repeats:
         """Returns True if this sealing, or a later one, came before; marks nothing. `life`: generation, and key of
         it.
         """
+        if sequence > self._window.highest:
+            return False
         before_ms, before = self._sealed.get(sequence, (sealed_ms, life))
         return sequence in self._window and sealed_ms <= before_ms and life <= before
 

@@ -392,6 +392,10 @@ class Count:
     of: bytes = field(default=b"", compare=False, repr=False)
 
 
+COPY = Count("duplicates_dropped")
+"""The only effect of a repetition that changed nothing, not even a deadline. Compared by identity."""
+
+
 @value
 class Blame:
     """An accusation. `named` False: the link between us and `member`, or between `member` and its sender, is suspected.

@@ -47,16 +47,15 @@ class PublisherGuard:
     def __init__(self, budgets: MemberBudgets) -> None:
         self._budgets = budgets
         self._accounts: dict[_Whose, _Account] = {}  # of certified publishers
-        self._in_debt: set[_Whose] = set()
+        self.in_debt: set[_Whose] = set()
+        """The accounts that are overdrawn: of no other is a wire ever dropped."""
         self._since: dict[bytes, float] = {}  # when we first heard of each
 
     def closed(self, wire: Wire, now: float) -> bool:
         """Returns True if a wire from another region is to be dropped unread."""
-        if not self._in_debt:
-            return False
         publisher, sealed_s = _named(wire)
-        whose = self._whose(publisher, sealed_s)
-        if whose not in self._in_debt:
+        whose = publisher, sealed_s < self._since.get(publisher, 0.0), True
+        if whose not in self.in_debt:
             return False
         account = self._accounts[whose]
         if not all(budget.open(now) for budget in account.came):
@@ -79,8 +78,7 @@ class PublisherGuard:
 
     def _charge(self, wire: Wire, costs: tuple[int, ...], now: float) -> None:
         publisher, sealed_s = _named(wire)
-        self._since.setdefault(publisher, now)
-        whose = self._whose(publisher, sealed_s)
+        whose = publisher, sealed_s < self._since.setdefault(publisher, now), True
         sealed_s = min(sealed_s, now)  # a publisher ahead of time gains nothing
         account = self._accounts.get(whose)
         if account is None:
@@ -93,10 +91,7 @@ class PublisherGuard:
             has_left &= budget.spend(cost, now)
         for budget, cost in zip(account.sealed, costs, strict=True):
             has_left &= budget.spend(cost, sealed_s)
-        (self._in_debt.discard if has_left else self._in_debt.add)(whose)
-
-    def _whose(self, publisher: bytes, sealed_s: float) -> _Whose:
-        return publisher, sealed_s < self._since.get(publisher, 0.0), True
+        (self.in_debt.discard if has_left else self.in_debt.add)(whose)
 
     def _delay_s(self, wire: Wire, effects: Sequence[Effect], costs: tuple[int, int, int], now: float) -> float:
         """Returns the seconds by which to delay the publisher's acknowledgement."""
@@ -113,16 +108,18 @@ class PublisherGuard:
             # All its wires are passed on, and its window bounds the wires until then: so it owes all of them.
             came = tuple([Budget(r, r * BURST_S, now, float("inf")) for r in self._budgets.values])
             account = self._accounts[publisher, False, False] = _Account(came)
+        delay_s = 0.0
         for budget, cost in zip(account.came, costs, strict=True):
-            budget.spend(cost, now)
-        return max([budget.owed_s for budget in account.came if budget.left < 0], default=0.0)
+            if not budget.spend(cost, now):
+                delay_s = max(delay_s, budget.owed_s)
+        return delay_s
 
     def adopt(self, budgets: MemberBudgets, publishers: Iterable[bytes]) -> None:
         """Forgets former members, and all accounts if the budgets changed."""
         kept = set(publishers) if budgets == self._budgets else set()
         self._budgets = budgets
         self._accounts = {whose: account for whose, account in self._accounts.items() if whose[0] in kept}
-        self._in_debt.intersection_update(self._accounts)
+        self.in_debt.intersection_update(self._accounts)
         self._since = {party: at for party, at in self._since.items() if party in kept}
 
 

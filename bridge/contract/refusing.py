@@ -30,6 +30,8 @@ class Reason(StrEnum):
     """The wire violates the protocol's form."""
 
 
+REFUSALS = frozenset({"refused", "link_throttled", "publisher_throttled"})
+"""Figures that count refused wires, and wires dropped unread."""
 _BY_LABEL = {
     "NotFresh": Reason.TIME,
     "Superseded": Reason.GENERATION,
@@ -54,6 +56,6 @@ def refusal(effects: Iterable[Effect]) -> list[Effect]:
         if isinstance(effect, Count) and reason is None:
             if effect.name == "refused":
                 reason = _BY_LABEL.get(effect.label, Reason.FORM)
-            elif effect.name in ("link_throttled", "publisher_throttled"):
+            elif effect.name in REFUSALS:
                 reason = Reason.BUDGET
     return [] if reason is None else [Refuse(reason)]

@@ -45,7 +45,7 @@ from bridge.document.scope_secret import ScopeSecret
 from bridge.document.shown import BORDERS_MAX, SHOWN_MAX, ShownAttribute, are_borders
 from bridge.document.swaps import ORGANISERS, OWNER_STEPS, SignedSwap, SwapEndorsement, SwapNews
 from bridge.document.tree_checks import DEPTH_MAX, SHARES_PER_KEY_MAX, KeyLoad, key_load
-from bridge.document.trees import TREE_GRACE_S, TREE_SETTLE_S, Tree, TreeChange, Trees
+from bridge.document.trees import NUMBERS, TREE_GRACE_S, TREE_SETTLE_S, Tree, TreeChange, Trees
 from bridge.document.wire_topics import (
     WireTopic,
     batch_topic,
@@ -74,6 +74,7 @@ __all__ = [
     "JUDGED_INTERVALS",
     "KEY_SERVERS_MAX",
     "MEMBER_BUDGETS",
+    "NUMBERS",
     "ORGANISERS",
     "ORGANISER_GRACE_MOST_S",
     "OWNER_STEPS",

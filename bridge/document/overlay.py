@@ -73,6 +73,8 @@ class Overlay(Reorganised):
         self.set_grants(policy.grants)
         self.trees = Trees.of(policy.tree, policy.edges, self.latest)
         self._numbered = {scope.number: scope for scope in policy.scopes}
+        self.scope_named = {scope.filter: scope for scope in reversed(policy.scopes)}.get
+        """Returns the scope with a wire filter; None without one."""
         # The last of two would win silently: an old view, say, over the one that replaced it.
         keys = sum(len(member.certificates) for member in members)
         if len(self.latest) < len(views) or len(self.by_party) < keys or len(self.members) < len(members):
@@ -194,9 +196,6 @@ class Overlay(Reorganised):
         """Returns the most specific scope of a wire topic, or None."""
         found = [scope for scope in self.policy.scopes if matches(scope.filter, wire_topic)]
         return min(found, key=lambda scope: specificity(scope.filter), default=None)
-
-    def scope_named(self, wire_filter: str) -> Scope | None:
-        return next((scope for scope in self.policy.scopes if scope.filter == wire_filter), None)
 
     def regions_of(self, scope: Scope) -> frozenset[int]:
         return frozenset(scope.regions) if scope.regions else frozenset(self.latest)

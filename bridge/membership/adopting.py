@@ -110,6 +110,8 @@ class OverlayKeeper:
         self._latest = OfferedVersion.of(overlay)
         self._document = canonical(overlay)
         self._place = place_of(overlay, name)  # fixed while we run
+        self.level: frozenset[str] = frozenset()
+        """Neighbours that named a version, and none newer than we know."""
         self._peers: dict[str, _Peer] = {}  # neighbours whose link is up ...
         self._away: dict[str, _Peer] = {}  # ... or was: to reconnect refills no allowance and restores no trust
         self._pending: tuple[str, float] | None = None  # the asked neighbour, and the end of our wait
@@ -143,6 +145,11 @@ class OverlayKeeper:
             return False
         return known.offered is None or known.offered.number > self._latest.number
 
+    def _compare(self) -> None:
+        """Compares the versions that neighbours named with the newest known."""
+        named = [(name, peer.offered) for name, peer in self._peers.items()]
+        self.level = frozenset([name for name, offered in named if offered and offered.number <= self._latest.number])
+
     # --------------------------------------------------------------------------------------------- events
 
     def link_up(self, peer: str, now: float) -> list[Effect]:
@@ -152,12 +159,14 @@ class OverlayKeeper:
         self._peers[peer] = known or _Peer(Allowance(*documents), Allowance(*news), Allowance(*news))
         self._peers[peer].told_at, self._peers[peer].offered, self._peers[peer].awaited = now, None, False
         self._peers[peer].swaps_at = now
+        self._compare()
         return [self._offer(peer), *self._endorser.link_up(peer, self.overlay), *self._tell_swaps(now)]
 
     def link_down(self, peer: str, now: float) -> list[Effect]:
         self._is_due_known = False
         if peer in self._peers:
             self._away[peer] = self._peers.pop(peer)
+            self._compare()
         if self._pending is not None and self._pending[0] == peer:
             self._pending = None
         return self._ask(now)
@@ -180,6 +189,7 @@ class OverlayKeeper:
             if flags:
                 raise BadFrame("an offer is not a question and a document at once")
             peer.offered = version
+            self._compare()
             agrees = version == self._latest == OfferedVersion.of(self.overlay)
             return self._ask(now) + (self._endorser.agrees(event.peer, self.overlay) if agrees else [])
         except KeysError as error:
@@ -409,6 +419,7 @@ class OverlayKeeper:
         overlay = overlay.following(self.overlay, now)
         outcome = self._outcome(overlay)
         self._latest, self._document, self._pending, self._equivocated = version, canonical(overlay), None, False
+        self._compare()
         self._moved = moved(overlay, self._name, self._place)
         self._enforce(narrowed(self.overlay, overlay) if outcome is Adoption.RESTART else overlay)
         self._endorser.adopt(self.overlay, now)

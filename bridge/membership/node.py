@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bridge.contract import (
+    COPY,
     Acked,
     Adopt,
     Adoption,
@@ -50,6 +51,8 @@ class Node:
         self._left: frozenset[str] = frozenset()  # left with the last change, and may hear of it a little later
         self._links = LinkGuard()
         self._early = EarlyWires()
+        self._due: float | None = None  # the deadline as it was worked out last ...
+        self._is_due_known = False  # ... if nothing changed since
 
     @property
     def overlay(self) -> Overlay:
@@ -77,9 +80,19 @@ class Node:
             peer = event.peer
             if peer in self._links.charged and self._links.closed(peer, event.wire.properties, now):
                 return [Count("link_throttled", 1, peer)]
-            effects = self._received(event, now)
-            self._links.charge(peer, effects, now)
+            if peer in self.keeper.level and not event.wire.topic.startswith(CONTROL_ROOT) and not self.keeper.removed:
+                effects = self._event(event, now)  # the usual case
+            else:
+                effects = self._received(event, now)
+            if len(effects) == 1 and effects[0] is COPY:
+                return effects
+            self._is_due_known = False
+            for effect in effects:
+                if isinstance(effect, Count) and effect.name == "refused":
+                    self._links.charge(peer, effects, now)
+                    break
             return effects
+        self._is_due_known = False
         match event:
             case Offered(document):
                 try:
@@ -163,13 +176,16 @@ class Node:
 
     @property
     def next_deadline(self) -> float | None:
-        own = [] if self.keeper.removed else [*self._deadlines(), self._early.next_deadline]
-        return earliest(self.keeper.next_deadline, *own)
+        if not self._is_due_known:
+            own = [] if self.keeper.removed else [*self._deadlines(), self._early.next_deadline]
+            self._due, self._is_due_known = earliest(self.keeper.next_deadline, *own), True
+        return self._due
 
     def _adopted(self, effects: list[Effect], now: float) -> list[Effect]:
         """Makes the machines follow the version the keeper put in force. Members that left are no longer
         neighbours.
         """
+        self._is_due_known = False
         outcomes = {effect.outcome for effect in effects if isinstance(effect, Adopt)}
         if Adoption.REMOVED in outcomes or (Adoption.RESTART in outcomes and self.keeper.removed):
             self._erase()

@@ -34,7 +34,7 @@ class Pacing:
         self.held: dict[int, None] = {}
         """The numbers of waiting entries."""
         self._estimated = 0  # bytes of what is being sealed
-        self._opens_at: float | None = None
+        self.opens_at: float | None = None
 
     def adopt(self, budgets: MemberBudgets) -> None:
         """Adopts the budgets of a newer policy."""
@@ -49,9 +49,9 @@ class Pacing:
             self._budgets[2].spend(self._life.keys_made - self._keys_paid, now)
             self._keys_paid = self._life.keys_made
         if all(map(Budget.open, self._budgets, (now, now, now))):
-            self._opens_at = None
+            self.opens_at = None
             return True
-        self._opens_at = now + max(budget.owed_s for budget in self._budgets) + 0.001
+        self.opens_at = now + max(budget.owed_s for budget in self._budgets) + 0.001
         return False
 
     def admitted(self, entries: Sequence[Entry], now: float) -> Sequence[Entry]:
@@ -89,7 +89,7 @@ class Pacing:
     @property
     def next_deadline(self) -> float | None:
         """The time at which waiting entries go on; None if nothing waits."""
-        return 0.0 if self._opens_at is None and self.held else self._opens_at
+        return 0.0 if self.opens_at is None and self.held else self.opens_at
 
 
 class Hindered:

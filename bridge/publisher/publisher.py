@@ -40,7 +40,7 @@ from bridge.publisher.placing import home_of, homeless, parts_of
 from bridge.publisher.resealing import hand_over, outdated, unseal, voided
 from bridge.publisher.residents import Ages, Fleeting, Repairable, Residents, check_ours, first_lacking
 from bridge.publisher.sealing import Sealer
-from bridge.publisher.windows import Lanes, Refusals, StandIns
+from bridge.publisher.windows import Lane, Lanes, Refusals, StandIns
 from bridge.wire import OwnLife, PullRequest
 from keys.envelope import Mode
 from keys.epochs import ScopeKeys
@@ -271,10 +271,13 @@ class Publisher:
         first = next(iter(self._young), None)
         straggler = None if first is None else self._entries[first].born + STRAGGLER_S
         review = min(self.sealer.review_at or 0.0, self._waiting.give_up_at)
-        old_at, again_at = self._ages.first_at(self._entries), self.refusals.next_deadline
+        old_at = self._ages.first_at(self._entries) if self._ages.max_age_s is not None else None
+        again_at = self.refusals.next_deadline if self.refusals.rounds else None
+        paced_at = self._pacing.next_deadline if self._pacing.held or self._pacing.opens_at else None
+        repair_at = self._repairable.next_deadline if self._repairable.kept else None
         silent_at = self._stand_ins.next_deadline(self._lanes) if self._stand_ins.is_used else None
-        own = self._pacing.next_deadline, self._repairable.next_deadline, self.retained.retold.next_deadline
-        return earliest(straggler, review, old_at, again_at, silent_at, *own)
+        retold_at = self.retained.retold.next_deadline
+        return earliest(straggler, review, old_at, again_at, silent_at, paced_at, repair_at, retold_at)
 
     def keys_changed(self, now: float) -> list[Effect]:
         """Continues after new or replaced epoch keys."""
@@ -412,7 +415,10 @@ class Publisher:
         if self._pacing.held and (paced := self._pacing.released(self._entries, now)):
             self._lanes.requeue(paced, lambda peer, s: peer not in self._entries[s].acked)
         sendable: list[tuple[str, int]] = []
-        lanes = deque(self._lanes.waiting)  # none, after most acknowledgements
+        lanes = deque[tuple[str, Lane]]()  # none, after most acknowledgements
+        for peer, lane in self._lanes.lanes.items():
+            if lane.new or lane.late:
+                lanes.append((peer, lane))
         stands = bool(lanes) and not self._pacing.is_open(now)
         while lanes:
             peer, lane = lanes.popleft()
@@ -423,9 +429,10 @@ class Publisher:
             sealed, waits = self._sealed(taken, now)
             effects += waits
             for sequence in taken:
-                if sequence not in sealed:
+                if sequence in sealed:
+                    sendable.append((peer, sequence))
+                else:
                     lane.put_back(sequence)
-            sendable += [(peer, sequence) for sequence in taken if sequence in sealed]
             if len(sealed) < len(taken):  # the window has room again, for what is behind those that wait
                 lanes.append((peer, lane))
         for peer, sequence in sendable:
@@ -443,11 +450,17 @@ class Publisher:
 
     def _sealed(self, taken: Sequence[int], now: float) -> tuple[set[int], list[Effect]]:
         """Seals entries a lane took, and returns the sealed ones."""
-        there = [self._entries[s] for s in taken if s in self._entries]
-        unsealed = [entry.sequence for entry in there if entry.wire is None]
+        entries, unsealed, sealed = self._entries, list[int](), set[int]()
+        for sequence in taken:
+            entry = entries.get(sequence)
+            if entry is not None and entry.wire is None:
+                unsealed.append(sequence)
         effects = self._seal(unsealed, now) if unsealed else []
-        left = [entry for entry in there if entry.sequence in self._entries]
-        return {entry.sequence for entry in left if entry.wire is not None}, effects
+        for sequence in taken:
+            entry = entries.get(sequence)
+            if entry is not None and entry.wire is not None:
+                sealed.add(sequence)
+        return sealed, effects
 
     def _seal(self, unsealed: Sequence[int], now: float) -> list[Effect]:
         """Seals those of these entries that are not too old, and that nothing hinders."""

@@ -146,7 +146,7 @@ class Ages:
     """
 
     def __init__(self, max_age_s: float | None) -> None:
-        self._max_age_s = max_age_s
+        self.max_age_s = max_age_s
 
     def expired(self, entries: Iterable[Entry], now: float) -> tuple[list[int], list[int]]:
         """Returns the sequences of entries past their message's expiry, and of other entries past the outbox's
@@ -158,13 +158,13 @@ class Ages:
             expiry_s = entry.publication.expiry_s
             if expiry_s is not None and now > published + expiry_s:
                 message.append(entry.sequence)
-            elif self._max_age_s is not None and now > entry.since_s + self._max_age_s:
+            elif self.max_age_s is not None and now > entry.since_s + self.max_age_s:
                 age.append(entry.sequence)
         return message, age
 
     def too_long(self, entries: Mapping[int, Entry], now: float) -> list[int]:
         """Returns the leading entries, in order of arrival, that were in memory for longer than the outbox's bound."""
-        most_s = self._max_age_s
+        most_s = self.max_age_s
         if most_s is None:
             return []
         return [entry.sequence for entry in takewhile(lambda one: now > one.since_s + most_s, entries.values())]
@@ -172,9 +172,9 @@ class Ages:
     def first_at(self, entries: Mapping[int, Entry]) -> float | None:
         """Returns the time at which `too_long` finds its next entry."""
         first = next(iter(entries.values()), None)
-        if first is None or self._max_age_s is None:
+        if first is None or self.max_age_s is None:
             return None
-        return first.since_s + self._max_age_s + 0.001
+        return first.since_s + self.max_age_s + 0.001
 
 
 class Fleeting:
@@ -208,24 +208,24 @@ class Repairable:
     """Entries acknowledged by all replicas: the time at which each may go, ascending, and bytes."""
 
     def __init__(self) -> None:
-        self._kept: dict[int, tuple[float, int]] = {}
+        self.kept: dict[int, tuple[float, int]] = {}
         self._bytes = 0
         self.answers = Answers()
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self.kept)
 
     def keep(self, entry: Entry, now: float) -> list[int] | None:
         """Keeps an entry for a while. Returns the sequences going early for it; None if it need not be kept."""
         if entry.header is None or entry.header.mode not in (Mode.ONE, Mode.BLOCKS):
             return None
-        if entry.sequence in self._kept:
+        if entry.sequence in self.kept:
             return []
         size = sum(map(len, entry.pieces))
-        self._kept[entry.sequence] = now + REPAIR_S, size
+        self.kept[entry.sequence] = now + REPAIR_S, size
         self._bytes += size
         gone, left = [], self._bytes
-        for sequence, (_, size) in self._kept.items():
+        for sequence, (_, size) in self.kept.items():
             if left <= REPAIR_BYTES_MAX:
                 break
             gone.append(sequence)
@@ -233,15 +233,15 @@ class Repairable:
         return gone
 
     def forget(self, sequence: int) -> None:
-        self._bytes -= self._kept.pop(sequence, (0.0, 0))[1]
+        self._bytes -= self.kept.pop(sequence, (0.0, 0))[1]
 
     def due(self, now: float) -> list[int]:
         """Returns the sequences that may go."""
-        return [sequence for sequence, (until, _) in self._kept.items() if until <= now]
+        return [sequence for sequence, (until, _) in self.kept.items() if until <= now]
 
     @property
     def next_deadline(self) -> float | None:
-        first = next(iter(self._kept.values()), None)
+        first = next(iter(self.kept.values()), None)
         return None if first is None else first[0]
 
     def asked(self, event: Received, request: PullRequest, entry: Entry | None, now: float) -> list[Effect]:

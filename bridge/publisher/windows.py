@@ -212,25 +212,20 @@ class Lanes:
     """The lanes of all replicas whose link is up."""
 
     def __init__(self) -> None:
-        self._lanes: dict[str, Lane] = {}
+        self.lanes: dict[str, Lane] = {}
         self._any_back = False
 
     def __iter__(self) -> Iterator[tuple[str, Lane]]:
-        return iter(self._lanes.items())
+        return iter(self.lanes.items())
 
     def __len__(self) -> int:
-        return len(self._lanes)
-
-    @property
-    def waiting(self) -> list[tuple[str, Lane]]:
-        """The lanes with waiting entries."""
-        return [(peer, lane) for peer, lane in self._lanes.items() if lane.new or lane.late]
+        return len(self.lanes)
 
     def up(self, peer: str, lacking: Iterable[tuple[int, str]]) -> None:
         """Opens a lane. `lacking` holds sequence and chain of each entry the peer has not acknowledged, in any
         order.
         """
-        self._lanes[peer] = Lane(deque(sorted(lacking)))
+        self.lanes[peer] = Lane(deque(sorted(lacking)))
         self._any_back = True
 
     def is_any_back(self) -> bool:
@@ -239,15 +234,15 @@ class Lanes:
         return back
 
     def down(self, peer: str) -> None:
-        self._lanes.pop(peer, None)
+        self.lanes.pop(peer, None)
 
     def append(self, sequence: int, chain: str, late: bool) -> None:
-        for lane in self._lanes.values():
+        for lane in self.lanes.values():
             lane.append(sequence, chain, late)
 
     def acknowledged(self, peer: str, sequence: int, now: float) -> bool:
         """Opens the window. Returns False if the peer acknowledged a former sealing."""
-        lane = self._lanes.get(peer)
+        lane = self.lanes.get(peer)
         if lane is None:
             return True
         if lane.outdated and lane.answers_former(sequence):
@@ -257,7 +252,7 @@ class Lanes:
 
     def refused(self, peer: str, sequence: int) -> bool:
         """Takes a refusal. Returns False if it concerns a former sealing, or no request."""
-        lane = self._lanes.get(peer)
+        lane = self.lanes.get(peer)
         if lane is None:
             return False
         if lane.answers_former(sequence):
@@ -267,7 +262,7 @@ class Lanes:
 
     def outdate(self, sequence: int) -> None:
         """Ignores the copies of an entry on their way, since it will be sealed anew."""
-        for lane in self._lanes.values():
+        for lane in self.lanes.values():
             if sequence in lane.in_flight:
                 lane.put_back(sequence)
                 lane.outdated[sequence] = lane.outdated.get(sequence, 0) + 1
@@ -276,18 +271,18 @@ class Lanes:
         """Removes entries from all queues and from flight: they come again, perhaps in other chains."""
         for sequence in sequences:
             self.outdate(sequence)
-        for lane in self._lanes.values() if sequences else ():
+        for lane in self.lanes.values() if sequences else ():
             lane.keep(lambda sequence: sequence not in sequences)
 
     def requeue(self, entries: Iterable[tuple[int, str]], lacks: Callable[[str, int], bool]) -> None:
         """Puts entries, each a sequence and its chain, back into every lane whose replica lacks them."""
         back = set(entries)
-        for peer, lane in self._lanes.items() if back else ():
+        for peer, lane in self.lanes.items() if back else ():
             lane.requeue(entry for entry in back if entry[0] not in lane.in_flight and lacks(peer, entry[0]))
 
     def keep(self, sequences: Callable[[int], bool], count: int) -> None:
         """Forgets waiting entries that are gone, if the lanes are long enough: `count` sequences are not gone."""
-        for lane in self._lanes.values():
+        for lane in self.lanes.values():
             if len(lane) > 2 * count + WINDOW_MAX:
                 lane.keep(sequences)
 
@@ -304,7 +299,7 @@ class Refusals:
     """The refusals at one gateway, bounded for each replica by the entries in memory."""
 
     def __init__(self) -> None:
-        self._rounds: dict[str, _Round] = {}
+        self.rounds: dict[str, _Round] = {}
         self._pauses: dict[str, float] = {}
         self._refused: dict[str, int] = {}  # how much more than it took each refused since its last round began
         self.reasons: dict[str, str] = {}
@@ -312,13 +307,13 @@ class Refusals:
 
     def refused(self, peer: str, sequence: int, reason: str, now: float) -> None:
         self.reasons[peer] = reason
-        if peer not in self._rounds:
+        if peer not in self.rounds:
             if self._refused.pop(peer, 0) <= 0:
                 self._pauses.pop(peer, None)
             self._pauses[peer] = min(2 * self._pauses.get(peer, AGAIN_S / 2), AGAIN_MAX_S)
-            self._rounds[peer] = _Round(now + self._pauses[peer])
+            self.rounds[peer] = _Round(now + self._pauses[peer])
         self._refused[peer] = self._refused.get(peer, 0) + 1
-        self._rounds[peer].waits[sequence] = None
+        self.rounds[peer].waits[sequence] = None
 
     def acknowledged(self, peer: str) -> None:
         """Counts an entry a replica took. Once the replica took as many as it refused since a round began, the next
@@ -330,13 +325,13 @@ class Refusals:
 
     def due(self, now: float) -> Iterator[tuple[str, int]]:
         """Yields replicas and entries to offer again now."""
-        for peer in [peer for peer, found in self._rounds.items() if found.again_at <= now]:
-            for sequence in self._rounds.pop(peer).waits:
+        for peer in [peer for peer, found in self.rounds.items() if found.again_at <= now]:
+            for sequence in self.rounds.pop(peer).waits:
                 yield peer, sequence
 
     @property
     def next_deadline(self) -> float | None:
-        return min([found.again_at for found in self._rounds.values()], default=None) if self._rounds else None
+        return min([found.again_at for found in self.rounds.values()], default=None) if self.rounds else None
 
 
 class StandIns:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Mapping, Sequence
 
-from bridge.contract import Blame, Count, Effect, FairTable, Received, Withhold, earliest
+from bridge.contract import COPY, Blame, Count, Effect, FairTable, Received, Withhold, earliest
 from bridge.document import Overlay, ScopeSecret, batch_topic
 from bridge.reader.ahead_scopes import AheadScopes
 from bridge.reader.awaiting_keys import Keyless
@@ -41,7 +41,7 @@ from bridge.reader.streams import Held, Stream, StreamId, name_of
 from bridge.reader.subscriptions import Subscriptions
 from bridge.reader.waiting import REPAIR_S, Waiting
 from bridge.wire import PROPERTY_PART, Admitted
-from keys.envelope import DataKey, Mode
+from keys.envelope import PROPERTY_HEADER, DataKey, Mode, content_digest
 from keys.epochs import ScopeKeys
 from keys.errors import BadContent, KeysError
 from keys.frames import number
@@ -117,6 +117,8 @@ class Collector:
         effects: list[Effect] = []
         try:
             properties = dict(event.wire.properties)
+            if len(properties) == 1 and self._is_copy(event, properties):
+                return [COPY]
             news, opened = self._intake.keys_of(event.peer, properties, now)
             effects += news if opened is None else news + self._wake(opened, now)
             told = self._intake.told(properties, event.wire.topic)
@@ -137,6 +139,18 @@ class Collector:
             # What the wire brought before its fault (a verified key may have opened something) stays valid.
             effects += self._ahead.instead(event, error, now)
         return effects + self._freed(now) if self._overflow else effects
+
+    def _is_copy(self, event: Received, properties: Mapping[str, str]) -> bool:
+        """Returns True for a further copy, whole and in a single piece, of a publication that was delivered."""
+        told, topic, payload = properties.get(PROPERTY_HEADER, ""), event.wire.topic, event.wire.payload
+        admitted = self._intake.admission.verified((told, topic))
+        if admitted is None or self._overflow.to_take or admitted.header.mode is Mode.BLOCKS:
+            return False
+        header = admitted.header
+        author = self._lineages.author(header.publisher, header.sequence)
+        stream = self._streams.get((author, batch_topic(admitted.scope.stream)))
+        delivered = stream is not None and stream.head.has_seen(header.sequence)
+        return delivered and content_digest(payload) == header.digests[0]
 
     def _bridged(self, name: Name, now: float) -> list[Effect]:
         """Continues a stream: a replica said that publications before `name` were left out."""
@@ -201,8 +215,8 @@ class Collector:
 
     @property
     def next_deadline(self) -> float | None:
-        waits, asks = self._waiting.next_deadline, self._intake.next_deadline
-        return earliest(waits, asks, self._joining.next_deadline, self._sweep_at or None)
+        waits, sweep_at = self._waiting.next_deadline, self._sweep_at or None
+        return earliest(waits, *self._intake.deadlines, self._joining.next_deadline, sweep_at)
 
     def streams_of(self, scope: int) -> list[tuple[StreamId, Stream]]:
         """Returns the streams of a scope, which its first number names, of which something was delivered."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Generic
 
-from bridge.contract import Blame, Count, Effect, earliest
+from bridge.contract import Blame, Count, Effect
 from bridge.document import Overlay
 from bridge.reader.assembling import Assembling
 from bridge.reader.kept import KeptReader
@@ -88,7 +88,7 @@ class Intake(Generic[Opened]):
         """Returns True if a publication should be dropped unread because of its header's unverified claims. Raises
         BadFrame.
         """
-        if self.admission.remembers(told, wire_topic):
+        if self.admission.verified((told, wire_topic)) is not None:
             return False  # to be looked at costs nothing
         return is_replayed(told, wire_topic, streams, self.lineages, now, may_be_new)
 
@@ -117,8 +117,9 @@ class Intake(Generic[Opened]):
         return effects + self.assembling.tick(now), opened
 
     @property
-    def next_deadline(self) -> float | None:
-        return earliest(self.keys.next_deadline, self.assembling.next_deadline)
+    def deadlines(self) -> tuple[float | None, float | None]:
+        """The next times at which a key is searched or audited, and at which content is asked for."""
+        return self.keys.next_deadline, self.assembling.next_deadline
 
 
 def misfit(peer: str) -> list[Effect]:

@@ -21,7 +21,7 @@ from bridge.replica.plane_routing import PlaneRouting
 from bridge.topology import Routes
 from bridge.wire import CHAIN_MAX, PULL_S, Admission, Admitted, Answers, Name, PullRequest, Pulls, RoutingTable
 from bridge.wire import pieces as content
-from keys.envelope import MessageHeader
+from keys.envelope import MessageHeader, Mode
 from keys.errors import NotAuthorised
 from keys.identity import Certificate
 
@@ -85,7 +85,8 @@ class Carrying:
         effects: list[Effect] = []
         if content.rides_along(passing.header, passing.pieces) or (whole and passing.pieces):  # the usual case
             wire = content.wire(topic, passing.header, signed, passing.pieces)
-            effects += [sent for peer in passing.peers for sent in self._passing.give(peer, wire, admitted)]
+            for peer in passing.peers:
+                effects += self._passing.give(peer, wire, admitted)
         else:
             for peer in passing.peers:
                 parts = self._passing.parts(passing.header, peer)
@@ -98,7 +99,17 @@ class Carrying:
             self._retain(passing, now)
         if vector:
             effects += self._passing.for_others(passing, vector)
+        if not passing.owed and self._pulls.get(passing.name) is None and (passing.pieces or not passing.header.retain):
+            return effects  # the usual case
         return effects + self._settle(passing, now)
+
+    def is_whole_copy(self, admitted: Admitted, payload: bytes) -> bool:
+        """Returns True for the content of a publication that passed lately, whole and in a single piece."""
+        header = admitted.header
+        passing = self._recent.get((header.publisher, header.sequence))
+        if passing is None or passing.header is not header or len(header.digests) != 1:
+            return False
+        return header.mode is not Mode.BLOCKS and passing.pieces.get(0) == payload
 
     def over(
         self,
@@ -209,7 +220,7 @@ class Carrying:
 
     def _expire(self, now: float) -> None:
         since = now - RECENT_S
-        while (oldest := next(self._recent.items(), None)) is not None and oldest[1].since < since:
+        while (oldest := next(iter(self._recent.items()), None)) is not None and oldest[1].since < since:
             self._recent.pop(oldest[0])
 
     # ---------------------------------------------------------------------------------- asking for content
@@ -236,8 +247,6 @@ class Carrying:
         """Answers requests for pieces that are here now; asks for missing pieces, or stops asking."""
         effects: list[Effect] = []
         pull = self._pulls.get(passing.name)
-        if pull is None and not passing.owed and (passing.pieces or not passing.header.retain):
-            return effects  # the usual case
         if pull is not None:
             for asker, parts in list(pull.askers.items()):
                 answer = self._answer(asker, passing, parts, now)
@@ -307,7 +316,8 @@ class Carrying:
 
     @property
     def next_deadline(self) -> float | None:
-        return earliest(self._pulls.next_deadline, self._comebacks.next_deadline)
+        comebacks_at = self._comebacks.next_deadline
+        return earliest(self._pulls.next_deadline, comebacks_at) if self._pulls.wakeups else comebacks_at
 
     # -------------------------------------------------------------------------------------------- answering
 

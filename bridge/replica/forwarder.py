@@ -16,6 +16,7 @@ from dataclasses import replace
 from math import inf
 
 from bridge.contract import (
+    COPY,
     HISTORY_TOPIC,
     Blame,
     Count,
@@ -40,6 +41,7 @@ from bridge.replica.retained import Owing, Retained, data_key_name
 from bridge.replica.statement_relay import COMPARE_TOPIC, StatementRelay
 from bridge.topology import Routes
 from bridge.wire import (
+    CONTROL_ROOT,
     PROPERTY_PART,
     PROPERTY_SHOWN,
     PROPERTY_SKIP,
@@ -63,6 +65,7 @@ from keys.errors import BadFrame, KeysError, NotFresh, Superseded, UnknownView
 
 NEWCOMER_BURST = 8  # restarts of a subscriber that are served at once all that is retained ...
 NEWCOMER_EVERY_S = 60.0  # ... and then once a minute, the others later: stops statements without end
+FORWARDED = Count("forwarded")
 YOUNG_S = 30.0  # after a start, statements come that others knew before; later ones are news, and find what is new only
 RETELLS_BURST, RETELLS_EVERY_S = 8, 10.0  # of one link that comes up; beyond that all statements are sent later
 
@@ -183,7 +186,7 @@ class Forwarder:
         self._sweep_at = None
         effects = self._sweep(now) + self._keys.adopt(overlay, now) + self._recorder.adopt(overlay, now)
         for event in self._ahead.take():
-            effects += self._received(event, now) if event.peer in overlay.members else []
+            effects += self.received(event, now) if event.peer in overlay.members else []
         return effects
 
     def erase(self) -> None:
@@ -232,13 +235,14 @@ class Forwarder:
     @property
     def next_deadline(self) -> float | None:
         """The next time at which something is to be erased, passed on, or asked for."""
-        busy = self._keys.holds_secrets or len(self._retained)
+        keys = self._keys
+        busy = keys.holds_secrets or len(self._retained)
         sweep_at = self._sweep_at if busy and self._sweep_at is not None else inf
         silent = self._destinations.silent
         silent_at = silent.next_deadline if silent.waiting else None
         later = self._retells.next_deadline, self._newcomers.next_deadline, silent_at, self._recorder.next_deadline
-        content_at, compare_at = self._content.next_deadline, self._relay.next_deadline
-        return earliest(sweep_at, self._keys.next_deadline, content_at, compare_at, *later)
+        gathered_at = keys.next_deadline if keys.gathering or keys.untold.peers else None
+        return earliest(sweep_at, gathered_at, self._content.next_deadline, self._relay.next_deadline, *later)
 
     def loaded(self, event: Loads, now: float) -> list[Effect]:
         """Takes the loads of our links: wires for a replica whose link stands still go another way, too."""
@@ -252,34 +256,51 @@ class Forwarder:
 
     def received(self, event: Received, now: float) -> list[Effect]:
         """Handles a wire from a peer. An invalid one is dropped, counted and charged to the link."""
-        keys = self._keys
-        if keys.gathering or keys.untold.peers or self._sweep_at is None or now >= self._sweep_at:
-            return self._sweep(now) + self._received(event, now)
-        return self._received(event, now)
-
-    def _received(self, event: Received, now: float) -> list[Effect]:
-        taken: list[Effect] = []
+        keys, topic, properties = self._keys, event.wire.topic, dict(event.wire.properties)
+        sweeps = keys.gathering or keys.untold.peers or self._sweep_at is None or now >= self._sweep_at
+        effects = self._sweep(now) if sweeps else []
         try:
-            if event.wire.topic == SUBSCRIBE_TOPIC:
-                return self._statement(event, now)
-            if event.wire.topic == COMPARE_TOPIC:
-                return self._relay.compared(event, now)
-            properties = dict(event.wire.properties)
-            if event.wire.topic == PULL_TOPIC:
-                return self._content.asked(event, now)
-            if event.wire.topic == HISTORY_TOPIC:
-                return self._recorder.asked(event, now)
-            if carries_key_alone(event.wire.topic):
-                return self._keys.take(event.peer, properties, now, event.wire.topic)
+            if topic.startswith(CONTROL_ROOT):
+                return effects + self._control(event, properties, now)
             if PROPERTY_HEADER not in properties:
                 raise BadFrame("publication without a signed header")
             if PROPERTY_KEY in properties:  # each copy has other shares: whatever becomes of it
-                taken = self._keys.take(event.peer, properties, now)
-            return taken + self._publication(event, properties, now)
+                effects += self._keys.take(event.peer, properties, now)
+            if not sweeps and event.peer in self.routes.replicas and self._is_copy(event, properties):
+                return [COPY]
+            return effects + self._publication(event, properties, now)
         except KeysError as error:
-            outlived = isinstance(error, Superseded) and not self.routes.is_replica(event.peer)
+            outlived = isinstance(error, Superseded) and event.peer not in self.routes.replicas
             proof = self._keys.generations.proof(event.peer, now) if outlived else None
-            return [*taken, *refused(event.peer, error), *([Send(event.peer, proof)] if proof else [])]
+            return [*effects, *refused(event.peer, error), *([Send(event.peer, proof)] if proof else [])]
+
+    def _control(self, event: Received, properties: dict[str, str], now: float) -> list[Effect]:
+        topic = event.wire.topic
+        if topic == SUBSCRIBE_TOPIC:
+            return self._statement(event, now)
+        if topic == COMPARE_TOPIC:
+            return self._relay.compared(event, now)
+        if topic == PULL_TOPIC:
+            return self._content.asked(event, now)
+        if topic == HISTORY_TOPIC:
+            return self._recorder.asked(event, now)
+        if carries_key_alone(topic):
+            return self._keys.take(event.peer, properties, now, topic)
+        raise BadFrame("a topic that brings a replica nothing")
+
+    def _is_copy(self, event: Received, properties: dict[str, str]) -> bool:
+        """Returns True for a further copy of a publication that passed lately and whole: nothing of it can be news.
+
+        Raises NotAuthorised for a sender that is not on the publication's way.
+        """
+        wire = event.wire
+        if len(properties) != 1 or self._destinations.silent.waiting:
+            return False
+        admitted = self._admission.verified((properties[PROPERTY_HEADER], wire.topic))
+        if admitted is None or admitted.scope.planes or not self._content.is_whole_copy(admitted, wire.payload):
+            return False
+        self.routes.topology.check_sender(event.peer, admitted.publisher, self.routes.region, admitted.tree)
+        return True
 
     # --------------------------------------------------------------------------------------- subscriptions
 
@@ -429,7 +450,8 @@ class Forwarder:
         )
         if admitted.scope.history is not None and not header.snapshot:
             self._recorder.note(name_of(header), len(event.wire.payload), now)
-        return [*effects, Count("forwarded")]
+        effects.append(FORWARDED)
+        return effects
 
     def _is_over(self, event: Received, properties: dict[str, str], admitted: Admitted, now: float) -> list[Effect]:
         """Passes on the header, without content, of a publication that expired on its way.

@@ -51,7 +51,7 @@ class Passing:
     @property
     def said_bytes(self) -> int:
         """Bytes of header and list of attributes, which may be far longer than the content."""
-        return sum([len(text) for _, text in self.signed])
+        return sum(map(len, dict(self.signed).values()))
 
 
 class PassingOn:

@@ -209,7 +209,7 @@ class Resplitter:
     @property
     def holds_secrets(self) -> bool:
         """True if there is anything to erase a day."""
-        return bool(self._known_seeds or len(self._held))
+        return bool(self._known_seeds or self._held.count())
 
     # --------------------------------------------------------------------------------------------- taking
 

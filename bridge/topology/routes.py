@@ -20,7 +20,7 @@ class Routes:
         self.name = name
         self.region = overlay.certificate(name).region
         self.topology, self.planes = Topology(overlay), Planes(overlay)
-        self._replicas = _replicas(overlay)
+        self.replicas = _replicas(overlay)
         self.up: set[str] = set()
         self.added: frozenset[str] = frozenset()
         """Replicas that became neighbours with the last change: their links are still to come."""
@@ -29,7 +29,7 @@ class Routes:
         """Takes another version of the overlay, or other views or trees of it."""
         before = self._beside()
         self.overlay, self.topology, self.planes = overlay, Topology(overlay), Planes(overlay)
-        self._replicas = _replicas(overlay)
+        self.replicas = _replicas(overlay)
         self.added = self._beside() - before
         self.up.intersection_update(overlay.members)
 
@@ -38,7 +38,7 @@ class Routes:
         return frozenset(name for region in regions for name in self.overlay.replicas(region))
 
     def is_replica(self, peer: str) -> bool:
-        return peer in self._replicas
+        return peer in self.replicas
 
     def region_of(self, peer: str) -> int:
         return self.overlay.certificate(peer).region

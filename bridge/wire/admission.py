@@ -13,11 +13,11 @@ none, since k of our replicas must have passed on its shares before it opens any
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from bridge.contract import Blame, Count, Effect
-from bridge.document import REFRESH_MESSAGES_MAX, Overlay, RecordRights, Scope, is_retained_topic, read_wire_topic
+from bridge.document import NUMBERS, REFRESH_MESSAGES_MAX, Overlay, RecordRights, Scope, read_wire_topic
 from bridge.wire.pieces import check_mode
 from keys.envelope import (
     PROPERTY_KEY,
@@ -115,6 +115,8 @@ class Admission:
         self._calendar = overlay.policy.calendar
         self._replica = replica
         self._admitted: OrderedDict[tuple[str, str], Admitted] = OrderedDict()  # by property and wire topic
+        self.verified: Callable[[tuple[str, str]], Admitted | None] = self._admitted.get
+        """Returns the publication of a header, by property `vmq` and wire topic, that was verified lately."""
         self._keys: OrderedDict[str, KeyHeader] = OrderedDict()  # by property
         self._rights: dict[tuple[bytes, int, int], tuple[Scope, RecordRights] | None] = {}  # by scope number, not topic
         self._bumped: dict[str, float] = {}  # by scope: when its earlier bumps are outdated, if that is to come
@@ -201,10 +203,6 @@ class Admission:
             self._admitted.popitem(last=False)
         return admitted
 
-    def remembers(self, told: str, wire_topic: str) -> bool:
-        """Returns True if this very header was verified lately."""
-        return (told, wire_topic) in self._admitted
-
     def first(self, told: str, wire_topic: str, now: float) -> Admitted:
         """Admits a publication like `publication`, without keeping its header: for callers keeping publications
         themselves.
@@ -214,7 +212,7 @@ class Admission:
         frame = from_property(told)
         header = header_of(frame)
         publisher = self._author(header.publisher, now)
-        certified = self._check_end(publisher, now)
+        certified = now * 1000 <= publisher.not_after_ms or self._check_end(publisher, now)
         verify_header(header, frame, wire_topic, publisher.public_key)
         try:
             admitted = self._verified(header, frame, publisher, wire_topic, now)
@@ -243,11 +241,11 @@ class Admission:
             raise BadFrame(f"sequence {header.sequence} or time {header.time_ms} is beyond what anybody can show")
         if header.previous >= header.sequence:
             raise BadFrame(f"sequence {header.sequence} follows {header.previous}")
-        if header.retain is not is_retained_topic(wire_topic):
+        told = read_wire_topic(wire_topic)
+        if header.retain is not bool(told.publisher):
             raise BadFrame("what is retained, and nothing else, has a topic of its own")
         epoch = self._span[0] if self._span[1] <= header.time_ms < self._span[2] else self._epoch_of(header.time_ms)
         live = self._check_time(header, epoch, now)
-        told = read_wire_topic(wire_topic)
         if told.publisher not in (b"", header.publisher):
             raise BadFrame("a wire topic of another publisher")
         asked = (header.publisher, told.scope, epoch)
@@ -260,9 +258,12 @@ class Admission:
         check_mode(header, scope.mode)
         if len(header.digests) > self._blocks_max:  # or a region grows, and we do not know yet
             raise UnknownView(f"content in {len(header.digests)} blocks; no region here has so many replicas")
-        tree = self._overlay.trees.number_of(header.tree)
-        if self._replica:
-            self._overlay.trees.named(tree)
+        trees = self._overlay.trees
+        tree = trees.newest.number
+        if header.tree != tree % NUMBERS:
+            tree = trees.number_of(header.tree)
+            if self._replica:
+                trees.named(tree)
         return Admitted(header, frame, publisher, scope, epoch, live, rights, tree)
 
     def _epoch_of(self, time_ms: int) -> int:
@@ -411,7 +412,9 @@ class Admission:
         retained publication may be old, but not of the future: it would outrank others' publications on its topic for
         ever.
         """
-        live, age_s = self._check_epoch(epoch, now), now - header.time_ms / 1000
+        of, begins_s, ends_s = self._live
+        live = (of == epoch and begins_s <= now < ends_s) or self._check_epoch(epoch, now)
+        age_s = now - header.time_ms / 1000
         if self._replica and (age_s < -AHEAD_S or (age_s > AGE_S and not header.retain)):
             raise NotFresh(f"sealed {age_s:.0f} s before our time")
         if not live or header.retain or age_s <= KEPT_S:
@@ -464,6 +467,9 @@ class Admission:
 
     def _author(self, party_id: bytes, now: float) -> Certificate:
         """Returns the certificate of a wire's author like `publisher`; the author may be a member that left."""
+        certificate = self._overlay.by_party.get(party_id)
+        if certificate is not None and certificate.role not in CARRIERS:
+            return certificate
         if now < self._left.get(party_id, 0.0):
             raise _ended_right("publisher is no member any more")
         return self.publisher(party_id)

@@ -117,7 +117,7 @@ class Pulls:
     def __init__(self) -> None:
         self._pulls: FairTable[Name, Pull] = FairTable(PULLS_MAX)
         self.get = self._pulls.get
-        self._wakeups: list[tuple[float, Name]] = []  # a heap; those that no pull confirms are stale
+        self.wakeups: list[tuple[float, Name]] = []  # a heap; those that no pull confirms are stale
         self._unanswered: Counter[str] = Counter()  # requests since a neighbour last answered
         self._late_s = self._spread_s = 0.0  # by how much content comes after its header, where it does, and its spread
 
@@ -136,7 +136,7 @@ class Pulls:
         wait_s = max(wait_s, self.patience_s) if wait_s else 0.0
         pull = Pull(name, time_ms, now + wait_s, now + wait_s + GIVE_UP_S, above)
         self._pulls.put(name, owner, pull)
-        heapq.heappush(self._wakeups, (pull.at, name))
+        heapq.heappush(self.wakeups, (pull.at, name))
         return pull
 
     def end(self, name: Name) -> Pull | None:
@@ -162,7 +162,7 @@ class Pulls:
         """Returns the publications to ask for now, and the ones that are given up and forgotten."""
         asking, gone = [], []
         while (at := self.next_deadline) is not None and at <= now:
-            name = heapq.heappop(self._wakeups)[1]
+            name = heapq.heappop(self.wakeups)[1]
             pull = self._pulls.get(name)
             assert pull is not None
             if now >= pull.until:
@@ -171,7 +171,7 @@ class Pulls:
                 continue
             retry_s = min(RETRY_MAX_S, RETRY_S * 2 ** (len(pull.asked) // 4))
             pull.at = min(pull.until, now + max(retry_s, self.patience_s))
-            heapq.heappush(self._wakeups, (pull.at, name))
+            heapq.heappush(self.wakeups, (pull.at, name))
             asking.append(pull)
         return asking, gone
 
@@ -193,12 +193,12 @@ class Pulls:
 
     @property
     def next_deadline(self) -> float | None:
-        while self._wakeups:
-            at, name = self._wakeups[0]
+        while self.wakeups:
+            at, name = self.wakeups[0]
             pull = self._pulls.get(name)
             if pull is not None and pull.at == at:
                 return at
-            heapq.heappop(self._wakeups)
+            heapq.heappop(self.wakeups)
         return None
 
 

@@ -145,7 +145,7 @@ OWNERS: dict[str, dict[str, str]] = {
             bridge.replica.recording.Recorder _budgets _waiting
             gateway.history.archive._Known owned
             bridge.contract.budgets.LinkGuard _authors _budgets _in_debt charged
-            bridge.contract.publisher_guard.PublisherGuard _accounts _in_debt _since
+            bridge.contract.publisher_guard.PublisherGuard _accounts in_debt _since
             bridge.groups.lease_relay.LeaseRelay _comebacks _told
             bridge.groups.leases.LeaseTable _allowances
             bridge.groups.shared_groups.SharedGroups _up
@@ -162,8 +162,8 @@ OWNERS: dict[str, dict[str, str]] = {
             bridge.publisher.own_retained.OwnRetained retold
             bridge.publisher.publisher.Publisher _up
             bridge.publisher.residents.Residents _lead
-            bridge.publisher.windows.Lanes _lanes
-            bridge.publisher.windows.Refusals _pauses _refused _rounds reasons
+            bridge.publisher.windows.Lanes lanes
+            bridge.publisher.windows.Refusals _pauses _refused rounds reasons
             bridge.publisher.windows.StandIns _marks
             bridge.reader.blame.Evidence _named _standing
             bridge.reader.wrapped_blame.WrappedEvidence _named _walks
@@ -219,7 +219,7 @@ OWNERS: dict[str, dict[str, str]] = {
             bridge.replica.outdated_keys.OutdatedKeys _of
             bridge.replica.resplitting.Resplitter gathering
             bridge.replica.retained.Retained _named
-            bridge.wire.pulling.Pulls _wakeups""",
+            bridge.wire.pulling.Pulls wakeups""",
         "bridge.contract.budgets.RESEALED_MAX": """
             bridge.contract.budgets.Repeats _sealed""",
         "bridge.reader.key_opening.DOUBTED_MAX": """
@@ -447,7 +447,7 @@ OWNERS: dict[str, dict[str, str]] = {
         "bridge.publisher.residents.QOS0_ENTRIES_MAX": """
             bridge.publisher.residents.Fleeting _sizes""",
         "bridge.publisher.residents.REPAIR_BYTES_MAX": """
-            bridge.publisher.residents.Repairable _kept""",
+            bridge.publisher.residents.Repairable kept""",
         "bridge.publisher.residents.RESIDENT_MAX": """
             bridge.publisher.pacing.Hindered _waits
             bridge.publisher.pacing.Pacing held

@@ -290,7 +290,7 @@ class SpoolCollector:
     @property
     def next_deadline(self) -> float | None:
         """The time of the next `tick` with work to do."""
-        deadlines = (self._publications.next_deadline, self._intake.next_deadline, self._early.next_deadline)
+        deadlines = (self._publications.next_deadline, *self._intake.deadlines, self._early.next_deadline)
         return min((at for at in deadlines if at is not None), default=None)
 
     @property

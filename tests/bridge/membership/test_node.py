@@ -202,8 +202,8 @@ def test_a_role_does_not_follow_what_nobody_puts_in_force(monkeypatch: pytest.Mo
 
 
 def test_the_earliest_deadline_counts_and_never_is_none() -> None:
-    node = Probe(CROWD, "zoo")
     for deadlines, earliest in (([], None), ([None, float("inf")], None), ([NOW + 9, None, NOW + 8], NOW + 8)):
+        node = Probe(CROWD, "zoo")
         node.deadlines = deadlines
         assert node.next_deadline == earliest
 
