@@ -8,6 +8,7 @@ from __future__ import annotations
 from bridge.base.belongings import Belongings
 from bridge.base.errors import OperatorError
 from bridge.base.intervals import Intervals
+from bridge.base.lifecycle import Lifecycle, Row
 from bridge.base.name_weights import NameWeights
 from bridge.base.sorted_names import SortedNames
 from bridge.base.text_lines import breaks_line, text_lines
@@ -39,9 +40,11 @@ __all__ = [
     "SHARE_PREFIX",
     "Belongings",
     "Intervals",
+    "Lifecycle",
     "NameTree",
     "NameWeights",
     "OperatorError",
+    "Row",
     "SortedNames",
     "TopicError",
     "TopicIndex",

@@ -8,14 +8,14 @@ places and thresholds follow the views, ways follow the tree.
 Of the two newest trees an `Overlay` knows which are *open*, hence may be named by keys and publications. From when a
 member adopts the version with a change:
 
-    settling    `settle_s` long: both are open; the former is in force, the links of new edges come up
-    in force    the new one: publishers seal for it, and seal unacknowledged publications again. The former
-                stays open for `grace_s`
-    alone       the former is closed: wires that name it have expired, its keys and shares are erased, its links end
+    settling    `settle_s` long: both are open, and the former is in force
+    in force    the new one; the former stays open for `grace_s`
+    alone       the former is closed
 
-A tree that is to come here is `UnknownView`, a closed one `Expired`: no member is blamed for being early or late. Of
-the former tree only present regions count; hence a region lying between others is not removed in a single step. None
-of this changes a value, as in `succession`, which drives it. Not here: the next hop of a member (`topology`).
+`TREE` says what each step does. A tree that is to come here is `UnknownView`, a closed one `Expired`: no member is
+blamed for being early or late. Of the former tree only present regions count; hence a region lying between others is
+not removed in a single step. None of this changes a value, as in `succession`, which drives it. Not here: the next hop
+of a member (`topology`).
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from typing import TypeAlias
 
+from bridge.base import Lifecycle, Row
 from keys.errors import BadFrame, Expired, UnknownView
 from keys.frames import Reader, number
 
@@ -152,6 +153,26 @@ class Phase(IntEnum):
     ALONE = 2
 
 
+class Due(StrEnum):
+    """An event in the life of a change of the tree."""
+
+    SETTLED = "settled"
+    CLOSED = "closed"
+
+
+TREE = Lifecycle(
+    "A change of the tree",
+    (Phase.SETTLING, Phase.IN_FORCE, Phase.ALONE),
+    (
+        Row(Due.SETTLED, (Phase.SETTLING,), Phase.IN_FORCE,
+            "publishers seal for the newer tree, and seal again what too few replicas acknowledged"),
+        Row(Due.CLOSED, tuple(Phase), Phase.ALONE,
+            "wires that name the former tree have expired, its keys and shares are erased, its links end"),
+    ),
+    "the next change; it begins settled where no region can seal for the former, and closed without a former",
+)  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class Trees:
     """The newest tree, the tree before while it may be open, and the phase of the change here.
@@ -210,9 +231,12 @@ class Trees:
         return steps.get(self.phase)
 
     def phase_at(self, now: float) -> Phase:
+        """Returns the phase at a time; no phase comes back."""
         if self.former is None or now >= self._closes_s:
-            return Phase.ALONE
-        return max(self.phase, Phase.IN_FORCE if now >= self._settles_s else Phase.SETTLING)
+            return TREE.after((Due.CLOSED, self.phase))
+        if self.phase is Phase.SETTLING and now >= self._settles_s:
+            return TREE.after((Due.SETTLED, self.phase))
+        return self.phase
 
     def follows(self, old: Trees) -> bool:
         """Returns True if a member that has `old` may take these: numbers count on, and a single number is a single

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 
+from bridge.base import Lifecycle, Row
 from bridge.contract import (
     Publication,
     UserProperties,
@@ -27,13 +28,41 @@ from keys.sharetree import Hop
 
 class Standing(IntEnum):
     """Standing of an outbox entry: still to be sealed, waiting, sealed, or kept for stragglers only. The values are
-    places in lists: each entry is moved some five times, and an enumeration's hash is a call.
+    places in lists, since each entry is moved some five times.
     """
 
     FRESH = 0
     WAITING = 1
     SEALED = 2
     SETTLED = 3
+
+
+class Turn(StrEnum):
+    """An event in the life of an outbox entry."""
+
+    HINDERED = "hindered"
+    FREED = "freed"
+    SEALED = "sealed"
+    HAD = "had by enough"
+    UNSEALED = "unsealed"
+
+
+_ANY = tuple(Standing)
+ENTRY = Lifecycle(
+    "An outbox entry",
+    (Standing.FRESH,),
+    (
+        Row(Turn.HINDERED, (Standing.FRESH, Standing.WAITING), Standing.WAITING,
+            "no right, no epoch key, or a later life of the gateway: others go past it, and a review looks again"),
+        Row(Turn.FREED, (Standing.FRESH, Standing.WAITING), Standing.FRESH, "its turn in the lanes comes"),
+        Row(Turn.SEALED, (Standing.FRESH,), Standing.SEALED, "one copy goes to each replica of the home region"),
+        Row(Turn.HAD, _ANY, Standing.SETTLED,
+            "n - f replicas acknowledged it: it is kept for stragglers, within their bounds"),
+        Row(Turn.UNSEALED, _ANY, Standing.FRESH,
+            "its key, view, tree or scope ended before enough had it, or it became a void: acknowledgements are void"),
+    ),
+    "all replicas have it, it is too old, or bounds of stragglers drop it",
+)  # fmt: skip
 
 
 @dataclass(slots=True)

@@ -50,6 +50,7 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
+from bridge.base import Lifecycle, Row
 from bridge.traces.presets import Preset
 from bridge.traces.self_health import SelfHealth
 
@@ -82,6 +83,31 @@ class Health(StrEnum):
     ALIVE = "alive"
     SUSPECTED = "suspected"
     FAILED = "failed"
+
+
+class Sign(StrEnum):
+    """An event in the life of an entity, as its pulse knows it."""
+
+    SILENCE = "silence"
+    LIFE = "sign of life"
+    VOUCHER = "answer elsewhere"
+
+
+ENTITY = Lifecycle(
+    "An entity",
+    (Health.ALIVE,),
+    (
+        Row(Sign.SILENCE, (Health.ALIVE,), Health.SUSPECTED,
+            "half of the patience is over: trackers hear FAILURE_SUSPICION, and the entity is asked through others"),
+        Row(Sign.SILENCE, (Health.SUSPECTED,), Health.FAILED,
+            "all of the patience is over: trackers hear FAILED, and pings get rarer"),
+        Row(Sign.LIFE, tuple(Health), Health.ALIVE,
+            "an answer to us, or a sign of life that nobody can forge: trackers hear READY"),
+        Row(Sign.VOUCHER, (Health.SUSPECTED, Health.FAILED), Health.SUSPECTED,
+            "it answers through another witness, and not to us: its link to us is broken"),
+    ),
+    "the goodbye of the entity, the end of its certificate, or long after it failed",
+)  # fmt: skip
 
 
 class Ping(NamedTuple):
@@ -177,7 +203,7 @@ class Pulse:
         while self._waiting and self._waiting[0][2] <= now:
             self._judge(*self._waiting.pop(0)[:2], now)
         while self._misses and self.health is not Health.FAILED and now >= self._verdict_at:
-            self.health = Health.FAILED if self.health is Health.SUSPECTED else Health.SUSPECTED
+            self.health = ENTITY.after((Sign.SILENCE, self.health))
             if self.health is Health.SUSPECTED and self._ours.others:
                 self._next_ping, self._probed_at = min(self._next_ping, now), NEVER
         ping = self._ping(now) if now >= self._next_ping else None
@@ -200,7 +226,7 @@ class Pulse:
         self._learn(round_trip_s, now)
         self._is_vouched = False
         self._wait_for_the_rest(now)
-        before, self.health = self.health, Health.ALIVE
+        before, self.health = self.health, ENTITY.after((Sign.LIFE, self.health))
         return self.health if before is not self.health else None
 
     def begin(self, now: float) -> None:
@@ -235,7 +261,7 @@ class Pulse:
         if seems_slow or ALIVE_PART * self.every_s >= self._told_s:
             asked_within_s = min(asked_within_s, TOLD_WITHIN_S)
         self._next_ping = max(min(lived_at + self._interval_s(), self._last_ping + asked_within_s), now)
-        before, self.health = self.health, Health.ALIVE
+        before, self.health = self.health, ENTITY.after((Sign.LIFE, self.health))
         return self.health if before is not self.health else None
 
     def lives(self, now: float) -> Health | None:
@@ -249,7 +275,7 @@ class Pulse:
         elif self._preset.goal_s or self._answers >= EXPERIENCE:  # else pings have much to teach about the link
             self._next_ping = max(self._next_ping, now + self._interval_s() + self._spread_s)
         self._is_vouched = False
-        before, self.health = self.health, Health.ALIVE
+        before, self.health = self.health, ENTITY.after((Sign.LIFE, self.health))
         return self.health if before is not self.health else None
 
     def vouched(self, number: int, sent_ms: int, now: float) -> Health | None:
@@ -263,7 +289,8 @@ class Pulse:
         if at > self._asked_at:
             self._asked_at, self._excused_s = at, 0.0
         is_news = not self._is_vouched or self.health is Health.FAILED
-        self._is_vouched, self.health, self._pause_s = True, Health.SUSPECTED, self._preset.interval_s
+        self._is_vouched, self._pause_s = True, self._preset.interval_s
+        self.health = ENTITY.after((Sign.VOUCHER, self.health))
         self._next_ping = min(self._next_ping, max(now, self._last_ping + self._repeat_s(now)))
         return self.health if is_news else None
 

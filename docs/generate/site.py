@@ -16,6 +16,7 @@ from conventions import conventions_page
 from device_rules import device_rules_page
 from holders import PLACE, rows
 from http_api import http_api_page
+from lifecycles import lifecycles_page
 from log_events import log_page
 from metrics import metrics_page
 from mkdocs.config.defaults import MkDocsConfig
@@ -32,6 +33,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/log.md": log_page,
     "reference/troubleshooting.md": troubleshooting_page,
     "reference/waits.md": waits_page,
+    "reference/states.md": lifecycles_page,
     "reference/conformance.md": conformance_page,
     "reference/conventions.md": conventions_page,
     "reference/device-rules.md": device_rules_page,
