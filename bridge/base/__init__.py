@@ -8,7 +8,6 @@ from __future__ import annotations
 from bridge.base.belongings import Belongings
 from bridge.base.errors import OperatorError
 from bridge.base.intervals import Intervals
-from bridge.base.lifecycle import Lifecycle, Row
 from bridge.base.name_weights import NameWeights
 from bridge.base.sorted_names import SortedNames
 from bridge.base.text_lines import breaks_line, text_lines
@@ -30,6 +29,7 @@ from bridge.base.topics import (
     specificity,
     split_share,
 )
+from bridge.base.transitions import Row, Transitions
 from bridge.base.turns import Turns
 from bridge.base.wall import Wall
 
@@ -40,7 +40,6 @@ __all__ = [
     "SHARE_PREFIX",
     "Belongings",
     "Intervals",
-    "Lifecycle",
     "NameTree",
     "NameWeights",
     "OperatorError",
@@ -48,6 +47,7 @@ __all__ = [
     "SortedNames",
     "TopicError",
     "TopicIndex",
+    "Transitions",
     "Turns",
     "Wall",
     "breaks_line",

@@ -33,6 +33,7 @@ from bridge.contract.budgets import (
     wire_bytes,
 )
 from bridge.contract.claims import claim_of, tree_of
+from bridge.contract.early_room import PUBLICATIONS, EarlyPolicy, EarlyRoom, kept_early
 from bridge.contract.figures import FigureName
 from bridge.contract.history import (
     HISTORY_TOPIC,
@@ -126,6 +127,7 @@ __all__ = [
     "HISTORY_TOPIC",
     "LOADS_EVERY_S",
     "PAGE_BYTES_MOST",
+    "PUBLICATIONS",
     "RECORDS_MAX",
     "Acked",
     "Adopt",
@@ -144,6 +146,8 @@ __all__ = [
     "Deliver",
     "DeliverShared",
     "Doubted",
+    "EarlyPolicy",
+    "EarlyRoom",
     "Effect",
     "Event",
     "FairBudget",
@@ -216,6 +220,7 @@ __all__ = [
     "encode_body",
     "era_of",
     "is_bare",
+    "kept_early",
     "number_of",
     "numbers_of",
     "packed",

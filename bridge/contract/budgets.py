@@ -112,7 +112,7 @@ class FairBytes(Generic[K, V]):
     oldest.
     """
 
-    def __init__(self, limit: int, overhead: int) -> None:
+    def __init__(self, limit: float, overhead: int) -> None:
         """Makes an empty table. `overhead`: bytes added to the size of each value, which bounds their number too."""
         self._limit = limit
         self._overhead = overhead
@@ -130,6 +130,10 @@ class FairBytes(Generic[K, V]):
 
     def __len__(self) -> int:
         return len(self._values)
+
+    def of(self, owner: bytes) -> tuple[int, int]:
+        """Returns the number and the bytes of an owner's values."""
+        return len(self._by_owner.get(owner, ())), self._bytes.get(owner, 0)
 
     def put(self, key: K, owner: bytes, value: V, size: int) -> list[tuple[K, V]]:
         """Stores or replaces a value, as its owner's newest. Returns the evicted entries: this one too if too

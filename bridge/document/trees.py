@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum, StrEnum
 from typing import TypeAlias
 
-from bridge.base import Lifecycle, Row
+from bridge.base import Row, Transitions
 from keys.errors import BadFrame, Expired, UnknownView
 from keys.frames import Reader, number
 
@@ -160,7 +160,7 @@ class Due(StrEnum):
     CLOSED = "closed"
 
 
-TREE = Lifecycle(
+TREE = Transitions(
     "A change of the tree",
     (Phase.SETTLING, Phase.IN_FORCE, Phase.ALONE),
     (

@@ -10,7 +10,7 @@ version delays the judgement of its own wires, and pays for each as for a refuse
 most bytes loses its oldest wire, and few wires are judged at once. Nothing was verified, so room is counted by
 neighbour, not by the publisher a wire names. A reader does not acknowledge waiting wires, so that they come again if
 the process is killed; at most `withheld_max` for each neighbour, so that the version can come through behind them. Not
-here: which neighbour is ahead (`adopting`), trees that are to come (`bridge.replica.ahead_publications`).
+here: which neighbour is ahead (`adopting`), trees that are to come (`bridge.wire.early`).
 """
 
 from __future__ import annotations
@@ -20,12 +20,23 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from bridge.contract import CHAR_BYTES, Blame, Count, Effect, FairBytes, Received, Take, Wire, Withhold, wire_bytes
+from bridge.contract import (
+    CHAR_BYTES,
+    PUBLICATIONS,
+    Blame,
+    Count,
+    EarlyRoom,
+    Effect,
+    Received,
+    Take,
+    Wire,
+    Withhold,
+    kept_early,
+    wire_bytes,
+)
 from bridge.wire import CONTROL_ROOT, carries_key_alone
 from keys.errors import NotAuthorised
 
-EARLY_BYTES = 16 << 20  # of content, properties and overhead
-EARLY_OVERHEAD_BYTES = 2048  # cost of one entry: bounds the number of wires too
 JUDGED_AT_ONCE = 256  # waiting wires; each may cost a verification
 
 
@@ -45,7 +56,7 @@ class EarlyWires:
 
     def __init__(self) -> None:
         self.withheld_max = 0
-        self._kept: FairBytes[bytes, Early] = FairBytes(EARLY_BYTES, EARLY_OVERHEAD_BYTES)
+        self._kept: EarlyRoom[bytes, Early] = EarlyRoom(PUBLICATIONS)
         self._due: dict[bytes, None] = {}  # names of the kept wires that are to be judged
         self.next_deadline: float | None = None
         """The time at which wires are due for judgement; None if none are."""
@@ -90,12 +101,12 @@ class EarlyWires:
         early = before or Early(_name(event), event, self._number(event.peer))
         size = wire_bytes(event.wire) + CHAR_BYTES * len(event.wire.topic)  # the topic is unverified and may be long
         withheld = [] if before else _withhold(early.number)
-        gone = self._kept.put(early.name, event.peer.encode(), early, size)
+        gone = self._kept.keep(early.name, event.peer.encode(), early, size) or ()
         for name, lost in gone:
             self._due.pop(name, None)
             self._release(lost)
-        dropped: list[Effect] = [Count("publications_ahead_dropped", len(gone))] if gone else []
-        return [Count("publications_ahead"), *withheld, *dropped]
+        counted, *dropped = kept_early(len(gone))
+        return [counted, *withheld, *dropped]
 
     def release(self, peer: str | None, now: float) -> None:
         """Makes the waiting wires of a neighbour, or of all if `peer` is None, due for judgement."""

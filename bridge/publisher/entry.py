@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 
-from bridge.base import Lifecycle, Row
+from bridge.base import Row, Transitions
 from bridge.contract import (
     Publication,
     UserProperties,
@@ -48,7 +48,7 @@ class Turn(StrEnum):
 
 
 _ANY = tuple(Standing)
-ENTRY = Lifecycle(
+ENTRY = Transitions(
     "An outbox entry",
     (Standing.FRESH,),
     (

@@ -17,16 +17,13 @@ import hashlib
 from dataclasses import replace
 from typing import NamedTuple
 
-from bridge.contract import Count, Effect, FairBytes, Received, claim_of, wire_bytes
+from bridge.contract import PUBLICATIONS, EarlyRoom, Effect, Received, claim_of, kept_early, wire_bytes
 from bridge.reader.intake import misfit
 from bridge.reader.kept import AHEAD, KeptReader, as_read, wire_row
 from bridge.wire import PROPERTY_PART, Admission, carries_key_alone, read, refused
 from keys.envelope import PROPERTY_HEADER, MessageHeader
 from keys.errors import KeysError
 from keys.frames import number
-
-AHEAD_BYTES = 16 << 20  # of content, properties and overhead
-AHEAD_OVERHEAD_BYTES = 2048  # what a header and the tables cost: bounds the number too
 
 
 class _Kept(NamedTuple):
@@ -42,7 +39,7 @@ class AheadScopes:
 
     def __init__(self, admission: Admission, kept: KeptReader) -> None:
         self._admission, self._rows = admission, kept
-        self._kept: FairBytes[bytes, _Kept] = FairBytes(AHEAD_BYTES, AHEAD_OVERHEAD_BYTES)  # by row
+        self._kept: EarlyRoom[bytes, _Kept] = EarlyRoom(PUBLICATIONS)  # by row
 
     def instead(self, event: Received, error: KeysError, now: float) -> list[Effect]:
         """Returns the effects for a wire that was refused with `error`: keeps the wire if its right may still come.
@@ -73,15 +70,13 @@ class AheadScopes:
             wire = replace(wire, properties=tuple((earlier | told).items()))
         self._rows.put(row, wire_row(event.peer, wire, now))
         kept = _Kept(replace(event, wire=wire), header, len(pieces))
-        gone = self._kept.put(row, header.publisher + event.peer.encode(), kept, wire_bytes(wire))
+        gone = self._kept.keep(row, header.publisher + event.peer.encode(), kept, wire_bytes(wire)) or ()
         for lost, _ in gone:
             self._rows.drop(lost)
-        counted: list[Effect] = [Count("publications_ahead")]
-        return counted + ([Count("publications_ahead_dropped", len(gone))] if gone else [])
+        return kept_early(len(gone))
 
     def take(self) -> list[Received]:
         """Removes all kept wires and returns them in order of arrival."""
-        kept, self._kept = self._kept, FairBytes(AHEAD_BYTES, AHEAD_OVERHEAD_BYTES)
-        for row, _ in kept.items():
+        for row, _ in self._kept.items():
             self._rows.drop(row)
-        return [replace(each.event, acknowledged=True) for _, each in kept.items()]
+        return [replace(each.event, acknowledged=True) for each in self._kept.take()]

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Generic
 
-from bridge.contract import Blame, Count, Doubted, Effect, FairTable, Wanted
+from bridge.contract import Blame, Count, Doubted, EarlyRoom, Effect, FairTable, Wanted
 from bridge.document import Overlay
 from bridge.document.trees import NUMBERS
 from bridge.reader.blame import Evidence
@@ -27,7 +27,7 @@ from bridge.reader.opening import Opened, Opening
 from bridge.reader.search_debts import SearchDebts
 from bridge.reader.wrapped_blame import WrappedEvidence
 from bridge.topology import Topology
-from bridge.wire import KEYS_TOPIC, Admission, Admitted, Ahead, refused
+from bridge.wire import KEYS, KEYS_TOPIC, Admission, Admitted, EarlyKeys, keep_key, refused
 from keys.columnsearch import Column, ColumnSearch, FoundColumns
 from keys.envelope import (
     PROPERTY_KEY,
@@ -101,7 +101,7 @@ class KeyRing(Generic[Opened]):
         self._evidence, self._wrapped_evidence = Evidence(overlay), WrappedEvidence(overlay)
         self._keys: FairTable[bytes, _Key[Opened]] = FairTable(KEYS_HELD_MAX)
         self._contradicted: dict[tuple[Hop, ...], Counter[Column]] = {}  # by path and views
-        self._ahead = Ahead()
+        self._early: EarlyKeys = EarlyRoom(KEYS)
         self._audits: OrderedDict[bytes, float] = OrderedDict()  # oldest first, all wait equally long
         self._debts = SearchDebts()
         self._searches: dict[bytes, float] = {}  # key ids whose search waits, and until when
@@ -123,7 +123,7 @@ class KeyRing(Generic[Opened]):
             if all(overlay.view(hop.region, hop.view) for hop in hops)
         }
         effects, opened = self.keys_changed(now)
-        for peer, _, properties in self._ahead.take():
+        for peer, _, properties in self._early.take():
             if peer not in overlay.members:
                 continue
             try:
@@ -159,7 +159,7 @@ class KeyRing(Generic[Opened]):
         try:
             header = self._admission.key(properties, now)
         except UnknownView:
-            self._ahead.keep(peer, properties, KEYS_TOPIC)
+            keep_key(self._early, peer, properties, KEYS_TOPIC)
             return [Count("keys_ahead")], None
         if header is None:
             return [], None

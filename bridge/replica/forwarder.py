@@ -18,9 +18,11 @@ from math import inf
 from bridge.contract import (
     COPY,
     HISTORY_TOPIC,
+    PUBLICATIONS,
     Blame,
     Count,
     Deferrals,
+    EarlyRoom,
     Effect,
     Loads,
     Recalled,
@@ -31,7 +33,6 @@ from bridge.contract import (
     earliest,
 )
 from bridge.document import Overlay, Scope
-from bridge.replica.ahead_publications import AheadPublications
 from bridge.replica.content_relay import Carrying
 from bridge.replica.destinations import Destinations, name_of
 from bridge.replica.passed import Passed
@@ -51,10 +52,12 @@ from bridge.wire import (
     SWEEP_S,
     Admission,
     Admitted,
+    EarlyPublications,
     RoutingTable,
     ShownList,
     Statement,
     carries_key_alone,
+    keep_publication,
     read,
     read_list,
     read_vector,
@@ -96,7 +99,7 @@ class Forwarder:
         self._passed = Passed(self._retained, self._content)
         self._owing = Owing()
         self._relay = StatementRelay(self.routes, self.routing)
-        self._ahead = AheadPublications()
+        self._early: EarlyPublications = EarlyRoom(PUBLICATIONS)
         self._recorder = Recorder(overlay, self.routes, self.routing, self._content.passing, self._keys.get)
         self._keys.grown = self._recorder.grew
         self._sweep_at: float | None = None
@@ -185,7 +188,7 @@ class Forwarder:
         self._relay.adopt(now)
         self._sweep_at = None
         effects = self._sweep(now) + self._keys.adopt(overlay, now) + self._recorder.adopt(overlay, now)
-        for event in self._ahead.take():
+        for event in self._early.take():
             effects += self.received(event, now) if event.peer in overlay.members else []
         return effects
 
@@ -193,7 +196,7 @@ class Forwarder:
         """Erases keys, shares and retained publications, since we are no replica any more."""
         self._keys.erase_all()
         self._retained.drop(lambda *_: True)
-        self._ahead.take()
+        self._early.take()
 
     def tick(self, now: float) -> list[Effect]:
         """Passes on gathered shares, erases ended keys and publications, asks for content that does not come, and says
@@ -408,7 +411,7 @@ class Forwarder:
         try:
             admitted = self._admission.publication(properties[PROPERTY_HEADER], event.wire.topic, now)
         except UnknownView as error:
-            return self._ahead.keep(event, error.author)
+            return keep_publication(self._early, event, error.author)
         header = admitted.header
         pieces = read(header, event.wire.payload, properties.get(PROPERTY_PART))
         goes_round = admitted.scope.planes and not header.retain

@@ -20,6 +20,7 @@ from bridge.contract import (
     Allowance,
     Blame,
     Count,
+    EarlyRoom,
     Effect,
     FairTable,
     Send,
@@ -32,7 +33,19 @@ from bridge.replica.retained import DataKeyName
 from bridge.replica.untold_keys import UntoldKeys
 from bridge.replica.wrapping import WrappedKey
 from bridge.topology import Routes
-from bridge.wire import AGE_S, KEYS_TOPIC, Admission, Ahead, Generations, Use, check_key_topic, key_topic, refused
+from bridge.wire import (
+    AGE_S,
+    KEYS,
+    KEYS_TOPIC,
+    Admission,
+    EarlyKeys,
+    Generations,
+    Use,
+    check_key_topic,
+    keep_key,
+    key_topic,
+    refused,
+)
 from keys.envelope import (
     PROPERTY_KEY,
     PROPERTY_SHARES,
@@ -110,7 +123,8 @@ class Resplitter:
         self._new_keys: dict[tuple[bytes, str], Allowance] = {}  # by publisher and who brought them
         self.gathering: dict[DataKeyName, float] = {}  # when to pass on new shares; oldest first, of keys in `_held`
         self.untold = UntoldKeys()
-        self._ahead, self._outdated = Ahead(), OutdatedKeys()
+        self._early: EarlyKeys = EarlyRoom(KEYS)
+        self._outdated = OutdatedKeys()
         self.generations = Generations(routes.overlay)
         """The lives of publishers, as their keys show them."""
         self.grown: Callable[[HeldKey], list[Effect]] = lambda held: []
@@ -157,7 +171,7 @@ class Resplitter:
             for peer in [peer for peer in held.announced if peer not in overlay.members]:
                 del held.announced[peer]
         effects: list[Effect] = []
-        for sender, topic, properties in self._ahead.take():
+        for sender, topic, properties in self._early.take():
             if sender in overlay.members:
                 try:
                     effects += self.take(sender, properties, now, topic)
@@ -168,7 +182,8 @@ class Resplitter:
     def erase_all(self) -> None:
         """Erases all keys, shares and seeds, since we are no replica any more."""
         self._held.clear()
-        self._ahead, self._outdated = Ahead(), OutdatedKeys()
+        self._early.take()
+        self._outdated = OutdatedKeys()
         self.gathering.clear()
         self.untold = UntoldKeys()
         self._known_seeds.clear()
@@ -222,7 +237,7 @@ class Resplitter:
         try:
             header = self._admission.key(properties, now)
         except UnknownView:
-            self._ahead.keep(sender, properties, topic)
+            keep_key(self._early, sender, properties, topic)
             return [Count("keys_ahead")]
         except WrongEpochKey:
             if not self._routes.is_replica(sender):

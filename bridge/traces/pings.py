@@ -50,7 +50,7 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
-from bridge.base import Lifecycle, Row
+from bridge.base import Row, Transitions
 from bridge.traces.presets import Preset
 from bridge.traces.self_health import SelfHealth
 
@@ -93,7 +93,7 @@ class Sign(StrEnum):
     VOUCHER = "answer elsewhere"
 
 
-ENTITY = Lifecycle(
+ENTITY = Transitions(
     "An entity",
     (Health.ALIVE,),
     (

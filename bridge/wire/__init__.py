@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bridge.wire.admission import AGE_S, AHEAD_S, BUMP_GRACE_S, TIME_MS_MAX, Admission, Admitted, refused
 from bridge.wire.covers import cover_of
-from bridge.wire.early_keys import Ahead
+from bridge.wire.early import KEYS, EarlyKeys, EarlyPublications, keep_key, keep_publication
 from bridge.wire.generations import GENERATION_TOPIC, Generations, OwnLife
 from bridge.wire.key_repository import SWEEP_S, Use, carries_key_alone, check_key_topic, key_topic
 from bridge.wire.pieces import NO_PART, PROPERTY_PART, check_mode, read
@@ -48,6 +48,7 @@ __all__ = [
     "CONTROL_ROOT",
     "DOMAIN",
     "GENERATION_TOPIC",
+    "KEYS",
     "KEYS_TOPIC",
     "NO_PART",
     "NUL",
@@ -66,8 +67,9 @@ __all__ = [
     "TIME_MS_MAX",
     "Admission",
     "Admitted",
-    "Ahead",
     "Answers",
+    "EarlyKeys",
+    "EarlyPublications",
     "Generations",
     "Name",
     "OwnLife",
@@ -85,6 +87,8 @@ __all__ = [
     "has_expired",
     "is_of_a_time",
     "is_topic",
+    "keep_key",
+    "keep_publication",
     "key_topic",
     "lease_s",
     "read",

@@ -7,12 +7,12 @@ from enum import Enum
 from html import escape
 from typing import Any
 
-from bridge.base import Lifecycle
+from bridge.base import Transitions
 from bridge.document.trees import TREE
 from bridge.publisher.entry import ENTRY
 from bridge.traces.pings import ENTITY
 
-LIFECYCLES: tuple[Lifecycle[Any, Any], ...] = (ENTRY, TREE, ENTITY)
+LIFECYCLES: tuple[Transitions[Any, Any], ...] = (ENTRY, TREE, ENTITY)
 
 INTRODUCTION = """# States and transitions
 
@@ -32,7 +32,7 @@ def name(state: Enum) -> str:
     return state.name.lower().replace("_", " ")
 
 
-def arcs(life: Lifecycle[Any, Any]) -> dict[tuple[int, int], list[str]]:
+def arcs(life: Transitions[Any, Any]) -> dict[tuple[int, int], list[str]]:
     """Returns the events that lead from one state to another, by the places of both; none that stays is drawn."""
     places, found = {state: at for at, state in enumerate(life.states)}, dict[tuple[int, int], list[str]]()
     for row in life.rows:
@@ -42,7 +42,7 @@ def arcs(life: Lifecycle[Any, Any]) -> dict[tuple[int, int], list[str]]:
     return found
 
 
-def _section(life: Lifecycle[Any, Any]) -> Iterator[str]:
+def _section(life: Transitions[Any, Any]) -> Iterator[str]:
     yield f"## {life.thing}\n"
     yield "\n".join(_drawing(life)) + "\n"
     yield "| event | in state | next state | what happens |\n|---|---|---|---|"
@@ -52,7 +52,7 @@ def _section(life: Lifecycle[Any, Any]) -> Iterator[str]:
     yield f"\nBegins: {', '.join(map(name, life.first))}. Ends: {life.ends}.\n"
 
 
-def _drawing(life: Lifecycle[Any, Any]) -> Iterator[str]:
+def _drawing(life: Transitions[Any, Any]) -> Iterator[str]:
     """Yields a drawing in SVG: states from left to right, ways forwards above them, ways back below."""
     ways, count = arcs(life), len(life.states)
     high = max((end - start for start, end in ways if end > start), default=0) * RISE + 30

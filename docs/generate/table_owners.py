@@ -200,7 +200,6 @@ OWNERS: dict[str, dict[str, str]] = {
             keys.verdicts.Verdict _avoid _chosen _liars _votes""",
         "fair": """
             bridge.groups.leases.LeaseTable _order
-            bridge.membership.early_wires.EarlyWires _kept
             bridge.wire.pulling.Answers _given""",
         "gateway.broker.member_sessions.CONTROL_WINDOW": """
             gateway.overlay.withheld.Withheld _acknowledges""",
@@ -255,14 +254,12 @@ OWNERS: dict[str, dict[str, str]] = {
             keys.wrapsearch._Values keys""",
         "fair": """
             bridge.groups.shared_groups.SharedGroups _held _held_large
-            bridge.reader.ahead_scopes.AheadScopes _kept
             bridge.reader.assembling.Assembling _holes _parts
             bridge.reader.awaiting_keys.Keyless _held
             bridge.reader.collector.Collector _streams
             bridge.reader.key_opening.KeyRing _keys
             bridge.reader.newest_retained.Joining _last _waiting
             bridge.reader.skipped.Skipped _lows
-            bridge.replica.ahead_publications.AheadPublications _kept
             bridge.replica.content_relay.Carrying _recent
             bridge.replica.filtering.Filtering _streams
             bridge.replica.outdated_keys.OutdatedKeys _kept
@@ -271,7 +268,6 @@ OWNERS: dict[str, dict[str, str]] = {
             bridge.replica.retained.Owing _owed
             bridge.replica.retained.Retained _kept
             bridge.replica.silent_hosts._Waiting words
-            bridge.wire.early_keys.Ahead _kept
             bridge.wire.pulling.Pulls _pulls""",
         "keys.replay.BLOCKS_MAX": """
             keys.replay.SequenceWindow _blocks""",
@@ -498,7 +494,8 @@ OWNERS: dict[str, dict[str, str]] = {
             bridge.contract.budgets.Deferrals _allowances _due_at
             bridge.contract.budgets.FairBudget _owed
             bridge.contract.budgets.FairBytes _about _by_owner _bytes _values
-            bridge.contract.budgets.FairTable _owned _owners _values""",
+            bridge.contract.budgets.FairTable _owned _owners _values
+            bridge.contract.early_room.EarlyRoom _kept""",
         "turn": """
             bridge.devices.judging.Judging _effects
             gateway.broker.holding.Holding _woken

@@ -28,7 +28,7 @@ from gateway.overlay import SESSION_EXPIRY_S, Publish
 from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, KeyName, Mode
 from keys.errors import BadContent, KeysError, NotAuthorised
 from spark_ingest.receiving.division import Part
-from spark_ingest.receiving.early import EARLY_S, EarlyPiece, EarlyPieces
+from spark_ingest.receiving.early import EARLY_S, EarlyPiece, early_pieces, keep_piece
 from spark_ingest.receiving.publications import HeldOverflowError, Publications
 from spark_ingest.receiving.sealings import UNVOUCHED, WHOLE, Ack, Form, Group, State, call_each
 from spark_ingest.receiving.seen import Seen
@@ -65,7 +65,7 @@ class SpoolCollector:
         self.seen = seen or Seen()
         self.seen.goes_by(self._intake.lineages)
         self._has_begun = False
-        self._links, self._early = LinkGuard(), EarlyPieces()
+        self._links, self._early = LinkGuard(), early_pieces()
         self._asks: list[Send] = []
         self.figures: Counter[tuple[str, str]] = Counter()
         """(name of a figure, replica or empty): what was counted."""
@@ -182,7 +182,7 @@ class SpoolCollector:
         except KeysError as error:
             came = now if since is None else since
             early = isinstance(error, NotAuthorised) and 0 <= now - came < EARLY_S
-            if early and self._early.keep(EarlyPiece(replica, topic, payload, told, ack, came)):
+            if early and keep_piece(self._early, EarlyPiece(replica, topic, payload, told, ack, came)):
                 self._count("publications_ahead")
                 return
             self._effects(replica, refused(replica, error), now)

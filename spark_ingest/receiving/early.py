@@ -11,10 +11,11 @@ can come through. Not here: gateways, which ask who is ahead (`bridge.membership
 
 from __future__ import annotations
 
-from collections import Counter, deque
 from collections.abc import Sequence
+from math import inf
 from typing import NamedTuple
 
+from bridge.contract import EarlyPolicy, EarlyRoom
 from spark_ingest.receiving.sealings import Ack
 
 EARLY_S = 10.0
@@ -38,37 +39,12 @@ class EarlyPiece(NamedTuple):
         return len(self.payload) + sum(len(name) + len(value) for name, value in self.properties)
 
 
-class EarlyPieces:
-    """The early pieces of all replicas."""
+def early_pieces() -> EarlyRoom[object, EarlyPiece]:
+    """Returns a room of early pieces, in which each replica has a part of its own."""
+    policy = EarlyPolicy(inf, 0, own_bytes=EARLY_BYTES, own_count=EARLY_PIECES, waits_s=EARLY_S)
+    return EarlyRoom(policy)
 
-    def __init__(self) -> None:
-        self._kept: dict[str, deque[EarlyPiece]] = {}
-        self._bytes: Counter[str] = Counter()  # by replica
 
-    def keep(self, piece: EarlyPiece) -> bool:
-        """Keeps a piece; returns False if there is no room."""
-        kept = self._kept.setdefault(piece.replica, deque())
-        if len(kept) >= EARLY_PIECES or self._bytes[piece.replica] + piece.size > EARLY_BYTES:
-            return False
-        kept.append(piece)
-        self._bytes[piece.replica] += piece.size
-        return True
-
-    def take(self) -> list[EarlyPiece]:
-        """Removes and returns all pieces, each replica's in order."""
-        kept, self._kept = self._kept, {}
-        self._bytes.clear()
-        return [piece for pieces in kept.values() for piece in pieces]
-
-    def due(self, now: float) -> list[EarlyPiece]:
-        """Removes and returns pieces that have waited long enough, even if the clock was set back."""
-        found = []
-        for pieces in self._kept.values():
-            while pieces and not 0 <= now - pieces[0].since < EARLY_S:
-                found.append(pieces.popleft())
-                self._bytes[found[-1].replica] -= found[-1].size
-        return found
-
-    @property
-    def next_deadline(self) -> float | None:
-        return min((pieces[0].since + EARLY_S for pieces in self._kept.values() if pieces), default=None)
+def keep_piece(room: EarlyRoom[object, EarlyPiece], piece: EarlyPiece) -> bool:
+    """Keeps a piece; returns False if its replica's part is full."""
+    return room.keep(object(), piece.replica.encode(), piece, piece.size, piece.since) is not None

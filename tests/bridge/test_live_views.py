@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridge.contract import EarlyRoom
 from bridge.contract.machine import (
     Acked,
     Adopt,
@@ -37,7 +38,7 @@ from bridge.membership.endorsing import ATTACH_S, VIEWS_TOPIC
 from bridge.node import GatewayNode
 from bridge.reader.blame import Evidence
 from bridge.topology import peers_of
-from bridge.wire.early_keys import AHEAD_MAX, Ahead
+from bridge.wire.early import EARLY_KEYS_MAX, KEYS, EarlyKeys, keep_key
 from bridge.wire.pulling import PULL_TOPIC, PullRequest
 from bridge.wire.statements import KEYS_TOPIC
 from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, Mode
@@ -477,16 +478,16 @@ def test_evidence_of_one_view_is_held_against_its_own_members_only():
 
 def test_keys_ahead_are_bounded_and_a_flooder_loses_its_own():
     world = make_world({1: 3}, [], {"site": 1, "evil": 1}, [Scope("plant/#")])
-    ahead = Ahead()
+    ahead: EarlyKeys = EarlyRoom(KEYS)
     honest = dict(forge_key(world, "site", "plant/#").properties())
-    ahead.keep("r1a", honest, KEYS_TOPIC)
+    keep_key(ahead, "r1a", honest, KEYS_TOPIC)
     told_by = dict(forge_key(world, "evil", "plant/#").properties())
-    for n in range(AHEAD_MAX + 100):
-        ahead.keep("r1b", told_by, f"topic {n}")
-    assert len(ahead) == AHEAD_MAX
-    for n in range(AHEAD_MAX + 100):
-        ahead.keep("r1c", {**honest, PROPERTY_SHARES: f"made up {n}"}, KEYS_TOPIC)
-    assert len(ahead) == AHEAD_MAX
+    for n in range(EARLY_KEYS_MAX + 100):
+        keep_key(ahead, "r1b", told_by, f"topic {n}")
+    assert len(ahead) == EARLY_KEYS_MAX
+    for n in range(EARLY_KEYS_MAX + 100):
+        keep_key(ahead, "r1c", {**honest, PROPERTY_SHARES: f"made up {n}"}, KEYS_TOPIC)
+    assert len(ahead) == EARLY_KEYS_MAX
     kept = ahead.take()
     assert ("r1a", KEYS_TOPIC, {PROPERTY_KEY: honest[PROPERTY_KEY]}) in kept, "whoever else says what of the same key"
 

@@ -199,9 +199,7 @@ EXPLAINED: dict[tuple[str, str, str], str] = {
         "False is 0",
         (_BUMP, _BUMP.replace("or 0", "or False")),
     ),
-    **_alike(
-        "bridge/wire/early_keys.py", "any mark that stands between", (_MARKED, _MARKED.replace('"\\0"', "'\\x00X'"))
-    ),
+    **_alike("bridge/wire/early.py", "any mark that stands between", (_MARKED, _MARKED.replace('"\\0"', "'\\x00X'"))),
     **_alike(_FETCHING, "any number that differs from member to member", (_RANK, _RANK.replace("+", "-"))),
     **_alike(_FETCHING, "far beyond the longest pause", (_PAUSE, _PAUSE.replace("10)", "11)"))),
     **_alike(

@@ -7,6 +7,7 @@ import zlib
 import pytest
 
 from bridge.contract.budgets import LinkGuard
+from bridge.contract.early_room import EARLY_BYTES, EARLY_OVERHEAD_BYTES
 from bridge.contract.machine import (
     Blame,
     Count,
@@ -25,7 +26,7 @@ from bridge.contract.machine import (
 from bridge.document import Overlay
 from bridge.document.policy import Scope
 from bridge.membership.adopting import FLAG_DOCUMENT, OVERLAY_TOPIC, OfferedVersion, canonical
-from bridge.membership.early_wires import EARLY_BYTES, EARLY_OVERHEAD_BYTES, JUDGED_AT_ONCE, EarlyWires
+from bridge.membership.early_wires import JUDGED_AT_ONCE, EarlyWires
 from bridge.node import LINK_WINDOW, ReaderNode, ReplicaNode
 from keys.envelope import PROPERTY_HEADER, Mode
 from keys.grants import Grant, Right

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from inspect import signature
 
 from gateway.overlay import RegionClient
-from spark_ingest.receiving.early import EARLY_BYTES, EARLY_PIECES, EARLY_S, EarlyPiece, EarlyPieces
+from spark_ingest.receiving.early import EARLY_BYTES, EARLY_PIECES, EARLY_S, EarlyPiece, early_pieces, keep_piece
 from tests.spark_ingest.region import NOW, Link, Overlay, Publisher, records
 
 
@@ -48,21 +48,21 @@ def test_the_version_comes_through_whatever_waits_before_it() -> None:
 
 
 def test_large_pieces_that_nobody_may_publish_fill_no_memory() -> None:
-    early = EarlyPieces()
+    early = early_pieces()
     large = EarlyPiece("r1", "veilmq/batch/1", bytes(EARLY_BYTES // 2), (("vmq", "h"),), lambda: None, NOW)
-    assert [early.keep(each) for each in (large, large, large._replace(replica="r2"))] == [True, False, True]
+    assert [keep_piece(early, each) for each in (large, large, large._replace(replica="r2"))] == [True, False, True]
     assert len(early.due(NOW + EARLY_S)) == 2
-    assert early.keep(large)
+    assert keep_piece(early, large)
     assert len(early.take()) == 1
-    assert early.keep(large)
+    assert keep_piece(early, large)
 
 
 def test_a_replica_that_brings_without_end_what_nobody_may_is_refused_at_once() -> None:
-    early = EarlyPieces()
+    early = early_pieces()
     piece = EarlyPiece("r1", "veilmq/batch/1", b"", (), lambda: None, NOW)
-    assert [early.keep(piece) for _ in range(EARLY_PIECES + 1)] == [True] * EARLY_PIECES + [False]
+    assert [keep_piece(early, piece) for _ in range(EARLY_PIECES + 1)] == [True] * EARLY_PIECES + [False]
     other = piece._replace(replica="r2", since=NOW + 1)
-    assert early.keep(other)
+    assert keep_piece(early, other)
     assert early.next_deadline == NOW + EARLY_S
     assert early.due(NOW + EARLY_S - 1) == []
     assert early.due(NOW + EARLY_S) == [piece] * EARLY_PIECES

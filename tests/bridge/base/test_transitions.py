@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from bridge.base import Lifecycle
+from bridge.base import Transitions
 from bridge.document.trees import TREE, Phase
 from bridge.publisher.entry import ENTRY, Standing, Turn
 from bridge.traces.pings import ENTITY, Health, Sign
 from tests.test_repository import ROOT
 
-TABLES: tuple[Lifecycle[Any, Any], ...] = (ENTRY, TREE, ENTITY)
+TABLES: tuple[Transitions[Any, Any], ...] = (ENTRY, TREE, ENTITY)
 
 
 @pytest.mark.parametrize("life", TABLES, ids=lambda life: life.thing)
-def test_every_state_can_be_reached_and_every_event_has_one_answer(life: Lifecycle[Any, Any]) -> None:
+def test_every_state_can_be_reached_and_every_event_has_one_answer(life: Transitions[Any, Any]) -> None:
     reached = set(life.first) | {row.after for row in life.rows}
     assert reached == set(life.states)
     told = [(row.event, state) for row in life.rows for state in row.before]

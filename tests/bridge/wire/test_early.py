@@ -7,8 +7,9 @@ from sys import getsizeof
 
 import pytest
 
-from bridge.wire import early_keys
-from bridge.wire.early_keys import AHEAD_BYTES, Ahead
+from bridge.contract import EarlyPolicy, EarlyRoom
+from bridge.wire import KEYS, EarlyKeys, keep_key
+from bridge.wire.early import EARLY_KEYS_BYTES
 from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES, PROPERTY_WRAPS, KeyHeader, to_property
 from keys.errors import BadFrame
 from tests.keys.helpers import made
@@ -22,15 +23,14 @@ def told(number: int = 0, publisher: bytes = b"p" * 16, shares: str = "shares") 
 
 
 @pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> Ahead:
-    monkeypatch.setattr(early_keys, "AHEAD_MAX", 4)
-    return Ahead()
+def small() -> EarlyKeys:
+    return EarlyRoom(EarlyPolicy(4 * KEYS.overhead_bytes, KEYS.overhead_bytes))
 
 
 def test_what_came_is_taken_in_its_order_and_then_is_gone() -> None:
-    ahead = Ahead()
+    ahead: EarlyKeys = EarlyRoom(KEYS)
     for number in range(3):
-        ahead.keep(f"r{number}", told(number), "plant/a")
+        keep_key(ahead, f"r{number}", told(number), "plant/a")
     taken = ahead.take()
     assert [sender for sender, _, _ in taken] == ["r0", "r1", "r2"]
     assert [set(properties) for _, _, properties in taken] == [{PROPERTY_KEY, PROPERTY_SHARES}] * 3
@@ -38,42 +38,42 @@ def test_what_came_is_taken_in_its_order_and_then_is_gone() -> None:
 
 
 def test_a_repetition_is_kept_once_and_any_difference_apart() -> None:
-    ahead = Ahead()
+    ahead: EarlyKeys = EarlyRoom(KEYS)
     for _ in range(2):
-        ahead.keep("r1", told(), "plant/a")
+        keep_key(ahead, "r1", told(), "plant/a")
     assert len(ahead) == 1
-    ahead.keep("r2", told(), "plant/a")
-    ahead.keep("r1", told(), "plant/b")
-    ahead.keep("r1", told(shares="others"), "plant/a")
+    keep_key(ahead, "r2", told(), "plant/a")
+    keep_key(ahead, "r1", told(), "plant/b")
+    keep_key(ahead, "r1", told(shares="others"), "plant/a")
     without = {PROPERTY_KEY: told()[PROPERTY_KEY]}
-    ahead.keep("r1", without, "plant/a")
+    keep_key(ahead, "r1", without, "plant/a")
     assert len(ahead) == 5
 
 
-def test_a_publisher_that_names_views_that_never_come_loses_its_own_only(small: Ahead) -> None:
-    small.keep("r1", told(1, b"g" * 16), "plant/good")
+def test_a_publisher_that_names_views_that_never_come_loses_its_own_only(small: EarlyKeys) -> None:
+    keep_key(small, "r1", told(1, b"g" * 16), "plant/good")
     for number in range(20):
-        small.keep("r1", told(number, b"b" * 16), "plant/bad")
+        keep_key(small, "r1", told(number, b"b" * 16), "plant/bad")
     kept = [topic for _, topic, _ in small.take()]
     assert kept == ["plant/good", *["plant/bad"] * 3]
 
 
-def test_a_neighbour_that_invents_shares_of_one_key_costs_what_it_says_only(small: Ahead) -> None:
-    small.keep("honest", told(), "plant/a")
+def test_a_neighbour_that_invents_shares_of_one_key_costs_what_it_says_only(small: EarlyKeys) -> None:
+    keep_key(small, "honest", told(), "plant/a")
     for number in range(20):
-        small.keep("liar", told(shares=str(number)), "plant/a")
+        keep_key(small, "liar", told(shares=str(number)), "plant/a")
     kept = [(sender, properties[PROPERTY_SHARES]) for sender, _, properties in small.take()]
     assert kept == [("honest", "shares"), ("liar", "17"), ("liar", "18"), ("liar", "19")]
 
 
 def test_what_is_no_key_header_is_refused() -> None:
     with pytest.raises(BadFrame):
-        Ahead().keep("r1", {PROPERTY_KEY: "AAAA"}, "plant/a")
+        keep_key(EarlyRoom(KEYS), "r1", {PROPERTY_KEY: "AAAA"}, "plant/a")
 
 
-def test_a_repetition_makes_nothing_younger(small: Ahead) -> None:
+def test_a_repetition_makes_nothing_younger(small: EarlyKeys) -> None:
     for number in (1, 2, 3, 4, 1, 5):
-        small.keep("r1", told(number), f"plant/{number}")
+        keep_key(small, "r1", told(number), f"plant/{number}")
     assert [topic for _, topic, _ in small.take()] == ["plant/2", "plant/3", "plant/4", "plant/5"]
 
 
@@ -81,17 +81,17 @@ def test_a_repetition_makes_nothing_younger(small: Ahead) -> None:
 def test_long_shares_and_topics_beside_a_key_that_waits_fill_no_memory(text: str) -> None:
     """Attack: a key header that its publisher signed for a view to come, again and again with other shares and on other
     topics, which nobody signed. It was half a gigabyte."""
-    ahead = Ahead()
-    ahead.keep("honest", told(), "plant/a")
+    ahead: EarlyKeys = EarlyRoom(KEYS)
+    keep_key(ahead, "honest", told(), "plant/a")
     for number in range(1000):
-        ahead.keep("liar", told(shares=f"{number}{text}"), f"$veil/key/{number}{text}")
+        keep_key(ahead, "liar", told(shares=f"{number}{text}"), f"$veil/key/{number}{text}")
     kept = ahead.take()
-    assert sum(getsizeof(each) for _, topic, said in kept for each in (topic, *said.values())) <= AHEAD_BYTES
+    assert sum(getsizeof(each) for _, topic, said in kept for each in (topic, *said.values())) <= EARLY_KEYS_BYTES
     assert kept[0][0] == "honest"
 
 
 def test_wraps_are_kept_beside_shares() -> None:
-    ahead = Ahead()
-    ahead.keep("r1", {**told(), PROPERTY_WRAPS: "wraps"}, "plant/a")
+    ahead: EarlyKeys = EarlyRoom(KEYS)
+    keep_key(ahead, "r1", {**told(), PROPERTY_WRAPS: "wraps"}, "plant/a")
     ((_, _, properties),) = ahead.take()
     assert properties[PROPERTY_WRAPS] == "wraps"

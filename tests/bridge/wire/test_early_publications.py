@@ -6,9 +6,9 @@ from sys import getsizeof
 
 import pytest
 
-from bridge.contract import Count, Effect, Received, Wire
-from bridge.replica.ahead_publications import AHEAD_BYTES, AHEAD_OVERHEAD_BYTES, AheadPublications
-from bridge.wire import PROPERTY_PART
+from bridge.contract import PUBLICATIONS, Count, EarlyRoom, Effect, Received, Wire
+from bridge.contract.early_room import EARLY_BYTES, EARLY_OVERHEAD_BYTES
+from bridge.wire import PROPERTY_PART, EarlyPublications, keep_publication
 from keys.envelope import PROPERTY_HEADER
 
 ONE, TWO = b"1" * 16, b"2" * 16
@@ -24,20 +24,20 @@ def dropped(effects: list[Effect]) -> int:
 
 
 def test_each_waits_once_a_neighbour_in_order() -> None:
-    ahead = AheadPublications()
+    ahead: EarlyPublications = EarlyRoom(PUBLICATIONS)
     events = [event("a", "1"), event("b", "1"), event("a", "2")]
     for each in (*events, *events):
-        assert dropped(ahead.keep(each, ONE)) == 0
+        assert dropped(keep_publication(ahead, each, ONE)) == 0
     assert len(ahead) == 3
     assert ahead.take() == events
     assert ahead.take() == []
 
 
 def test_who_fills_it_loses_its_own() -> None:
-    ahead = AheadPublications()
-    ahead.keep(event("a", "quiet"), TWO)
-    size = AHEAD_BYTES // 16 - AHEAD_OVERHEAD_BYTES
-    gone = sum(dropped(ahead.keep(event("a", str(number), bytes(size)), ONE)) for number in range(40))
+    ahead: EarlyPublications = EarlyRoom(PUBLICATIONS)
+    keep_publication(ahead, event("a", "quiet"), TWO)
+    size = EARLY_BYTES // 16 - EARLY_OVERHEAD_BYTES
+    gone = sum(dropped(keep_publication(ahead, event("a", str(number), bytes(size)), ONE)) for number in range(40))
     kept = ahead.take()
     assert kept[0] == event("a", "quiet")
     assert len(kept) == 16
@@ -48,12 +48,12 @@ def test_who_fills_it_loses_its_own() -> None:
 def test_what_a_neighbour_hangs_on_a_wire_that_waits_counts(text: str) -> None:
     """Attack: a header that its publisher signed for a tree to come, without end, each time beside another list of
     pieces and other long properties, which nobody signed. Their memory is bounded as that of content is."""
-    ahead = AheadPublications()
-    ahead.keep(event("a", "quiet"), TWO)
+    ahead: EarlyPublications = EarlyRoom(PUBLICATIONS)
+    keep_publication(ahead, event("a", "quiet"), TWO)
     for number in range(800):
         hung = (PROPERTY_HEADER, "1"), (PROPERTY_PART, f"{number}{text}"), ("x", text + str(number))
-        ahead.keep(Received("liar", Wire("t", b"", 1, False, hung)), ONE)
+        keep_publication(ahead, Received("liar", Wire("t", b"", 1, False, hung)), ONE)
     kept = ahead.take()
     held = sum(getsizeof(value) for each in kept for _, value in each.wire.properties)
-    assert held <= AHEAD_BYTES
+    assert held <= EARLY_BYTES
     assert kept[0] == event("a", "quiet"), "its own goes"

@@ -1,4 +1,4 @@
-"""Lifecycles: the states of a thing, and one table that says which event moves it where.
+"""Transitions: the states of a thing, and one table that says which event moves it where.
 
 Code asks the table for the next state. The documentation prints and draws the same table
 (`docs/generate/lifecycles.py`), so that neither can say what the other does not.
@@ -23,7 +23,7 @@ class Row(NamedTuple, Generic[S, E]):
     effects: str
 
 
-class Lifecycle(Generic[S, E]):
+class Transitions(Generic[S, E]):
     """The table of a kind of thing. `first`: the states in which one begins; `ends`: how one ends, in words."""
 
     def __init__(self, thing: str, first: Iterable[S], rows: Iterable[Row[S, E]], ends: str) -> None:
