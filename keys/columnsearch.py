@@ -10,7 +10,7 @@ value;
 * inner values are kept: a choice that differs in a single region repeats no work of the regions below.
 
 k fitting rows give the secret. `steps` counts the choices worked out: a measure of work that is equal on every
-machine, and is bounded by the caller. Not here: budgets and pauses (`bridge.reader.search_debts`), commitments
+machine, and is bounded by the caller. Not here: budgets and pauses (`bridge.reader.key_opening`), commitments
 (`envelope`), who lied (`bridge.reader.blame`).
 """
 

@@ -6,7 +6,7 @@ of regions 2 to h - 1. A k-subset of shares gives a wrap key; the wraps that it 
 and hold the shares of the wrap keys before. So the search goes up region by region, to the values that the publisher
 committed to. Its work grows by the regions of a way, and not by their power.
 
-Not here: keys of short ways (`columnsearch`), whom to name (`bridge.reader.wrapped_blame`).
+Not here: keys of short ways (`columnsearch`), whom to name (`bridge.reader.blame`).
 """
 
 from __future__ import annotations

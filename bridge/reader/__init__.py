@@ -8,14 +8,11 @@ ingest jobs share. Imports `wire` and below; never publisher or replica.
 from __future__ import annotations
 
 from bridge.reader.collector import Collector
-from bridge.reader.intake import Intake, misfit
+from bridge.reader.intake import Intake, Lineages, is_dated, misfit
 from bridge.reader.interest import ScopeInterest
-from bridge.reader.key_opening import KeyRing
-from bridge.reader.lineages import Lineages
-from bridge.reader.opening import Opening
+from bridge.reader.key_opening import KeyRing, Opening
 from bridge.reader.overflow import LINK_WINDOW
 from bridge.reader.readings import Readings
-from bridge.reader.replays import is_dated
 
 __all__ = [
     "LINK_WINDOW",

@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 
 from bridge.contract import COPY, Blame, Count, Effect, FairTable, Received, Withhold, earliest
 from bridge.document import Overlay, ScopeSecret, batch_topic
-from bridge.reader.ahead_scopes import AheadScopes
-from bridge.reader.awaiting_keys import Keyless
+from bridge.reader.assembling import Skipped
 from bridge.reader.handing_out import HandingOut
-from bridge.reader.intake import Intake, misfit
+from bridge.reader.intake import NOT_TAKEN, Intake, misfit
+from bridge.reader.interest import Subscriptions
 from bridge.reader.kept import (
     KEY,
     RETAINED,
@@ -32,14 +32,11 @@ from bridge.reader.kept import (
     stream_of,
     stream_row,
 )
+from bridge.reader.key_opening import OpeningKeys
 from bridge.reader.newest_retained import Joining
-from bridge.reader.opening import OpeningKeys
-from bridge.reader.overflow import InHand, Overflow
-from bridge.reader.replays import NOT_TAKEN
-from bridge.reader.skipped import Skipped
+from bridge.reader.overflow import AheadScopes, InHand, Overflow
 from bridge.reader.streams import Held, Stream, StreamId, name_of
-from bridge.reader.subscriptions import Subscriptions
-from bridge.reader.waiting import REPAIR_S, Waiting
+from bridge.reader.waiting import REPAIR_S, Keyless, Waiting
 from bridge.wire import PROPERTY_PART, Admitted
 from keys.envelope import PROPERTY_HEADER, DataKey, Mode, content_digest
 from keys.epochs import ScopeKeys

@@ -30,8 +30,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from bridge.contract import Effect, Keep, Wire
-from bridge.reader.heads import Head
-from bridge.reader.streams import Stream, StreamId
+from bridge.reader.streams import Head, Stream, StreamId
 from bridge.wire import PROPERTY_PART, PROPERTY_SKIP
 from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES, PROPERTY_WRAPS
 from keys.errors import BadFrame

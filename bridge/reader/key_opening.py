@@ -1,31 +1,35 @@
 """Opening of data keys at a reader: takes shares from every replica of the home region, returns opened keys, and hands
 evidence against liars to `blame`.
 
-`Opening` defines an opened key.
-
 A choice of honest places is tried once, as soon as its shares are here (`ColumnSearch`). A search in vain is at the
 publisher's expense: beyond a burst, the next search waits as long as the former ones took, and a key that nothing can
 fit any more doubles the wait. So a publisher that commits to garbage costs a bounded part of the reader's time, and
 delays no other publisher. Each turn tries at most `TURN_CHOICES` choices and leaves the rest to the next tick, so that
 links are served in between. A key without its epoch key waits until the epoch key is fetched (`Wanted`,
 `keys_changed`). Publications, and fetching of epoch keys, belong to other modules.
+
+`SearchDebts` are the debts of publishers for searches in vain. A choice of places that fits nothing is work caused by
+the key's publisher, or by replicas lying about its shares. The publisher owes `STEP_S` for each choice, and its next
+search waits while the debt exceeds `BURST_S`. A key that nothing can fit any more costs twice as much each time, until
+one of the publisher's keys opens. A debt delays, and drops nothing.
+
+`Opening` is a way to open a key whose shares fit their commitments. A gateway obtains the decryption key
+(`OpeningKeys`). An ingest job, whose receiver decrypts nothing, obtains k shares fitting the publisher's commitments.
+`KeyRing` collects shares and searches.
 """
 
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic
+from typing import Generic, Protocol, TypeVar
 
 from bridge.contract import Blame, Count, Doubted, EarlyRoom, Effect, FairTable, Wanted
-from bridge.document import Overlay
+from bridge.document import Overlay, ScopeSecret
 from bridge.document.trees import NUMBERS
-from bridge.reader.blame import Evidence
+from bridge.reader.blame import Evidence, WrappedEvidence
 from bridge.reader.kept import KEY, KeptReader, key_of, key_row
-from bridge.reader.opening import Opened, Opening
-from bridge.reader.search_debts import SearchDebts
-from bridge.reader.wrapped_blame import WrappedEvidence
 from bridge.topology import Topology
 from bridge.wire import KEYS, KEYS_TOPIC, Admission, Admitted, EarlyKeys, keep_key, refused
 from keys.columnsearch import Column, ColumnSearch, FoundColumns
@@ -33,16 +37,108 @@ from keys.envelope import (
     PROPERTY_KEY,
     PROPERTY_SHARES,
     PROPERTY_WRAPS,
+    DataKey,
     KeyHeader,
+    check_epoch_key,
     check_share,
+    open_key,
     to_property,
 )
-from keys.epochs import KeyName
+from keys.epochs import KeyName, ScopeKeys
 from keys.errors import BadContent, BadShare, KeysError, UnknownView, WrongEpochKey
 from keys.identity import Certificate
 from keys.sharetree import Combination, Hop, Label, Place, Share, encode_shares
 from keys.wrapping import TakenWraps, Wrap, Wraps, carrying, encode_wraps, honest_needed, label_hops, wrapping_hops
 from keys.wrapsearch import WrapSearch
+
+STEP_S = 50e-6
+"""Seconds owed for a choice; a choice takes about 20 us, so that one publisher gets less than half of a core."""
+BURST_S = 0.02
+"""Seconds owed before a search waits: below that a timer costs more than the search."""
+PAUSE_MAX_S = 60.0
+DOUBLINGS_MAX = 24  # of what a publisher owes for a choice in vain; more would overflow no float and wait no longer
+KNOWN_MAX = 1024
+"""Publishers held before publishers without debt are forgotten; a longer list consists of members."""
+
+
+class SearchDebts:
+    """Debts by publisher id. A debt is stored as the time at which waiting has paid it."""
+
+    def __init__(self) -> None:
+        self._until: dict[bytes, float] = {}
+        self._refuted: dict[bytes, int] = {}
+
+    def free_at(self, publisher: bytes, now: float) -> float:
+        """Returns the time at which the publisher's keys may be searched again: `now`, or later."""
+        return max(now, self._until.get(publisher, now) - BURST_S)
+
+    def in_vain(self, publisher: bytes, choices: int, now: float) -> None:
+        """Charges that many tried choices for a key that did not open."""
+        self._owe(publisher, choices * STEP_S, now)
+
+    def refuted(self, publisher: bytes, choices: int, now: float) -> None:
+        """Charges a key that nothing can open any more; its whole search tried `choices`."""
+        doublings = self._refuted.get(publisher, 0)
+        self._refuted[publisher] = min(doublings + 1, DOUBLINGS_MAX)
+        self._owe(publisher, max(choices, 1) * STEP_S * 2**doublings, now)
+
+    def opened(self, publisher: bytes) -> None:
+        """Resets the doubling after a key of the publisher opened."""
+        self._refuted.pop(publisher, None)
+
+    def _owe(self, publisher: bytes, more_s: float, now: float) -> None:
+        self._until[publisher] = min(max(now, self._until.get(publisher, now)) + more_s, now + PAUSE_MAX_S)
+        if len(self._until) > KNOWN_MAX:
+            self._until = {one: until for one, until in self._until.items() if until > now}
+
+
+Opened = TypeVar("Opened")
+Opened_co = TypeVar("Opened_co", covariant=True)
+
+
+class Opening(Protocol[Opened_co]):
+    """A way to open a key whose shares fit their commitments, with its preconditions."""
+
+    def may_open(self, header: KeyHeader) -> bool:
+        """Returns True if this reader may read the scope of the key."""
+
+    def lacks(self, header: KeyHeader) -> bool:
+        """Returns True if opening needs an epoch key that is not here."""
+
+    def check(self, header: KeyHeader) -> None:
+        """Raises WrongEpochKey if the epoch key here differs from the publisher's."""
+
+    def open(self, header: KeyHeader, level1: Mapping[int, bytes], secret: bytes) -> Opened_co:
+        """Opens the key. `level1` holds k or more fitting values by place; `secret` follows from k of them. Raises
+        BadContent.
+        """
+
+
+class OpeningKeys:
+    """A gateway's `Opening`: the decryption keys of the scopes that it may read."""
+
+    def __init__(self, secrets: Sequence[ScopeSecret], keys: ScopeKeys) -> None:
+        self.adopt(secrets)
+        self._keys = keys
+
+    def adopt(self, secrets: Sequence[ScopeSecret]) -> None:
+        self._keyed = {secret.scope.filter: secret.scope.keyed for secret in secrets}
+
+    def may_open(self, header: KeyHeader) -> bool:
+        return header.scope in self._keyed
+
+    def lacks(self, header: KeyHeader) -> bool:
+        return self._keyed[header.scope] and self._keys.get(header.epoch_key) is None
+
+    def check(self, header: KeyHeader) -> None:
+        check_epoch_key(header, self._epoch_key(header))
+
+    def open(self, header: KeyHeader, level1: Mapping[int, bytes], secret: bytes) -> DataKey:
+        return open_key(header, secret, self._epoch_key(header))
+
+    def _epoch_key(self, header: KeyHeader) -> bytes | None:
+        return self._keys.get(header.epoch_key) if self._keyed[header.scope] else None
+
 
 KEYS_HELD_MAX = 4096  # a flood evicts the oldest of its publisher or, if not opened, of who brought it
 AUDIT_AFTER_S = 1.0  # by then slow replicas have sent their shares of a key: judge them all at once

@@ -18,9 +18,9 @@ from typing import NamedTuple, TypeAlias
 
 from bridge.contract import FairBytes, FairTable
 from bridge.document import Overlay, slot_of
-from bridge.reader.awaiting_keys import KEPT_OVERHEAD_BYTES
 from bridge.reader.kept import RETAINED, KeptReader
 from bridge.reader.streams import Held
+from bridge.reader.waiting import KEPT_OVERHEAD_BYTES
 from bridge.wire import AHEAD_S
 from keys.frames import Reader, number
 

@@ -1,18 +1,157 @@
 """State of an author's publications in a single scope at a subscriber: delivered and waiting ones.
 
-Numbers rise over all scopes of a publisher, so a single scope sees jumps (`heads`). An overtaken publication of any
-jump can still come, late and once. A retained publication that may be old waits in a stream of its own, so that it
-delays nothing: in the scope's stream only its number is marked. Keys, time and the way of delivery are elsewhere.
+Numbers rise over all scopes of a publisher, so a single scope sees jumps (`Head`). An overtaken publication of any jump
+can still come, late and once. A retained publication that may be old waits in a stream of its own, so that it delays
+nothing: in the scope's stream only its number is marked. Keys, time and the way of delivery are elsewhere.
+
+A `Head` is the record of a member's batches that a reader has seen in a single scope. A seen batch was delivered, void,
+or refused after it was opened. Behind the head there are at most `GAPS_MAX` intervals of unseen numbers. *Missed*
+numbers belong to batches the chain names and that did not come in time: such a batch is delivered late when it comes.
+If a full table would lose a missed number (`is_full_for`), the oldest one is forgotten first (`make_room`). *Open*
+numbers are numbers no reliable batch was known to have: they are few, and are forgotten first. A batch delivered from a
+flagged copy before its turn is *marked* until the head passes it.
 """
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from bridge.base import Intervals
 from bridge.document import batch_topic
-from bridge.reader.heads import Head
 from bridge.wire import Admitted
+
+GAPS_MAX = 4096
+OPEN_MAX = 64  # of them open: nobody waits for what nobody named
+MARKS_MAX = 4096  # numbers delivered as retained before their turn; a full table marks no more
+_LENGTHS = struct.Struct(">BQIII")
+_VERSION = 1
+
+
+class Head:
+    """The seen and unseen batch numbers of a member in a single scope."""
+
+    __slots__ = ("_marks", "_missed", "_open", "number")
+
+    def __init__(self) -> None:
+        self.number = 0
+        """The highest number that is seen, given up or skipped."""
+        self._missed = Intervals()
+        self._open = Intervals()
+        self._marks = Intervals()
+
+    def unseen(self, first: int, last: int) -> list[tuple[int, int]]:
+        """Returns the runs of [first, last] that were not seen, ascending."""
+        if first > self.number:
+            return self._marks.without(first, last) if self._marks else [(first, last)]
+        found = []
+        behind = min(last, self.number)
+        if self._missed or self._open:
+            found = sorted((*self._missed.within(first, behind), *self._open.within(first, behind)))
+        if last > self.number:
+            found += self._marks.without(self.number + 1, last)
+        return _joined(found)
+
+    def has_seen(self, number: int) -> bool:
+        if number > self.number:  # the usual case, of what comes next
+            return bool(self._marks.lows) and number in self._marks
+        return number not in self._missed and number not in self._open
+
+    def is_full_for(self, previous: int) -> bool:
+        """Returns True if taking a successor of `previous` now would forget a missed number."""
+        return (
+            previous > self.number
+            and len(self._missed) >= GAPS_MAX
+            and bool(self._marks.without(self.number + 1, previous))
+        )
+
+    def take(self, first: int, last: int, previous: int) -> None:
+        """Marks [first, last], the successors of `previous` in their chain, as seen. Call `make_room` before."""
+        if first <= self.number:  # else neither has it
+            self._missed.remove(first, last)
+            self._open.remove(first, last)
+        if previous < self.number:  # what lies between belongs to nobody in this chain: no loss, if it does not come
+            for low, high in self._missed.within(previous + 1, first - 1) if previous else ():
+                self._missed.remove(low, high)
+                self._open.add(low, high)
+        if last <= self.number:
+            self._shrink()
+            return
+        for low, high in self._marks.without(self.number + 1, previous) if previous > self.number else ():
+            self._missed.add(low, high)
+        for low, high in self._marks.without(max(self.number, previous) + 1, first - 1):
+            self._open.add(low, high)
+        self.number = last
+        if self._marks.lows:
+            self._marks.remove_up_to(last)
+        if self._open.lows:
+            self._shrink()
+
+    def _shrink(self) -> None:
+        while len(self._open) > OPEN_MAX or (self._open and len(self._open) + len(self._missed) > GAPS_MAX):
+            self._open.drop_lowest()
+
+    def make_room(self, previous: int) -> None:
+        """Forgets the oldest missed numbers while the table is full for a successor of `previous`; forgotten numbers
+        count as seen. For streams that may not stand still for ever.
+        """
+        while self.is_full_for(previous):
+            self._missed.drop_lowest()
+
+    def mark(self, number: int) -> bool:
+        """Marks a single number as seen before its turn. Returns False if too many numbers are marked."""
+        if number <= self.number:
+            self._missed.remove(number, number)
+            self._open.remove(number, number)
+            return True
+        if len(self._marks) >= MARKS_MAX and number not in self._marks:
+            return False
+        self._marks.add(number, number)
+        return True
+
+    @property
+    def is_empty(self) -> bool:
+        """True if nothing was seen."""
+        return self.number == 0 and not self._marks
+
+    @property
+    def gaps(self) -> int:
+        """The number of intervals behind the head."""
+        return len(self._missed) + len(self._open)
+
+    def encode(self) -> bytes:
+        """Encodes the head for a file that this party itself reads again."""
+        parts = [part.encode() for part in (self._missed, self._open, self._marks)]
+        return _LENGTHS.pack(_VERSION, self.number, *map(len, parts)) + b"".join(parts)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Head:
+        """Decodes the output of `encode`. Raises ValueError for anything else."""
+        try:
+            version, number, *lengths = _LENGTHS.unpack_from(data)
+        except struct.error:
+            raise ValueError("a head is cut short") from None
+        if version != _VERSION or len(data) != _LENGTHS.size + sum(lengths):
+            raise ValueError("a head of another version or length")
+        head, at, parts = cls(), _LENGTHS.size, []
+        for length in lengths:
+            parts.append(Intervals.decode(data[at : at + length]))
+            at += length
+        head.number, (head._missed, head._open, head._marks) = number, parts
+        return head
+
+
+def _joined(runs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Joins adjacent runs."""
+    joined: list[tuple[int, int]] = []
+    for low, high in runs:
+        if joined and low == joined[-1][1] + 1:
+            joined[-1] = (joined[-1][0], high)
+        else:
+            joined.append((low, high))
+    return joined
+
 
 StreamId: TypeAlias = tuple[bytes, str]
 """Author and wire topic. The topic is the publication's own for a retained one that may be old; otherwise the topic of

@@ -1,16 +1,108 @@
 """Publications with room in a stream of a reader waiting for content, key or predecessor.
 
 They are found by key and by publisher, who may have to make room; each stream has a time for its next check.
-`collector` decides on them, `room` limits them, `overflow` keeps publications without room.
+`collector` decides on them, `HeldRoom` limits them, `overflow` keeps publications without room.
+
+`HeldRoom` bounds the number of a publisher's publications, and the bytes of all. A publisher gets at most a quarter of
+the bytes, and only its fair part once the total is reached: a publisher filling others' room cannot take all of it.
+`collector` decides which publications wait, and for what.
+
+`Keyless` keeps publications whose data key is so late that their successors no longer wait for them. While fewer than n
+− f replicas of a region on the path are connected, content arrives without its key: all copies of a publication may be
+here long before enough shares are. A dropped publication would be lost, since nobody sends it again. So the publication
+is kept until its key comes, and delays no other. `key_opening` opens keys.
 """
 
 from __future__ import annotations
 
 import heapq
+from typing import TypeAlias
 
-from bridge.reader.room import HeldRoom
+from bridge.contract import FairBytes
 from bridge.reader.streams import Held, Stream, StreamId
 from keys.envelope import Mode
+
+HELD_MAX = 4096  # publications of one publisher
+HELD_BYTES_MAX = 256 << 20  # of all; those below their fair part may go beyond it, at most to twice as much
+PARTS = 4
+
+
+class HeldRoom:
+    """The room taken by each publisher, and the total in bytes."""
+
+    def __init__(self) -> None:
+        self._held: dict[bytes, tuple[int, int]] = {}  # by publisher: how many, and their bytes
+        self._bytes = 0
+
+    def has_for(self, publisher: bytes, size: int) -> bool:
+        """Returns True if another publication of that many bytes may wait. Each publisher may always have a single
+        waiting.
+        """
+        count, before = self._held.get(publisher, (0, 0))
+        if not count:
+            return True
+        parts = PARTS if self._bytes <= HELD_BYTES_MAX else max(PARTS, len(self._held))
+        return count < HELD_MAX and before + size <= HELD_BYTES_MAX // parts
+
+    def add(self, publisher: bytes, size: int) -> None:
+        """Adds a waiting publication."""
+        count, before = self._held.get(publisher, (0, 0))
+        self._held[publisher] = count + 1, before + size
+        self._bytes += size
+
+    def remove(self, publisher: bytes, size: int) -> None:
+        """Removes a publication that was added with that many bytes."""
+        count, before = self._held.pop(publisher)
+        if count > 1:
+            self._held[publisher] = count - 1, before - size
+        self._bytes -= size
+
+
+KEYLESS_BYTES = 64 << 20  # of publications without a key; a flooder loses its own oldest
+KEPT_OVERHEAD_BYTES = 4096  # what header and tables cost beside the content: bounds the number too
+
+Name: TypeAlias = tuple[bytes, str, int]  # publisher, wire topic, sequence
+
+
+class Keyless:
+    """Publications waiting for their data key only, found by name or by key."""
+
+    def __init__(self) -> None:
+        self._held: FairBytes[Name, Held] = FairBytes(KEYLESS_BYTES, KEPT_OVERHEAD_BYTES)
+        self._by_key: dict[bytes, dict[Name, None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def holds(self, name: Name) -> bool:
+        """Returns True if the publication waits here."""
+        return self._held.get(name) is not None
+
+    def put(self, held: Held) -> bool:
+        """Keeps a publication. Returns False if another one was dropped to make room."""
+        header = held.admitted.header
+        name = (header.publisher, held.topic, header.sequence)
+        before = self._held.pop(name)
+        if before is not None:
+            self._forget(before)
+        self._by_key.setdefault(header.key_id, {})[name] = None
+        gone = self._held.put(name, header.publisher, held, held.size)
+        for _, other in gone:
+            self._forget(other)
+        return not gone
+
+    def take(self, key_id: bytes) -> list[Held]:
+        """Removes the publications that waited for this key and returns them in order of sequence."""
+        found = [self._held.pop(name) for name in self._by_key.pop(key_id, ())]
+        return sorted((held for held in found if held is not None), key=lambda held: held.admitted.header.sequence)
+
+    def _forget(self, held: Held) -> None:
+        header = held.admitted.header
+        names = self._by_key[header.key_id]
+        del names[header.publisher, held.topic, header.sequence]
+        if not names:
+            del self._by_key[header.key_id]
+
 
 REPAIR_S = 10.0
 """The longest wait, in seconds."""

@@ -18,12 +18,12 @@ _NAMES = {
         gateway.auth.passwords.PENDING_MAX gateway.listening.proxied.ACCEPTED_AT_ONCE
         gateway.sockets.door.ORIGINS_MAX""",
     "member": """
-        bridge.reader.key_opening.REPEATED_CHARS_MAX bridge.reader.lineages.FORMER_MAX
+        bridge.reader.key_opening.REPEATED_CHARS_MAX bridge.reader.intake.FORMER_MAX
         bridge.topology.witnesses.PEERS_MAX keys.fetching.PENDING_MAX keys.handover.KEYS_MAX
         keys.handover.SCOPES_MAX keys.issuing.REQUESTS_BURST keys.verdicts.DEALS_KEPT""",
     "publisher": """
-        bridge.reader.heads.MARKS_MAX bridge.reader.search_debts.DOUBLINGS_MAX
-        bridge.reader.search_debts.KNOWN_MAX""",
+        bridge.reader.streams.MARKS_MAX bridge.reader.key_opening.DOUBLINGS_MAX
+        bridge.reader.key_opening.KNOWN_MAX""",
     "entity": """
         bridge.devices.regularity.DEVIATION_MAX bridge.devices.regularity.PHI_MAX
         bridge.devices.sparkplug.ALIASES_MAX""",

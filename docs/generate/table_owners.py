@@ -131,12 +131,12 @@ OWNERS: dict[str, dict[str, str]] = {
             bridge.publisher.windows.RunAhead _blocks""",
         "bridge.publisher.windows.WINDOW_MAX": """
             bridge.publisher.windows.Lane _late_chains _late_in_flight in_flight new outdated""",
-        "bridge.reader.lineages.FORMER_MAX": """
-            bridge.reader.lineages.Lineages _former _next""",
+        "bridge.reader.intake.FORMER_MAX": """
+            bridge.reader.intake.Lineages _former _next""",
         "bridge.reader.overflow.LINK_WINDOW": """
             bridge.reader.overflow.Overflow _bytes _in_hand _links to_take""",
-        "bridge.reader.replays.VOUCHED_MAX": """
-            bridge.reader.replays.Vouchers _brought""",
+        "bridge.reader.intake.VOUCHED_MAX": """
+            bridge.reader.intake.Vouchers _brought""",
         "bridge.topology.witnesses.PEERS_MAX": """
             bridge.topology.witnesses.LinkWitness _bins _last""",
         "document": """
@@ -166,10 +166,10 @@ OWNERS: dict[str, dict[str, str]] = {
             bridge.publisher.windows.Refusals _pauses _refused rounds reasons
             bridge.publisher.windows.StandIns _marks
             bridge.reader.blame.Evidence _named _standing
-            bridge.reader.wrapped_blame.WrappedEvidence _named _walks
+            bridge.reader.blame.WrappedEvidence _named _walks
             bridge.reader.interest._Want acked filters refused_by
             bridge.reader.key_opening.KeyRing _contradicted
-            bridge.reader.skipped.Skipped up
+            bridge.reader.assembling.Skipped up
             bridge.replica.content_relay.Carrying _comebacks _down
             bridge.replica.forwarder.Forwarder _met _newcomers _retells
             bridge.replica.plane_routing.PlaneRouting _links _takers
@@ -211,7 +211,7 @@ OWNERS: dict[str, dict[str, str]] = {
     "publisher": {
         "beside": """
             bridge.groups.leases.LeaseTable _groups _signers
-            bridge.reader.awaiting_keys.Keyless _by_key
+            bridge.reader.waiting.Keyless _by_key
             bridge.reader.kept.KeptReader _waiting changed streams
             bridge.reader.key_opening.KeyRing _audits _lacking _searches
             bridge.reader.newest_retained.Joining _members _until
@@ -223,14 +223,14 @@ OWNERS: dict[str, dict[str, str]] = {
             bridge.contract.budgets.Repeats _sealed""",
         "bridge.reader.key_opening.DOUBTED_MAX": """
             bridge.reader.key_opening.KeyRing _doubted""",
-        "bridge.reader.room.HELD_MAX": """
-            bridge.reader.room.HeldRoom _held
+        "bridge.reader.waiting.HELD_MAX": """
+            bridge.reader.waiting.HeldRoom _held
             bridge.reader.streams.Stream held
             bridge.reader.waiting.Waiting _by_key _deadlines _left _streams _wakeups""",
-        "bridge.reader.search_debts.KNOWN_MAX": """
-            bridge.reader.search_debts.SearchDebts _refuted _until""",
-        "bridge.reader.subscriptions.FORGOTTEN_MAX": """
-            bridge.reader.subscriptions.Subscriptions _forgotten""",
+        "bridge.reader.key_opening.KNOWN_MAX": """
+            bridge.reader.key_opening.SearchDebts _refuted _until""",
+        "bridge.reader.interest.FORGOTTEN_MAX": """
+            bridge.reader.interest.Subscriptions _forgotten""",
         "bridge.replica.filtering.RUNS_MAX": """
             bridge.replica.filtering._Filtered given left_out votes""",
         "bridge.replica.resplitting.KEYS_HELD_MAX": """
@@ -243,7 +243,7 @@ OWNERS: dict[str, dict[str, str]] = {
         "each": """
             bridge.reader.key_opening._Key brought served shares told
             bridge.replica.plane_routing._Served sent
-            bridge.reader.wrapped_blame._Walks _against _alone
+            bridge.reader.blame._Walks _against _alone
             bridge.replica.resplitting.HeldKey announced came shares splits
             bridge.replica.wrapping.WrappedKey _sealed
             bridge.wire.pulling.Pull asked askers
@@ -255,11 +255,11 @@ OWNERS: dict[str, dict[str, str]] = {
         "fair": """
             bridge.groups.shared_groups.SharedGroups _held _held_large
             bridge.reader.assembling.Assembling _holes _parts
-            bridge.reader.awaiting_keys.Keyless _held
+            bridge.reader.waiting.Keyless _held
             bridge.reader.collector.Collector _streams
             bridge.reader.key_opening.KeyRing _keys
             bridge.reader.newest_retained.Joining _last _waiting
-            bridge.reader.skipped.Skipped _lows
+            bridge.reader.assembling.Skipped _lows
             bridge.replica.content_relay.Carrying _recent
             bridge.replica.filtering.Filtering _streams
             bridge.replica.outdated_keys.OutdatedKeys _kept
@@ -309,7 +309,7 @@ OWNERS: dict[str, dict[str, str]] = {
             bridge.reader.replay.Replay _documents _eras""",
         "each": """
             bridge.reader.assembling._Parts announcers pieces
-            bridge.reader.unpacking.Unpacked records
+            bridge.reader.handing_out.Unpacked records
             bridge.replica.passing.Passing announcers owed
             gateway.mqtt5.message.Message _packets
             keys.records.Records _extras_ends _payload_ends""",
@@ -329,7 +329,7 @@ OWNERS: dict[str, dict[str, str]] = {
             bridge.publisher.sealing.Sealer _hops _protections
             bridge.reader.interest.ScopeInterest _again _ahead_of _lingering _readable _secrets _tickets _told _up
             bridge.reader.interest.ScopeInterest _wants _withdrawals
-            bridge.reader.subscriptions.Subscriptions _generations _goes_on _since _whole_since
+            bridge.reader.interest.Subscriptions _generations _goes_on _since _whole_since
             bridge.replica.resplitting.Resplitter _known_seeds
             bridge.topology.planes.Planes _counts _hosts
             bridge.topology.scot.RowTable rows

@@ -3,7 +3,7 @@
 A publication counts as seen only when it is on disk. The windows are written into the spool's state at every roll. A
 *retained* publication that is older than its author's window is let in once: retained values may be older than all
 later publications of the author. Every other publication older than the window counts as seen. The author of a
-publication a member's next key signs anew is its former key (`bridge.reader.lineages`, also in the state).
+publication a member's next key signs anew is its former key (`bridge.reader.intake`, also in the state).
 
 The state also holds the time from which all written publications are known (`since_ms`): a publication that was
 sealed

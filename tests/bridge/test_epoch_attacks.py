@@ -338,7 +338,7 @@ def test_bad_content_is_no_voucher(world: World):
 
 
 def test_a_flood_of_dead_publications_costs_bounded_memory(world: World, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("bridge.reader.replays.VOUCHED_MAX", 4)
+    monkeypatch.setattr("bridge.reader.intake.VOUCHED_MAX", 4)
     node = subscriber(world, "control")
     honest = clear(world, "site", NOW + 99)
     node.handle(Received("r1b", honest), NOW + DEAD_S)

@@ -11,7 +11,7 @@ from bridge.contract.machine import Acked, Deliver, Effect, Keep, LinkUp, Receiv
 from bridge.document.policy import Scope
 from bridge.membership.adopting import canonical
 from bridge.node import GatewayNode
-from bridge.reader.freshness import FRESH_S
+from bridge.reader.intake import FRESH_S
 from bridge.reader.waiting import REPAIR_S
 from keys.envelope import Mode
 from tests.bridge.helpers import NOW, counted, craft, delivered, gateway, publish, same_version, sent, subscriber

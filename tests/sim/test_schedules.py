@@ -15,9 +15,8 @@ from bridge.publisher.publisher import Publisher
 from bridge.publisher.residents import Residents
 from bridge.publisher.windows import Lanes
 from bridge.reader.collector import Collector
-from bridge.reader.heads import Head
 from bridge.reader.kept import KEY, KeptReader
-from bridge.reader.streams import Held, Stream
+from bridge.reader.streams import Head, Held, Stream
 from bridge.replica.forwarder import Forwarder
 from bridge.replica.retained import Retained
 from keys.envelope import Mode

@@ -10,7 +10,7 @@ from bridge.contract import Effect, Forget
 from bridge.publisher import residents, sealed_before
 from bridge.publisher.cutting import Cuts
 from bridge.publisher.publisher import Publisher
-from bridge.reader.unpacking import Unpacked
+from bridge.reader.handing_out import Unpacked
 from tests.sim import scope_schedules
 from tests.sim.scope_schedules import drawn, run
 

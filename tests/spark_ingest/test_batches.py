@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.reader.freshness import FRESH_S
+from bridge.reader.intake import FRESH_S
 from gateway.mqtt5.codec import Decoder, encode
 from gateway.mqtt5.copies import Copies
 from gateway.mqtt5.packets import Properties, Publish, Version

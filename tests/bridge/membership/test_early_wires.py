@@ -255,7 +255,7 @@ def test_a_quarter_of_a_link_waits_unacknowledged_and_the_version_comes_through(
 def test_what_finds_no_room_when_the_version_comes_stays_unacknowledged(
     near: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bridge.reader.room.HELD_MAX", 5)
+    monkeypatch.setattr("bridge.reader.waiting.HELD_MAX", 5)
     newer = next_version(near)
     near.overlay, before = newer, near.overlay
     site = gateway(near, "site")
@@ -323,7 +323,7 @@ def test_what_waited_of_who_takes_its_claim_back_is_judged_in_parts_and_as_its_l
 
 def test_what_was_acknowledged_as_it_waited_finds_room_and_is_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond a quarter of the window; and there is no room in its stream when it is judged."""
-    monkeypatch.setattr("bridge.reader.room.HELD_MAX", 20)
+    monkeypatch.setattr("bridge.reader.waiting.HELD_MAX", 20)
     scopes, rights = [Scope("plant/#", Mode.PLAIN), Scope("open/#", Mode.PLAIN)], {"site": (("open/#",), ("#",))}
     world = make_world({1: 3}, [], {"site": 1, "control": 1}, scopes, rights=rights)
     newer, rows, control = next_version(world), dict[bytes, bytes | None](), gateway(world, "control")

@@ -11,8 +11,8 @@ from bridge.contract.early_room import EARLY_OVERHEAD_BYTES
 from bridge.contract.machine import Count, Keep, Publication, Received, Restored, Subscribed, Tick, Wire
 from bridge.document import Overlay, ScopeSecret
 from bridge.document.policy import Scope
-from bridge.reader.ahead_scopes import AheadScopes
 from bridge.reader.kept import AHEAD, KeptReader, of_kind
+from bridge.reader.overflow import AheadScopes
 from bridge.wire import Admission
 from bridge.wire.pieces import NO_PART, PROPERTY_PART
 from keys.envelope import PROPERTY_KEY, Mode
@@ -104,7 +104,7 @@ def test_who_brings_one_header_again_and_again_is_throttled_and_writes_one_row(
 def test_whoever_names_scopes_that_never_come_loses_its_own_and_their_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Attack: a member and a replica of its own fill what waits."""
     small = EarlyPolicy(12 * EARLY_OVERHEAD_BYTES, EARLY_OVERHEAD_BYTES)
-    monkeypatch.setattr("bridge.reader.ahead_scopes.PUBLICATIONS", small)
+    monkeypatch.setattr("bridge.reader.overflow.PUBLICATIONS", small)
     ahead, kept = made()
     assert ahead.instead(Received("r1b", wire(1)), NO_RIGHT, NOW) == [KEPT]
     flood = [ahead.instead(Received("r1a", wire(number, publisher="other")), NO_RIGHT, NOW) for number in range(1, 60)]

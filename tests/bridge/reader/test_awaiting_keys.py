@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bridge.reader import awaiting_keys
-from bridge.reader.awaiting_keys import Keyless
 from bridge.reader.streams import Held
+from bridge.reader.waiting import Keyless
 from bridge.wire.admission import Admission
 from tests.bridge.helpers import NOW, craft
 from tests.sim.world import make_world

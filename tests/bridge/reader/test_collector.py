@@ -22,11 +22,10 @@ from bridge.contract.machine import (
 )
 from bridge.document.policy import Scope
 from bridge.node import GatewayNode
-from bridge.reader.awaiting_keys import KEPT_OVERHEAD_BYTES
-from bridge.reader.freshness import FRESH_S
-from bridge.reader.heads import OPEN_MAX
+from bridge.reader.intake import FRESH_S
 from bridge.reader.newest_retained import RETAINED_WAIT_S
-from bridge.reader.waiting import REPAIR_S
+from bridge.reader.streams import OPEN_MAX
+from bridge.reader.waiting import KEPT_OVERHEAD_BYTES, REPAIR_S
 from bridge.wire.admission import SEQUENCE_MAX
 from bridge.wire.pulling import CHAIN_MAX, PULL_TOPIC
 from bridge.wire.skips import PROPERTY_SKIP
@@ -333,7 +332,7 @@ def test_a_retained_value_that_found_no_room_to_be_marked_is_not_delivered_again
 ):
     """Attack: a late joiner has more retained values than it can mark as seen; a liar sends one again when it is no
     longer news to the stream."""
-    monkeypatch.setattr("bridge.reader.heads.MARKS_MAX", 1)
+    monkeypatch.setattr("bridge.reader.streams.MARKS_MAX", 1)
     node, late = subscriber(world, "control"), NOW + FRESH_S + 60
     old = [
         craft(world, "site", f"clear/{n}", sequence=n, previous=n - 1, mode=Mode.PLAIN, retain=True)
@@ -397,7 +396,7 @@ def test_the_outbox_of_a_killed_gateway_is_delivered_though_its_first_sealing_go
 
 
 def test_publications_without_keys_cost_other_publishers_nothing(world: World, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("bridge.reader.room.HELD_MAX", 20)
+    monkeypatch.setattr("bridge.reader.waiting.HELD_MAX", 20)
     node = subscriber(world, "control")
     overflow = 0
     for n in range(1, 41):
@@ -440,7 +439,7 @@ def test_large_batches_without_keys_for_half_an_hour_fill_no_memory_and_cost_oth
 
 def test_what_waits_for_its_turn_is_bounded_in_bytes(world: World, monkeypatch: pytest.MonkeyPatch):
     """One that is never sent is named as the predecessor of all."""
-    monkeypatch.setattr("bridge.reader.room.HELD_BYTES_MAX", 1 << 20)
+    monkeypatch.setattr("bridge.reader.waiting.HELD_BYTES_MAX", 1 << 20)
     node, key = subscriber(world, "control"), forge_key(world, "evil", "open/#")
     first = craft(world, "evil", "open/t", sequence=1, key=key)
     feed(node, all_from(key, first))
@@ -469,7 +468,7 @@ def test_what_waited_too_long_for_its_key_is_delivered_in_order_once_the_key_com
 
 
 def test_a_flood_of_publications_without_keys_evicts_only_the_flooders(world: World, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("bridge.reader.awaiting_keys.KEYLESS_BYTES", 21 * KEPT_OVERHEAD_BYTES - 1)
+    monkeypatch.setattr("bridge.reader.waiting.KEYLESS_BYTES", 21 * KEPT_OVERHEAD_BYTES - 1)
     node, wires = subscriber(world, "control"), publish(gateway(world, "site"), "plant/t", sequence=1)
     feed(node, wires, peers=("r1a",))
     for n in range(1, 41):

@@ -8,7 +8,7 @@ import zlib
 import pytest
 
 from bridge.document import OverlayError
-from bridge.reader.eras import agreed_eras, following, loaded, of_span
+from bridge.reader.replay import agreed_eras, following, loaded, of_span
 from tests.sim.world import NOW, make_world
 
 A, B, C = b"a" * 32, b"b" * 32, b"c" * 32

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.reader.freshness import FRESH_S, GATEWAY_SESSION_S, Away
+from bridge.reader.intake import FRESH_S, GATEWAY_SESSION_S, Away
 
 NOW = 1_800_000_000.0
 

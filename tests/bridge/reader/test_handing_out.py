@@ -5,9 +5,8 @@ from __future__ import annotations
 from bridge.contract.machine import Blame, Count
 from bridge.document.policy import Scope
 from bridge.reader.handing_out import HandingOut
-from bridge.reader.key_opening import KeyRing
+from bridge.reader.key_opening import KeyRing, OpeningKeys
 from bridge.reader.newest_retained import Joining
-from bridge.reader.opening import OpeningKeys
 from bridge.reader.streams import Held
 from bridge.wire.admission import Admission
 from keys.envelope import Mode

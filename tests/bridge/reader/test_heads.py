@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.reader import heads
-from bridge.reader.heads import GAPS_MAX, MARKS_MAX, Head
+from bridge.reader.streams import GAPS_MAX, MARKS_MAX, Head
 
 STEP = st.tuples(st.booleans(), st.integers(1, 30), st.integers(0, 5), st.integers(0, 30))
 

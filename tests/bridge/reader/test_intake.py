@@ -6,7 +6,7 @@ import pytest
 
 from bridge.contract.machine import Blame, Count, Send
 from bridge.reader.intake import Intake, asked, misfit
-from bridge.reader.opening import OpeningKeys
+from bridge.reader.key_opening import OpeningKeys
 from bridge.wire.key_repository import key_topic
 from bridge.wire.pieces import NO_PART
 from bridge.wire.pulling import PULL_TOPIC

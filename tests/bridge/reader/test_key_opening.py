@@ -10,8 +10,7 @@ import pytest
 from bridge.contract.machine import Blame, Doubted, Effect, Keep, Wanted
 from bridge.document.policy import Scope
 from bridge.reader.kept import KeptReader, key_of
-from bridge.reader.key_opening import KeyRing
-from bridge.reader.opening import OpeningKeys
+from bridge.reader.key_opening import KeyRing, OpeningKeys
 from bridge.topology import Topology
 from bridge.wire.admission import Admission
 from keys.envelope import DataKey, from_property
@@ -156,7 +155,7 @@ def test_who_commits_to_garbage_waits_and_nobody_else(world: World):
 
 
 def test_an_honest_key_of_who_has_to_wait_opens_when_that_is_paid(world: World, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("bridge.reader.search_debts.STEP_S", 1.0)
+    monkeypatch.setattr("bridge.reader.key_opening.STEP_S", 1.0)
     ring, bad, honest = ring_of(world), committing_to_nothing(world, 1), forge_key(world, "evil", "plant/#", 2)
     assert [take(ring, bad, place) for place in (1, 2)] == [(0, False), (1, False)]
     assert [take(ring, honest, place) for place in (1, 2)] == [(0, False), (0, False)]

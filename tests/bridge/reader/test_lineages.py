@@ -8,7 +8,7 @@ from bridge.contract.machine import Deliver, Effect, Keep, Received, Restored, T
 from bridge.document.overlay import Overlay
 from bridge.document.policy import Refresh, Scope
 from bridge.node import GatewayNode
-from bridge.reader.lineages import NUMBERS_PER_MS, Lineages
+from bridge.reader.intake import NUMBERS_PER_MS, Lineages
 from bridge.reader.waiting import REPAIR_S
 from tests.bridge.helpers import delivered, gateway, publish, subscriber
 from tests.bridge.reader.test_newest_retained import rotated

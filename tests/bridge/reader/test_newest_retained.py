@@ -12,11 +12,10 @@ from bridge.contract.machine import Acked, Effect, Received, Tick, Wire
 from bridge.document.overlay import Overlay
 from bridge.document.region_view import Member
 from bridge.node import GatewayNode
-from bridge.reader.awaiting_keys import KEPT_OVERHEAD_BYTES
 from bridge.reader.kept import RETAINED, KeptReader, of_kind
 from bridge.reader.newest_retained import RETAINED_LIVE_S, RETAINED_WAIT_S, Joining, Rank
 from bridge.reader.streams import Held
-from bridge.reader.waiting import REPAIR_S
+from bridge.reader.waiting import KEPT_OVERHEAD_BYTES, REPAIR_S
 from bridge.wire.admission import Admission
 from keys.identity import Identity
 from tests.bridge.helpers import craft, delivered, forge_key, gateway, publish, sent, subscriber, with_properties

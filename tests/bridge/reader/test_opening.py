@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bridge.document.policy import Scope
-from bridge.reader.opening import OpeningKeys
+from bridge.reader.key_opening import OpeningKeys
 from keys.epochs import ScopeKeys
 from keys.errors import BadContent, WrongEpochKey
 from tests.bridge.helpers import ForgedKey, forge_key

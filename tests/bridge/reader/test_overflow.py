@@ -114,7 +114,7 @@ def test_of_two_sealings_the_later_one_is_in_hand_and_nothing_is_counted_twice(w
 
 @pytest.fixture
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bridge.reader.room.HELD_MAX", 20)
+    monkeypatch.setattr("bridge.reader.waiting.HELD_MAX", 20)
 
 
 @pytest.mark.usefixtures("_small")
@@ -354,7 +354,7 @@ def test_whatever_is_lost_reordered_or_killed_each_comes_once_and_no_window_stan
     world: World, seed: int, monkeypatch: pytest.MonkeyPatch
 ):
     """Room for 6; a publisher whose chains are false; numbers that nobody brings; kills at any moment."""
-    monkeypatch.setattr("bridge.reader.room.HELD_MAX", 6)
+    monkeypatch.setattr("bridge.reader.waiting.HELD_MAX", 6)
     monkeypatch.setattr(module, "LINK_WINDOW", 16)
     links = Links(world, random.Random(seed))
     wanted = links.publish()

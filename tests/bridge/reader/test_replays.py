@@ -8,8 +8,7 @@ import pytest
 
 from bridge.contract import Received, Tick, Wire
 from bridge.document import Scope
-from bridge.reader.freshness import FRESH_S
-from bridge.reader.replays import RECALLED_S, Vouchers, is_dated
+from bridge.reader.intake import FRESH_S, RECALLED_S, Vouchers, is_dated
 from bridge.wire import admission as admitting
 from bridge.wire.admission import Admission, Admitted
 from keys.envelope import PROPERTY_HEADER, Mode
@@ -40,7 +39,7 @@ def test_what_is_not_needs_one_honest_replica_among_those_that_bring_it(world: W
 
 
 def test_a_replica_that_replays_pushes_out_its_own_entries(world: World, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("bridge.reader.replays.VOUCHED_MAX", 4)
+    monkeypatch.setattr("bridge.reader.intake.VOUCHED_MAX", 4)
     vouchers, old = Vouchers(world.overlay, 1), admitted(world)
     for peer in ("r1a", "r1b"):
         vouchers.vouched(peer, old, "plant/a")
@@ -53,7 +52,7 @@ def test_a_replica_that_brings_something_first_takes_no_voucher_of_others_with_i
     world: World, monkeypatch: pytest.MonkeyPatch
 ):
     """Attack: of five replicas a liar brings what is honest first, and then so much that it is forgotten."""
-    monkeypatch.setattr("bridge.reader.replays.VOUCHED_MAX", 4)
+    monkeypatch.setattr("bridge.reader.intake.VOUCHED_MAX", 4)
     vouchers, old = Vouchers(world.overlay, 1), admitted(world)
     for peer in ("r1e", "r1a", "r1b"):
         believed = vouchers.vouched(peer, old, "plant/a")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.reader import room
-from bridge.reader.room import HeldRoom
+from bridge.reader.waiting import HeldRoom
 
 PUBLISHERS = [bytes([n]) * 16 for n in range(8)]
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.reader import search_debts
-from bridge.reader.search_debts import BURST_S, PAUSE_MAX_S, STEP_S, SearchDebts
+from bridge.reader.key_opening import BURST_S, PAUSE_MAX_S, STEP_S, SearchDebts
 
 EVIL, SITE = b"evil", b"site"
 

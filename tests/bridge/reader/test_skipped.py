@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bridge.document import Scope
-from bridge.reader.skipped import SILENT_S, SKIPS_MAX, Skipped
+from bridge.reader.assembling import SILENT_S, SKIPS_MAX, Skipped
 from bridge.topology import Planes
 from keys.envelope import Mode
 from tests.sim.world import make_world

@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.reader import heads
-from bridge.reader.heads import OPEN_MAX
-from bridge.reader.streams import Stream
+from bridge.reader.streams import OPEN_MAX, Stream
 
 
 @settings(max_examples=200, deadline=None)

@@ -18,9 +18,9 @@ from bridge.contract.machine import (
 )
 from bridge.document.policy import Scope
 from bridge.node import GatewayNode
-from bridge.reader.freshness import FRESH_S, GATEWAY_SESSION_S
+from bridge.reader.intake import FRESH_S, GATEWAY_SESSION_S
+from bridge.reader.interest import Subscriptions
 from bridge.reader.kept import SCOPE, KeptReader, of_kind
-from bridge.reader.subscriptions import Subscriptions
 from bridge.wire.admission import KEPT_S
 from keys.envelope import Mode
 from keys.frames import number
@@ -176,7 +176,7 @@ def test_of_whom_something_was_forgotten_the_next_process_knows_until_the_subscr
 
 
 def test_of_too_many_authors_of_whom_something_was_forgotten_all_count_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bridge.reader.subscriptions.FORGOTTEN_MAX", 3)
+    monkeypatch.setattr("bridge.reader.interest.FORGOTTEN_MAX", 3)
     kept = KeptReader()
     scopes = Subscriptions(kept)
     scopes.resumed(PLANT, NOW)

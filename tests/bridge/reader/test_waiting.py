@@ -43,7 +43,7 @@ def test_what_waits_is_found_by_its_key_and_its_publisher_until_it_leaves() -> N
 
 
 def test_its_room_is_its_publishers_and_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bridge.reader.room.HELD_MAX", 1)
+    monkeypatch.setattr("bridge.reader.waiting.HELD_MAX", 1)
     waiting, stream = Waiting(), Stream()
     waiting.put(stream, held(1))
     assert not waiting.has_room(held(2))

@@ -10,7 +10,7 @@ import pytest
 
 from bridge.contract.machine import Effect
 from bridge.reader import wrapped_blame
-from bridge.reader.wrapped_blame import WrappedEvidence
+from bridge.reader.blame import WrappedEvidence
 from tests.bridge.helpers import named, suspected
 from tests.keys.wrapped import Bad, Way, garbage
 from tests.sim.placements import name

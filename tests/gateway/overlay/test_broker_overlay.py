@@ -267,7 +267,7 @@ def test_what_found_no_room_gets_no_puback_before_there_is_some_and_it_is_on_dis
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Number 2 is late, and four of those that follow it find room."""
-    monkeypatch.setattr("bridge.reader.room.HELD_MAX", 4)
+    monkeypatch.setattr("bridge.reader.waiting.HELD_MAX", 4)
     world = make_world({1: 3}, [], {"site": 1, "control": 1})
     site, disk, replica = gateway(world, "site"), Disk(), Replica()
     links = links_of(disk, subscriber(world, "control"))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.reader.freshness import FRESH_S
+from bridge.reader.intake import FRESH_S
 from spark_ingest.errors import ClockTrouble
 from spark_ingest.receiver import receiver as receiver_module
 from spark_ingest.receiver.clock import (

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.document.policy import REFRESH_MESSAGES_MAX
-from bridge.reader.freshness import FRESH_S
+from bridge.reader.intake import FRESH_S
 from keys.envelope import Mode
 from keys.sharetree import Hop, Place, decode_shares
 from spark_ingest.receiver.recovery import recovered, state_of

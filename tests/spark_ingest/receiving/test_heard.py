@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.reader.freshness import FRESH_S
+from bridge.reader.intake import FRESH_S
 from spark_ingest.receiving.heard import BACKLOG_S, HeardTimes
 from tests.spark_ingest.region import NOW, Link, Overlay, Publisher, records
 
