@@ -1,6 +1,6 @@
 """A set of numbers as disjoint closed intervals, ascending, that never touch each other.
 
-Not here: the meaning of the numbers (`reader.heads`, `replica.filtering`).
+Not here: the meaning of the numbers (`reader.streams`, `replica.filtering`).
 """
 
 from __future__ import annotations

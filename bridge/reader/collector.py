@@ -3,7 +3,7 @@ order.
 
 A publication passes three gates: *admitted* and *opened* (`intake`, shared with ingest jobs, checks the header and
 opens the data key), and *in order* (its predecessor in the scope was delivered or given up). State is held by author
-and scope, see `streams` and `lineages`. State that must survive a restart is returned as rows (`kept`). Key
+and scope, see `streams` and `intake`. State that must survive a restart is returned as rows (`kept`). Key
 repositories are elsewhere.
 """
 
@@ -35,7 +35,7 @@ from bridge.reader.kept import (
 from bridge.reader.key_opening import OpeningKeys
 from bridge.reader.newest_retained import Joining
 from bridge.reader.overflow import AheadScopes, InHand, Overflow
-from bridge.reader.streams import Held, Stream, StreamId, name_of
+from bridge.reader.streams import COUNTED, HELD, Held, Stage, Stream, StreamId, Turn, name_of
 from bridge.reader.waiting import REPAIR_S, Keyless, Waiting
 from bridge.wire import PROPERTY_PART, Admitted
 from keys.envelope import PROPERTY_HEADER, DataKey, Mode, content_digest
@@ -414,39 +414,31 @@ class Collector:
             if stop and held.may_follow(stop):
                 wake_at = None  # of those that lack their keys the first says when
                 break
-            if held.content is None:
+            stage, bridged = self._stage(stream, held, now)
+            if stage is Stage.CONTENT:
                 # Nothing that is whole waits for longer than that for what is not.
                 whole = (other.arrived + REPAIR_S for other in stream.held.values() if other.content is not None)
                 wake_at = min([wake_at, *whole])
-                if is_patient and now < wake_at:
-                    break
-                is_patient = True
-                self._drop(stream, sequence)
-                effects.append(Count("incomplete"))
-                continue
-            if self._lacks_key(held):
-                if is_patient and now < wake_at:
+            if stage is not Stage.READY and is_patient and now < wake_at:
+                if stage is Stage.KEY:
                     keyless[sequence] = wake_at
                     stop = stop or (sequence if held.admitted.header.qos else 0)
                     continue
-                is_patient = True
-                self._drop(stream, sequence)
-                effects += [Count("unopened"), *self._set_aside(held)]
-                continue
-            before = self._stream_before(stream, held)
-            bridged = self._is_bridged(before, held, now)
-            if not bridged and before is not None and held.admitted.header.previous > before.highest:
-                if is_patient and now < wake_at:
-                    names = self._lineages.before(held)
-                    is_news = [self._assembling.miss(name, before.highest, now) for name in names]
-                    effects += [Count("reorder_waits")] if any(is_news) else []
+                if stage is Stage.PREDECESSOR:
+                    effects += self._miss_before(stream, held, now)
                     wake_at = self.skipped.wakes(held.name, held.admitted.scope, held.arrived, now) or wake_at
-                    break
+                break
+            turn = Turn.NEXT if stage is Stage.READY else Turn.OVER
+            if turn is Turn.OVER:
                 is_patient = True
-                effects.append(Count("holes"))
+                effects.append(Count(COUNTED[stage]))
             self._drop(stream, sequence)
-            self.kept.done(held.name)
-            effects += self._deliver(held, stream, bridged, now)
+            match HELD.after((turn, stage)):
+                case Stage.DELIVERED:
+                    self.kept.done(held.name)
+                    effects += self._deliver(held, stream, bridged, now)
+                case Stage.SET_ASIDE:
+                    effects += self._set_aside(held)
         else:
             wake_at = None
         wake_at = min((at for at in (wake_at, *keyless.values()) if at is not None), default=None)
@@ -454,6 +446,27 @@ class Collector:
         for after in self._lineages.streams_after(stream_id) if effects else ():
             effects += self._advance(after, now)
         return effects
+
+    def _stage(self, stream: Stream, held: Held, now: float) -> tuple[Stage, bool]:
+        """Returns what a publication lacks, and True if replicas say that its missing predecessors are wanted by nobody
+        here.
+        """
+        if held.content is None:
+            return Stage.CONTENT, False
+        if self._lacks_key(held):
+            return Stage.KEY, False
+        before = self._stream_before(stream, held)
+        if self._is_bridged(before, held, now):
+            return Stage.READY, True
+        waits = before is not None and held.admitted.header.previous > before.highest
+        return Stage.PREDECESSOR if waits else Stage.READY, False
+
+    def _miss_before(self, stream: Stream, held: Held, now: float) -> list[Effect]:
+        """Asks for the missing predecessors of a publication."""
+        before = self._stream_before(stream, held)
+        assert before is not None, "it waits for a predecessor there"
+        is_news = [self._assembling.miss(name, before.highest, now) for name in self._lineages.before(held)]
+        return [Count("reorder_waits")] if any(is_news) else []
 
     def _rest(self, stream_id: StreamId, stream: Stream | None, wake_at: float | None) -> None:
         if wake_at is not None or stream is None or not stream.held:

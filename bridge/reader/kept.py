@@ -1,6 +1,6 @@
 """State of a reader that outlives its process, as rows the shell stores in a single transaction with deliveries.
 
-    s publisher scope            first delivered number and head (`heads`): tells repetitions from late publications
+    s publisher scope            first delivered number and head (`streams`): tells repetitions from late publications
     k key id                     a key header with its shares or, once recombined, its secret
     h publisher sequence peer    an accepted wire, unchanged: its publication waits for content, key or predecessor
     e publisher sequence wire    a wire of a future scope, unchanged: only its signature was verified
@@ -10,7 +10,7 @@
     a                            the last life sign: a publication sealed since then is no replay
     v                            the last version stated: replicas ignore older ones
     o topic                      a retained publication of this gateway (`publisher.own_retained`)
-    l party                      its predecessor's key, with the end of the predecessor's numbers (`lineages`)
+    l party                      its predecessor's key, with the end of the predecessor's numbers (`intake`)
     d sequence chain             a publication dropped unsent or gone from a chain, and its predecessor
                                  (`publisher.cutting`)
     p sequence                   an outbox row that is sent in parts, and its rest (`publisher.cutting`)

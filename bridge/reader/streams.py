@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import TypeAlias
 
-from bridge.base import Intervals
+from bridge.base import Intervals, Row, Transitions
 from bridge.document import batch_topic
 from bridge.wire import Admitted
 
@@ -159,6 +160,42 @@ the scope's batches under its first number (`Scope.stream`), whatever its presen
 """
 
 
+class Stage(StrEnum):
+    """The stage of a publication in its stream: what it lacks, or what became of it."""
+
+    CONTENT = "content"
+    KEY = "key"
+    PREDECESSOR = "predecessor"
+    READY = "ready"
+    SET_ASIDE = "set aside"
+    DROPPED = "dropped"
+    DELIVERED = "delivered"
+
+
+class Turn(StrEnum):
+    """An event in the life of a publication in its stream."""
+
+    NEXT = "its turn"
+    OVER = "wait over"
+
+
+HELD = Transitions(
+    "A publication at a reader",
+    (Stage.CONTENT, Stage.KEY, Stage.PREDECESSOR, Stage.READY),
+    (
+        Row(Turn.NEXT, (Stage.READY,), Stage.DELIVERED, "its records are decrypted, judged and handed out"),
+        Row(Turn.OVER, (Stage.CONTENT,), Stage.DROPPED, "its number is a gap, which waits for nothing more"),
+        Row(
+            Turn.OVER, (Stage.KEY,), Stage.SET_ASIDE, "it delays nothing; if its key comes, it goes back to its stream"
+        ),
+        Row(Turn.OVER, (Stage.PREDECESSOR,), Stage.DELIVERED, "over the hole; a predecessor that comes now is late"),
+    ),
+    "delivered or dropped, or set aside and evicted; what it lacks is looked up anew whenever its stream goes on",
+)
+COUNTED = {Stage.CONTENT: "incomplete", Stage.KEY: "unopened", Stage.PREDECESSOR: "holes"}
+"""The figure of each wait that is over, by what was lacking."""
+
+
 @dataclass(slots=True)
 class Held:
     """A publication waiting for its content (None until it is whole), its key or its predecessor."""
@@ -168,7 +205,7 @@ class Held:
     topic: str
     arrived: float
     author: bytes
-    """The party under which the number was given (`lineages`)."""
+    """The party under which the number was given (`intake`)."""
     replayed: bool = False
     """True if the publication was retained before this reader asked for it, or may be old: it waits for no
     predecessor.

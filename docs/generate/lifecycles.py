@@ -10,9 +10,10 @@ from typing import Any
 from bridge.base import Transitions
 from bridge.document.trees import TREE
 from bridge.publisher.entry import ENTRY
+from bridge.reader.streams import HELD
 from bridge.traces.pings import ENTITY
 
-LIFECYCLES: tuple[Transitions[Any, Any], ...] = (ENTRY, TREE, ENTITY)
+LIFECYCLES: tuple[Transitions[Any, Any], ...] = (ENTRY, HELD, TREE, ENTITY)
 
 INTRODUCTION = """# States and transitions
 
@@ -57,7 +58,7 @@ def _drawing(life: Transitions[Any, Any]) -> Iterator[str]:
     ways, count = arcs(life), len(life.states)
     high = max((end - start for start, end in ways if end > start), default=0) * RISE + 30
     low = max((start - end for start, end in ways if end < start), default=0) * RISE + 30
-    size = f'width="{STEP * count}" height="{high + HEIGHT + low}"'
+    size = f'viewBox="0 0 {STEP * count} {high + HEIGHT + low}" style="max-width: {STEP * count}px"'
     yield f'<svg {size} role="img" aria-label="{escape(life.thing)}" fill="none" stroke="currentColor" font-size="12">'
     yield '<defs><marker id="head" markerWidth="8" markerHeight="8" refX="7" refY="4" orient="auto">'
     yield '<path d="M0,0 L8,4 L0,8" fill="none"/></marker></defs>'

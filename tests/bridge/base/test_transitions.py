@@ -11,10 +11,11 @@ import pytest
 from bridge.base import Transitions
 from bridge.document.trees import TREE, Phase
 from bridge.publisher.entry import ENTRY, Standing, Turn
+from bridge.reader.streams import HELD
 from bridge.traces.pings import ENTITY, Health, Sign
 from tests.test_repository import ROOT
 
-TABLES: tuple[Transitions[Any, Any], ...] = (ENTRY, TREE, ENTITY)
+TABLES: tuple[Transitions[Any, Any], ...] = (ENTRY, HELD, TREE, ENTITY)
 
 
 @pytest.mark.parametrize("life", TABLES, ids=lambda life: life.thing)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.reader import awaiting_keys
+from bridge.reader import waiting
 from bridge.reader.streams import Held
 from bridge.reader.waiting import Keyless
 from bridge.wire.admission import Admission
@@ -55,7 +55,7 @@ def test_the_same_again_waits_once() -> None:
 
 
 def test_a_flooder_loses_its_own_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(awaiting_keys, "KEYLESS_BYTES", 4 * awaiting_keys.KEPT_OVERHEAD_BYTES - 1)
+    monkeypatch.setattr(waiting, "KEYLESS_BYTES", 4 * waiting.KEPT_OVERHEAD_BYTES - 1)
     keyless, honest = Keyless(), held(1, publisher="b", key=b"b")
     assert keyless.put(honest)
     assert [keyless.put(held(n)) for n in range(1, 5)] == [True, True, False, False]

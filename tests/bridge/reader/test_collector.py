@@ -414,7 +414,7 @@ def test_large_batches_without_keys_for_half_an_hour_fill_no_memory_and_cost_oth
 ):
     """A publisher with a certificate that sends keys to nobody, through one bad replica: what waits is bounded in
     bytes, of one publisher and in all, and somebody else's that waits stays."""
-    for name, size in (("room.HELD_BYTES_MAX", 4 << 20), ("awaiting_keys.KEYLESS_BYTES", 2 << 20)):
+    for name, size in (("waiting.HELD_BYTES_MAX", 4 << 20), ("waiting.KEYLESS_BYTES", 2 << 20)):
         monkeypatch.setattr(f"bridge.reader.{name}", size)
     node, wires = subscriber(world, "control"), publish(gateway(world, "site"), "plant/t", sequence=1)
     feed(node, wires, peers=("r1a",))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.reader import heads
+from bridge.reader import streams
 from bridge.reader.streams import GAPS_MAX, MARKS_MAX, Head
 
 STEP = st.tuples(st.booleans(), st.integers(1, 30), st.integers(0, 5), st.integers(0, 30))
@@ -98,7 +98,7 @@ def test_marks_that_the_head_passes_are_no_gaps() -> None:
 
 
 def test_a_full_table_of_marks_takes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heads, "MARKS_MAX", 2)
+    monkeypatch.setattr(streams, "MARKS_MAX", 2)
     head = Head()
     assert [head.mark(number) for number in (2, 4, 6, 4)] == [True, True, False, True]
     assert not head.has_seen(6)
@@ -106,7 +106,7 @@ def test_a_full_table_of_marks_takes_no_more(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_no_missed_number_is_forgotten_and_open_ones_go_oldest_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heads, "GAPS_MAX", 3)
+    monkeypatch.setattr(streams, "GAPS_MAX", 3)
     head = Head()
     for number in (2, 4, 6, 8, 10):  # nobody names what is between
         head.take(number, number, 0)

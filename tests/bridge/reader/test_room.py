@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.reader import room
+from bridge.reader import waiting
 from bridge.reader.waiting import HeldRoom
 
 PUBLISHERS = [bytes([n]) * 16 for n in range(8)]
@@ -14,8 +14,8 @@ PUBLISHERS = [bytes([n]) * 16 for n in range(8)]
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "HELD_MAX", 50)
-    monkeypatch.setattr(room, "HELD_BYTES_MAX", 1000)
+    monkeypatch.setattr(waiting, "HELD_MAX", 50)
+    monkeypatch.setattr(waiting, "HELD_BYTES_MAX", 1000)
 
 
 def fill(held: HeldRoom, publisher: bytes, size: int) -> int:
@@ -55,7 +55,7 @@ def test_what_leaves_gives_its_room_back_and_all_of_it_is_bounded(steps: list[tu
             held.add(publisher, size)
             inside.append((publisher, size))
         assert held._bytes == sum(size for _, size in inside)
-        assert held._bytes <= 2 * room.HELD_BYTES_MAX + 300 * len(PUBLISHERS)
+        assert held._bytes <= 2 * waiting.HELD_BYTES_MAX + 300 * len(PUBLISHERS)
     for publisher, size in inside:
         held.remove(publisher, size)
     assert (held._bytes, held._held) == (0, {})

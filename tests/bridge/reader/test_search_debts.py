@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.reader import search_debts
+from bridge.reader import key_opening
 from bridge.reader.key_opening import BURST_S, PAUSE_MAX_S, STEP_S, SearchDebts
 
 EVIL, SITE = b"evil", b"site"
@@ -37,7 +37,7 @@ def test_each_refuted_key_costs_twice_the_last_until_one_opens() -> None:
 
 
 def test_publishers_who_owe_nothing_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search_debts, "KNOWN_MAX", 4)
+    monkeypatch.setattr(key_opening, "KNOWN_MAX", 4)
     debts = SearchDebts()
     for number in range(5):
         debts.in_vain(bytes([number]), 1, 0.0)

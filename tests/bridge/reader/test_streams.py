@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.reader import heads
+from bridge.reader import streams
 from bridge.reader.streams import OPEN_MAX, Stream
 
 
@@ -44,7 +44,7 @@ def test_what_the_chain_names_stays_missed_until_it_comes_and_what_lies_between_
 
 
 def test_a_full_table_of_missed_numbers_forgets_the_oldest_rather_than_stand_for_ever(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(heads, "GAPS_MAX", 3)
+    monkeypatch.setattr(streams, "GAPS_MAX", 3)
     stream = Stream()
     stream.deliver(1, 0, 1)
     for n in range(1, 6):

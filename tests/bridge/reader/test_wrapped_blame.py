@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from bridge.contract.machine import Effect
-from bridge.reader import wrapped_blame
+from bridge.reader import blame
 from bridge.reader.blame import WrappedEvidence
 from tests.bridge.helpers import named, suspected
 from tests.keys.wrapped import Bad, Way, garbage
@@ -90,7 +90,7 @@ def test_if_no_explanation_stands_nobody_is_named() -> None:
 
 
 def test_beyond_so_many_pairs_of_subsets_suspicion_is_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wrapped_blame, "PAIRS_MAX", 3 * 3 * 4 - 1)
+    monkeypatch.setattr(blame, "PAIRS_MAX", 3 * 3 * 4 - 1)
     counts = (3,) * 5
     world = world_of(counts)
     effects = judged(WrappedEvidence(world.overlay), world, Way(counts, {1: (2,)}, garbage, view=VIEW))
