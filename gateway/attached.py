@@ -68,6 +68,7 @@ class Attached:
             self._bridges = make_bridges(settings.bridges, broker, self._links, self._name(), settings.data)
             for each in self._bridges:
                 each.start()
+                broker.serve_after(each.subscribed())
         self._watch = HealthWatch(
             partial(_view, settings, self._links, broker, self._bridges, Certificates(), LinkWitness()), time.monotonic
         )

@@ -211,7 +211,9 @@ class Bridge:
         self._changed_at = 0.0
         self._task: asyncio.Task[None] | None = None
         self._turn = asyncio.Event()
-        self._ready = self._was_reached = False
+        self._was_reached = False
+        self._unanswered = 0  # subscriptions of ours here
+        self._ready = asyncio.Event()
         local.on_release, remote.on_complete = self._out.released, self._out.completed
         remote.on_release, local.on_complete = self._in.released, self._in.completed
         local.on_publish, remote.on_publish = self._from_here, self._from_there
@@ -223,10 +225,16 @@ class Bridge:
             self._local.subscribe(topic_filter, qos, no_local=True, retain_handling=2, on_answer=self._subscribed)
         for topic_filter, qos in self._topics.wanted_there().items():
             self._remote.subscribe(topic_filter, qos, no_local=True)
-        self._ready = not self._topics.wanted_here()
+        self._unanswered = len(self._topics.wanted_here())
+        if not self._unanswered:
+            self._ready.set()
         self._local.start()
         self._remote.start()
         self._task = asyncio.get_running_loop().create_task(self._follow(), name=f"bridge {self.name}")
+
+    async def subscribed(self) -> None:
+        """Returns when the local broker has answered all subscriptions: from then on it keeps what crosses."""
+        await self._ready.wait()
 
     async def stop(self) -> None:
         if self._task is not None:
@@ -307,8 +315,10 @@ class Bridge:
     # --------------------------------------------------------------------------------------- connections
 
     def _subscribed(self, code: int) -> None:
-        self._ready = True
-        self._turn.set()
+        self._unanswered -= 1
+        if self._unanswered <= 0:
+            self._ready.set()
+            self._turn.set()
 
     def _local_up(self) -> None:
         self._out.connected()
@@ -386,6 +396,6 @@ class Bridge:
             if self._remote.connected and not standing:
                 self._local.start()
                 standing = True
-            elif not self._remote.connected and standing and self._ready:
+            elif not self._remote.connected and standing and self._ready.is_set():
                 await self._local.close()
                 standing = False

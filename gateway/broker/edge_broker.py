@@ -15,7 +15,7 @@ import logging
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from functools import partial
 from ipaddress import ip_network
 from typing import Any
@@ -71,6 +71,8 @@ SWEEP_S = 30.0
 """Seconds between two removals of expired retained messages; no client sees these in between."""
 FILES_LOW = 16
 """Below so many free descriptors the log reports it: other users of files have taken those of connections."""
+FIRST_S = 10.0
+"""Seconds for which clients wait at a start until parts of this process have their sessions."""
 WAITING_PUBLICATIONS = 10_000
 """Publications that wait for a plugin and have no connection to hold back; more are dropped."""
 
@@ -121,6 +123,7 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
         )
         # Called when everything listens and before the first connection is accepted.
         self.before_serving: Callable[[EdgeBroker], None] | None = None
+        self._first: list[Coroutine[Any, Any, None]] = []
         self._flusher = Flusher(self._loop)
         self._store: SessionStore | None = None
         self._files: int | None = None
@@ -162,10 +165,18 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
             restore(self._store, self.lifecycle, self.exchange)
         if self.before_serving is not None:
             self.before_serving(self)
+        if self._first:
+            _, late = await asyncio.wait([asyncio.ensure_future(each) for each in self._first], timeout=FIRST_S)
+            for each in late:
+                each.cancel()
         self.operation.start()
         for server in self._servers.values():
             if server.instance is not None:
                 await server.instance.start_serving()
+
+    def serve_after(self, first: Coroutine[Any, Any, None]) -> None:
+        """Lets clients in when `first` has ended, or after FIRST_S. For `before_serving`."""
+        self._first.append(first)
 
     def _size_connections(self) -> None:
         """Limits connections to the number of files for them."""

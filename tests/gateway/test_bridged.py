@@ -14,12 +14,14 @@ from typing import Any, cast
 import pytest
 
 from gateway import bridged as module
-from gateway.base import BridgeSettings
+from gateway.attached import Attached
+from gateway.base import BridgeSettings, parse
 from gateway.bridged import make_bridges
 from gateway.bridging import Bridge
 from gateway.bridging import retained as retained_state
 from gateway.broker import EdgeBroker
 from gateway.client import redial
+from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import Connect, PubAck, Publish, PubRec, Version, Will
 from gateway.mqtt5.types import MqttError, ReasonCode
 from gateway.sockets.connection import MqttConnection
@@ -401,3 +403,24 @@ def test_refused_messages_fill_two_files_at_most(tmp_path: Path, monkeypatch: py
     assert [path.name for path in files] == ["a%2Fb.former", "a%2Fb.jsonl"]
     assert all(path.stat().st_size <= 1_000 and path.stat().st_mode & 0o777 == 0o600 for path in files)
     assert "no data directory" in module.BridgesHome(cast(Any, None), None).keep_refused("m", Publish("t", b""), 0x95)
+
+
+@on_loop
+async def test_a_client_of_the_first_moment_finds_bridges_subscribed(tmp_path: Path) -> None:
+    (nobody,) = free_ports(1)
+    topics = [{"filter": f"{one}/#", "direction": "out", "qos": 1} for one in ("x", "y", "z")]
+    config = {
+        "data": str(tmp_path / "data"),
+        "bridges": {"cloud": {"addresses": [f"127.0.0.1:{nobody}"], "topics": topics}},
+    }
+    attached = Attached(parse({"listeners": {"default": {"bind": "127.0.0.1:0"}}, **config}), None)
+    try:
+        async with serving(config, before_serving=attached.begin) as broker:
+            session = broker.lifecycle.clients["$veilmq/bridge/cloud"].session
+            broker.exchange.route(Message("z/first", b"1", 1), None)
+            assert len(session.waiting) + len(session.outbound.unacknowledged) == 1
+            await until(lambda: not attached._bridges[0]._local.connected)
+            broker.exchange.route(Message("x/second", b"2", 1), None)
+            assert len(session.waiting) + len(session.outbound.unacknowledged) == 2
+    finally:
+        await attached.end()
