@@ -132,7 +132,7 @@ class Kernel:
         self._alive: set[str] = set()
         self._cut: set[frozenset[str]] = set()
         self._last_arrival: dict[tuple[str, str], float] = {}
-        self._ticks: dict[str, float] = {}
+        self._ticks: dict[str, tuple[float, Tick]] = {}  # the pending tick of each node, and its deadline
         self._answers: dict[int, Acked] = {}  # wires on their way: identity of the event -> its acknowledgement
         self._answer: Acked | None = None  # of the event at hand
         self._refused: dict[int, NotTaken] = {}  # by identity of the acknowledgement that comes in its place
@@ -167,6 +167,7 @@ class Kernel:
         """Crashes a node as kill -9 does: its memory and everything on its links is gone."""
         self._alive.discard(name)
         self._incarnation[name] += 1
+        self._ticks.pop(name, None)
         if name in self._outboxes:
             self._outboxes[name].crashed()
         for peer in sorted(self._peers[name]):
@@ -211,8 +212,8 @@ class Kernel:
                 self.at(self.now + delay_s, name, event)
                 continue
             event = self._refused.pop(id(event), event)
-            if isinstance(event, Tick):
-                self._ticks.pop(name, None)
+            if isinstance(event, Tick) and not self._is_pending(name, event):
+                continue
             if name in self._alive and incarnation == self._incarnation[name] and self._passes(name, event):
                 self._apply(name, event)
         raise AssertionError(f"simulation did not end within {STEPS_MAX} steps")
@@ -260,9 +261,19 @@ class Kernel:
         deadline = self.nodes[name].next_deadline
         if deadline is not None:
             deadline -= self._clocks.get(name, 0.0)
-        if deadline is not None and deadline < self._ticks.get(name, float("inf")):
-            self._ticks[name] = deadline
-            self.at(self._tick_at(deadline), name, Tick())
+        pending = self._ticks.get(name)
+        if deadline is not None and (pending is None or deadline < pending[0]):
+            tick = Tick()
+            self._ticks[name] = deadline, tick
+            self.at(self._tick_at(deadline), name, tick)
+
+    def _is_pending(self, name: str, tick: Tick) -> bool:
+        """Returns True for the node's pending tick, which is used up; False for a tick that an earlier one replaced."""
+        pending = self._ticks.get(name)
+        if pending is None or pending[1] is not tick:
+            return False
+        del self._ticks[name]
+        return True
 
     def _tick_at(self, deadline: float) -> float:
         """Returns when the tick for a deadline comes: another tick follows an early one, as `Alarm` has it."""
