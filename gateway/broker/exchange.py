@@ -122,16 +122,30 @@ class Exchange(Delivering):
         if client.peer is not None:
             members.hear_acks(client, packets)
         elif now - client.seen_at >= SEEN_INTERVAL_S:
-            client.seen_at = now
-            client.session.outbound.rest()
-            client.session.inbound.rest()
-            self.tell(EntitySeen(client.client_id))
+            self._seen(client, now)
         if not client.is_behind:
             return client.session.received_all(packets, now)
         before = Backlog.of(client)
         actions = client.session.received_all(packets, now)
         self.holding.heard(client, before)
         return actions
+
+    def pinged(self, client: Client, now: float) -> bool:
+        """Takes a read that is one PINGREQ, if a PINGRESP is all that follows. False: `received` must take it."""
+        if client.is_behind or client.peer is not None or self.host.sees_packets_received:
+            return False
+        if not client.session.heard(now):
+            return False
+        if now - client.seen_at >= SEEN_INTERVAL_S:
+            self._seen(client, now)
+        return True
+
+    def _seen(self, client: Client, now: float) -> None:
+        client.seen_at = now
+        client.session.outbound.rest()
+        client.session.inbound.rest()
+        if self.overlay is not None or self.tracing is not None or self.watchers:
+            self.tell(EntitySeen(client.client_id))
 
     def resumed(self, client: Client) -> list[bytes]:
         """Returns the waiting bytes of a client whose write buffer drained, without expired messages."""

@@ -132,6 +132,11 @@ class Decoder:
         self._parsers = v5 if version == Version.V5 else v3
 
     @property
+    def is_amid(self) -> bool:
+        """True if a packet has begun and not ended, or `error` is set: the next read begins no packet."""
+        return bool(self._held) or self.error is not None
+
+    @property
     def held_bytes(self) -> int:
         """The bytes of a packet that has begun and not ended."""
         return len(self._held)

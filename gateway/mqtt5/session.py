@@ -260,6 +260,13 @@ class ServerSession(SessionExchange):
 
     # ------------------------------------------------------------------------------------ packets that came in
 
+    def heard(self, now: float) -> bool:
+        """Notes a sign of life that asks for nothing; False if the session is not connected."""
+        if self.state is not Connection.CONNECTED:
+            return False
+        self._last_received = now
+        return True
+
     def received(self, packet: Packet, now: float) -> list[Action]:
         """Takes a single packet of the client; see `received_all`."""
         return self.received_all((packet,), now)

@@ -13,8 +13,9 @@ from websockets.asyncio.client import connect as websocket_connect
 
 from gateway.base.config import StartError, parse
 from gateway.broker.running import make_broker
+from gateway.clients import EntitySeen
 from gateway.mqtt5.codec import Decoder, encode
-from gateway.mqtt5.packets import ConnAck, Connect, PingReq, PingResp, PubAck, Publish, Version
+from gateway.mqtt5.packets import ConnAck, Connect, Disconnect, PingReq, PingResp, PubAck, Publish, Version
 from gateway.mqtt5.types import ReasonCode
 from gateway.sockets.connection import MqttConnection
 from gateway.sockets.flushing import Flusher
@@ -138,6 +139,64 @@ def test_everything_of_one_turn_leaves_in_one_write() -> None:
             packets = Decoder(Version.V5, role="client").feed(data)
             assert [type(packet).__name__ for packet in packets] == (["SubAck"] + ["PingResp"] * 3 + ["Publish"] * 5)
             assert len(await sub.published()) == 5
+            connection.connection_lost(None)
+
+    asyncio.run(check())
+
+
+def counted(broker: Any) -> tuple[int, ...]:
+    traffic = broker.lifecycle.traffic
+    return traffic.packets_received, traffic.packets_sent, traffic.bytes_received, traffic.bytes_sent
+
+
+@pytest.mark.parametrize("reads", [(b"\xc0\0",), (b"\xc0", b"\0")], ids=["whole", "in halves"])
+def test_a_ping_alone_in_its_read_is_answered_and_counted_as_any_packet(reads: tuple[bytes, ...]) -> None:
+    async def check() -> None:
+        async with serving() as broker:
+            connection, transport = await fake_client(broker, "fake")
+            client, heard = broker.lifecycle.clients["fake"], list[Any]()
+            broker.exchange.watchers.append(heard.append)
+            before, client.seen_at = counted(broker), 0.0
+            client.session._last_received = 0.0
+            for read in reads:
+                connection.data_received(read)
+            await until(lambda: transport.writes)
+            assert transport.writes == [b"\xd0\0"]
+            assert [now - was for was, now in zip(before, counted(broker), strict=True)] == [1, 1, 2, 2]
+            assert client.session._last_received > 0
+            assert heard == [EntitySeen("fake")]
+            connection.connection_lost(None)
+
+    asyncio.run(check())
+
+
+def test_a_ping_is_not_answered_before_what_was_asked_earlier() -> None:
+    async def check() -> None:
+        async with serving() as broker:
+            connection, transport = await fake_client(broker, "fake")
+            connection.data_received(encode(Publish("t", b"", 1, packet_id=1), Version.V5))
+            connection.data_received(encode(PingReq(), Version.V5))
+            connection.gate(7)  # answers wait for the disk
+            await until(lambda: transport.writes)
+            packets = Decoder(Version.V5, role="client").feed(b"".join(transport.writes))
+            assert [type(packet) for packet in packets] == [PubAck, PingResp]
+            connection.data_received(encode(PingReq(), Version.V5))
+            assert len(transport.writes) == 1
+            connection.release(7)
+            connection.flush()
+            assert transport.writes[1:] == [b"\xd0\0"]
+            connection.connection_lost(None)
+
+    asyncio.run(check())
+
+
+def test_a_ping_behind_disconnect_has_no_answer() -> None:
+    async def check() -> None:
+        async with serving() as broker:
+            connection, transport = await fake_client(broker, "fake")
+            connection.data_received(encode(Disconnect(), Version.V5))
+            connection.data_received(encode(PingReq(), Version.V5))
+            assert b"\xd0\0" not in transport.writes
             connection.connection_lost(None)
 
     asyncio.run(check())
