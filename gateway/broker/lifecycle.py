@@ -383,6 +383,12 @@ class Lifecycle:
             self.shares.away(client)
         self._deadlines.wake(client, self._deadline_of(client), len(self.clients))
 
+    def attend_to_all(self, clients: Sequence[Client]) -> None:
+        """Does as `attend_to` for many sessions whose clients are away, and of which nothing is known yet."""
+        self.shares.away_all(clients)
+        for client in clients:
+            self._deadlines.wake(client, self._deadline_of(client), len(self.clients))
+
     # ---------------------------------------------------------------------------------------------- the end
 
     def dismiss(self, client: Client, reason: ReasonCode) -> None:

@@ -15,6 +15,7 @@ from gateway.broker.exchange import Exchange
 from gateway.broker.lifecycle import PEER_PREFIX, Lifecycle
 from gateway.clients import Client
 from gateway.mqtt5.delivery import Queued
+from gateway.mqtt5.flows import NONE
 from gateway.mqtt5.message import Message
 from gateway.mqtt5.session import SessionSubscription
 from gateway.outbox.database import StoreError
@@ -57,8 +58,9 @@ def _restore(store: SessionStore, lifecycle: Lifecycle, exchange: Exchange) -> N
     for row in content.messages.values():
         message = messages[row[0]] = message_of(row)
         message.stored = HeldMessage(row[0])
-    for row in content.sessions:
-        _restore_session(store, lifecycle, row, content, messages, now)
+    lifecycle.attend_to_all(
+        [_restore_session(store, lifecycle, row, content, messages, now) for row in content.sessions]
+    )
     exchange.keep_in(store)
     exchange.retained.drop_expired(now)
     if content.sessions or content.retained:
@@ -67,31 +69,42 @@ def _restore(store: SessionStore, lifecycle: Lifecycle, exchange: Exchange) -> N
 
 def _restore_session(
     store: SessionStore, lifecycle: Lifecycle, row: Row, content: Content, messages: dict[int, Message], now: float
-) -> None:
+) -> Client:
     id_, client_id, user, anonymous = row[:4]
     kept, was_connected = kept_of(row), bool(row[6])
     view = EdgeSession()
     view.client_id, view.clean_session = client_id, False
-    view.username, view.is_anonymous, view.groups = user, bool(anonymous), groups_of(row)
+    if user is not None:
+        view.username = user
+    if anonymous:
+        view.is_anonymous = True
+    if (groups := groups_of(row)) is not None:
+        view.groups = groups
     client = lifecycle.enter_offline(view)
     session = client.session
     record = client.record = SessionRecord(store, client, id_)
-    session.restore(kept, *received_of(content.received.get(id_, {})))
-    _restore_queue(client, record, content.deliveries.get(id_, []), messages)
+    received = content.received.get(id_)
+    session.restore(kept, *received_of(received) if received else (NONE, NONE))
+    if rows := content.deliveries.get(id_):  # most sessions have none
+        _restore_queue(client, record, rows, messages)
     if was_connected:
         session.begin_absence(now)
     if kept.session_expiry_s:  # others are kept for their wills only
         session.journal = record
+    if stored := content.subscriptions.get(id_):
+        _restore_subscriptions(client, lifecycle, stored)
+    return client
+
+
+def _restore_subscriptions(client: Client, lifecycle: Lifecycle, rows: list[Row]) -> None:
     subscriptions: dict[str, SessionSubscription] = {}
-    client.filters = {}
-    for stored in content.subscriptions.get(id_, ()):
-        subscription = subscription_of(stored)
-        topic_filter = subscription.options.filter
-        subscriptions[topic_filter] = client.filters[topic_filter] = subscription
+    for row in rows:
+        subscription = subscription_of(row)
+        subscriptions[subscription.options.filter] = subscription
         # The overlay asks for all filters when it starts, which is later.
         lifecycle.exchange.router.subscribe(client, subscription.options, subscription.identifier)
-    session.restore_subscriptions(subscriptions)
-    lifecycle.attend_to(client)
+    client.filters = dict(subscriptions)
+    client.session.restore_subscriptions(subscriptions)
 
 
 def _restore_queue(client: Client, record: SessionRecord, rows: list[Row], messages: dict[int, Message]) -> None:

@@ -7,6 +7,9 @@ session an owner loses only empty sessions: messages acknowledged for a session 
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
+
 from bridge.base import Belongings
 from gateway.clients import Client
 from gateway.plugins import EdgeSession
@@ -53,9 +56,17 @@ class SessionShares:
     def away(self, client: Client) -> None:
         """Enters a session whose client went."""
         self.back(client.client_id)
+        self._resize(self._enter(client), 1)
+
+    def away_all(self, clients: Iterable[Client]) -> None:
+        """Enters sessions of which none is known yet: with one look at each owner's number of sessions."""
+        for owner, sessions in Counter(map(self._enter, clients)).items():
+            self._resize(owner, sessions)
+
+    def _enter(self, client: Client) -> str:
         owner, holds = self._known[client.client_id] = owner_of(client.view), holds_something(client)
         (self._holding if holds else self._empty).add(owner, client.client_id)
-        self._resize(owner, 1)
+        return owner
 
     def back(self, client_id: str) -> None:
         """Removes a session whose client is connected, or that has ended."""
@@ -76,7 +87,7 @@ class SessionShares:
             self._of_size.setdefault(size, {})[owner] = None
         self._most = max(self._most, size)
         while self._most and self._most not in self._of_size:
-            self._most -= 1  # by one at most: an owner's size changes by one
+            self._most -= 1  # by one at most: an owner's size falls by one
 
     def loses(self, owner: str) -> str | None:
         """Returns the client id whose session ends for a new one of `owner`; None: the new one is refused."""

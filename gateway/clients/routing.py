@@ -208,10 +208,12 @@ class Router(Generic[C]):
         entry = RouteEntry(client, topic_filter, options, identifier)
         self.predicates += predicate is not None
         if group_name is None:
-            self._forget(self._index.entry(topic_filter, _key(client, options)))
+            key = _key(client, options)
+            if self.predicates:
+                self._forget(self._index.entry(topic_filter, key))
             if predicate is not None:
                 entry.slots = self._predicates.add(predicate, self._owner(client))
-            return self._index.add(topic_filter, _key(client, options), entry)
+            return self._index.add(topic_filter, key, entry)
         group = self.group(group_name, topic_filter)
         fresh = False
         if group is None:

@@ -72,6 +72,9 @@ from gateway.mqtt5.types import (
     RetainNotSupported,
 )
 
+NO_OFFER = ServerOffer()
+"""The offer of a session that has not been connected yet."""
+
 
 class ServerSession(SessionExchange):
     """Session of a client on the broker; `delivery.Delivery` has `deliver`, `pause`, `resume` and the policy of the
@@ -102,7 +105,7 @@ class ServerSession(SessionExchange):
         self.will: Will | None = None
         self.session_expiry_s = 0
         self.begun = False  # True if there is state to resume
-        self._offer = ServerOffer()
+        self._offer = NO_OFFER
         self._keep_alive_s = 0
         self._last_received = 0.0
         self._will_at: float | None = None
@@ -152,7 +155,8 @@ class ServerSession(SessionExchange):
         self.begun, self.version, self.will = True, kept.version, kept.will
         self.session_expiry_s = kept.session_expiry_s
         self._will_at, self._ends_at = kept.will_at, kept.ends_at
-        self.inbound.restore(awaiting_pubrel, half_done)
+        if awaiting_pubrel or half_done:
+            self.inbound.restore(awaiting_pubrel, half_done)
 
     def restore_subscriptions(self, subscriptions: dict[str, SessionSubscription]) -> None:
         """Replaces all subscriptions by the stored ones; the session keeps and changes the dict `subscriptions`."""

@@ -22,6 +22,20 @@ def test_what_stays_is_not_looked_at_again() -> None:
     assert said.strip() == f"{THRESHOLDS} True True"
 
 
+STAYING = """
+import gc
+from gateway.base import uncollected
+with uncollected():
+    stays = [[number] for number in range(50_000)]
+print(gc.is_tracked(stays[0]), gc.get_freeze_count() > 50_000, len(gc.get_objects()) < 5_000)
+"""
+
+
+def test_what_was_made_uncollected_is_not_looked_at_afterwards_either() -> None:
+    said = subprocess.run([sys.executable, "-c", STAYING], capture_output=True, text=True, check=True).stdout
+    assert said.strip() == "True True True"
+
+
 def test_nothing_is_collected_while_much_is_made_that_stays() -> None:
     seen: list[str] = []
 

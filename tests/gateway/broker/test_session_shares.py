@@ -56,6 +56,22 @@ def test_who_has_most_loses_its_oldest_and_first_what_holds_nothing() -> None:
     assert shares.loses("user ann") == "ann2"
 
 
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=12))
+def test_many_at_once_are_entered_as_one_by_one(owners: list[tuple[str, bool]]) -> None:
+    many = [client(f"c{place}", owner, holds=holds) for place, (owner, holds) in enumerate(owners)]
+    at_once, one_by_one = SessionShares(), SessionShares()
+    at_once.away_all(many)
+    for each in many:
+        one_by_one.away(each)
+    while one_by_one:
+        for owner in "abcd":  # of several with most any may be named
+            assert (at_once.loses(f"user {owner}") is None) == (one_by_one.loses(f"user {owner}") is None)
+        gone = at_once.loses("user d") or next(iter(one_by_one._known))
+        at_once.back(gone)
+        one_by_one.back(gone)
+    assert not at_once
+
+
 def test_what_a_session_holds() -> None:
     assert not holds_something(client("a"))
     assert holds_something(client("a", holds=True))
