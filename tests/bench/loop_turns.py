@@ -3,7 +3,8 @@
 
 On SIGUSR2 it writes a line of JSON to FILE, about the turns since the last one: how many, their processor time in
 seconds, and in milliseconds the longest, the 99.9th percentile, and how long a packet that arrives at any moment waits
-for the turn that runs then, on average. Other processes of the machine change none of it but the number.
+for the turn that runs then, on average, and the longest run of the garbage collector and its number of runs. Other
+processes of the machine change none of it but the number.
 
 The loop never rests meanwhile, so that this broker's other figures are not those of a broker.
 """
@@ -11,6 +12,7 @@ The loop never rests meanwhile, so that this broker's other figures are not thos
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import signal
 import sys
@@ -27,6 +29,15 @@ class LoopTurns:
 
     def __init__(self) -> None:
         self.turns: list[float] = []
+        self.collections: list[float] = []
+        self._collecting_since = 0.0
+        gc.callbacks.append(self._collects)
+
+    def _collects(self, phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            self._collecting_since = time.thread_time()
+        else:
+            self.collections.append(time.thread_time() - self._collecting_since)
 
     async def measure(self) -> None:
         while True:
@@ -37,6 +48,7 @@ class LoopTurns:
 
     def write(self, path: Path) -> None:
         turns, self.turns = sorted(self.turns), []
+        collections, self.collections = self.collections, []
         total = sum(turns)
         found = {
             "turns": len(turns),
@@ -44,6 +56,8 @@ class LoopTurns:
             "longest_ms": round(1000 * turns[-1], 2),
             "p99.9_ms": round(1000 * turns[int(0.999 * len(turns))], 3),
             "wait_ms": round(1000 * sum(turn * turn for turn in turns) / (2 * total), 3),
+            "collections": len(collections),
+            "longest_collection_ms": round(1000 * max(collections, default=0.0), 2),
         }
         with path.open("a") as file:
             file.write(json.dumps(found) + "\n")
