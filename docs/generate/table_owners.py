@@ -119,6 +119,8 @@ OWNERS: dict[str, dict[str, str]] = {
     "prefix": {
         "limits.retained_messages": """
             gateway.bridging.retained.RetainedState _missing brought""",
+        "gateway.bridging.twins.TWINS_MAX": """
+            gateway.bridging.twins.Twins _of_topic _seen""",
     },
     "member": {
         "bridge.reader.replay.SOURCE_KEYS_MAX": """
@@ -411,8 +413,6 @@ OWNERS: dict[str, dict[str, str]] = {
             gateway.bridging.exact.ExactWay _cleared _clearing lost stages
             gateway.bridging.relaying.RelaySession _had over wanted
             gateway.bridging.releases.Releases _repeated _since""",
-        "gateway.bridging.twins.TWINS_MAX": """
-            gateway.bridging.twins.Twins _seen""",
         "gateway.tracing.client.OBSERVED_MAX": """
             gateway.tracing.client.Tracker _observed""",
         "gateway.history.archive.OPEN_MAX": """

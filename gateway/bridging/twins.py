@@ -12,10 +12,12 @@ publisher repeating itself looks the same. If one of two ways to a broker loses 
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+
+from bridge.base import NameWeights
 
 TWIN_S = 3.0
 """Seconds that a message is remembered: a turn of a circle through other brokers, with time to spare."""
@@ -30,17 +32,20 @@ EQUAL_MAX = 256
 that repeats itself from making each further message slow.
 """
 TWINS_MAX = 20_000
-"""Messages that are remembered; a flood makes copies pass sooner, and fills no memory."""
+"""Messages that are remembered; beyond it the heaviest branch of topics loses the oldest of one topic. A flood fills no
+memory, and makes copies of its own messages pass, not of messages below other prefixes.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """Message that came or left. `ways`: ways without a further copy: its own, those of copies, and former ways of an
+    """Message on a topic that came or left. `ways`: ways without a further copy: its own, those of copies, and former ways of an
     equal message.
     `marks` None: the message left over a way without marks, and any other way may bring a copy. `came`: did not
     leave.
     """
 
+    topic: str
     ways: frozenset[str]
     marks: frozenset[str] | None
     until_s: float
@@ -52,6 +57,8 @@ class Twins:
 
     def __init__(self) -> None:
         self._seen: OrderedDict[bytes, list[_Seen]] = OrderedDict()
+        self._of_topic: dict[str, deque[bytes]] = {}  # a key for each message, oldest first
+        self._weights = NameWeights()
         self._count = 0
 
     def left(self, way: str, topic: str, payload: bytes, now: float, has_marks: bool, lasts_s: float = TWIN_S) -> None:
@@ -61,7 +68,7 @@ class Twins:
         key = _key(topic, payload)
         ways = {way}.union(*(one.ways for one in self._seen.get(key, ()) if one.came))
         marks = frozenset({UNMARKED}) if has_marks else None
-        self._remember(key, _Seen(frozenset(ways), marks, now + lasts_s), now)
+        self._remember(key, _Seen(topic, frozenset(ways), marks, now + lasts_s), now)
 
     def is_copy(
         self, way: str, topic: str, payload: bytes, marks: Collection[str], now: float, known: str = "", meets: str = ""
@@ -77,7 +84,7 @@ class Twins:
                 self._note_copy(key, one, way, now)
                 return True
         kept = passed - {UNMARKED} | ({known} if known else set())
-        self._remember(key, _Seen(frozenset({way}), kept, now + TWIN_S, came=True), now)
+        self._remember(key, _Seen(topic, frozenset({way}), kept, now + TWIN_S, came=True), now)
         return False
 
     def _remember(self, key: bytes, one: _Seen, now: float) -> None:
@@ -85,10 +92,14 @@ class Twins:
         equal.append(one)
         self._seen.move_to_end(key)
         self._count += 1
+        keys = self._of_topic.setdefault(one.topic, deque())
+        keys.append(key)
+        self._weights.put(one.topic, len(keys))
         if len(equal) > EQUAL_MAX:
             self._drop(key, equal[0])
         while self._count > TWINS_MAX:
-            self._count -= len(self._seen.popitem(last=False)[1])
+            spent = self._of_topic[self._weights.heaviest()][0]
+            self._drop(spent, self._seen[spent][0])
         oldest = next(iter(self._seen))
         for each in [old for old in self._seen[oldest] if old.until_s < now]:
             self._drop(oldest, each)
@@ -109,6 +120,13 @@ class Twins:
         self._count -= 1
         if not kept:
             del self._seen[key]
+        keys = self._of_topic[one.topic]
+        keys.remove(key)  # most often the first
+        if keys:
+            self._weights.put(one.topic, len(keys))
+        else:
+            del self._of_topic[one.topic]
+            self._weights.drop(one.topic)
 
 
 def _key(topic: str, payload: bytes) -> bytes:

@@ -35,6 +35,21 @@ def test_of_equal_messages_without_end_the_youngest_are_remembered() -> None:
     assert one._count == twins.EQUAL_MAX
 
 
+@pytest.mark.parametrize("flood", ["plant/evil/{}", "plant/evil/one", "plant/evil/{}/a/b"])
+def test_a_flood_below_one_prefix_makes_no_copy_below_another_pass(
+    flood: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(twins, "TWINS_MAX", 100)
+    one = Twins()
+    for number in range(20):
+        assert not one.is_copy("l1", f"plant/good/{number}", b"x", ["m"], 0.0)
+    for number in range(1_000):
+        one.left("out", flood.format(number), b"%d" % number, 0.1, has_marks=False)
+    assert one._count <= 100
+    assert all(one.is_copy("l2", f"plant/good/{number}", b"x", ["m"], 0.2) for number in range(20))
+    assert one.is_copy("in", flood.format(999), b"999", [], 0.2), "of the flood the youngest are remembered"
+
+
 def test_copies_by_ever_new_ways_fill_no_memory() -> None:
     one = Twins()
     assert [one.is_copy(f"l{n}", "t", b"x", ["m"], 0.0) for n in range(20)].count(False) == 2
@@ -80,3 +95,8 @@ def test_nothing_is_remembered_for_long_nor_without_end(monkeypatch: pytest.Monk
     assert one._count <= 10
     assert one.is_copy("in", "t", b"49", [], 10.1)
     assert not one.is_copy("in", "t", b"9", [], 10.1)
+    assert not one.is_copy("in", "t", b"last", [], 60.0)
+    one.left("out", "t", b"", 90.0, has_marks=False)
+    assert one._count == sum(map(len, one._seen.values())) == sum(map(len, one._of_topic.values()))
+    assert set(one._of_topic) == {"t"}
+    assert len(one._weights) == 1
