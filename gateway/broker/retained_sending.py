@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TypeAlias
@@ -92,6 +92,8 @@ class RetainedSending:
 
     def expect(self, client: Client, granted: Granted, began: Began, existed: Collection[str]) -> None:
         """Enters granted subscriptions to unsettled scopes. `existed`: earlier filters of the client."""
+        if self._exchange.overlay is None:
+            return
         entitled = {subscription.options.filter for subscription in granted.retained}
         for subscription in granted.subscriptions:
             topic_filter = subscription.options.filter
@@ -115,15 +117,13 @@ class RetainedSending:
 
     def send_new(self, client: Client, subscriptions: Sequence[SessionSubscription], began: Began) -> Later | None:
         """Sends retained messages for acknowledged subscriptions; messages of unsettled scopes follow later."""
-        pending = []
-        for one in subscriptions:
-            if client.filters.get(one.options.filter) is one:
-                expected = self._expected.get(client, {}).get(one.options.filter)
-                pending.append((one, tuple(expected.owed) if expected is not None else ()))
-        if any(owed for _, owed in pending) and client not in self._following:
+        owed = {name: tuple(one.owed) for name, one in self._expected.get(client, {}).items() if one.owed}
+        # One after the other while their messages are looked for: thousands take longer than a turn.
+        held = (one for one in subscriptions if client.filters.get(one.options.filter) is one)
+        if owed and client not in self._following and any(one.options.filter in owed for one in subscriptions):
             self._following.add(client)
             self.detach(self._send_owed(client))
-        return self._send(client, self._retained_for(pending, began))
+        return self._send(client, self._retained_for(((one, owed.get(one.options.filter, ())) for one in held), began))
 
     async def _send_owed(self, client: Client) -> None:
         """Sends older messages of unsettled scopes after settling, or after the longest wait."""
@@ -200,7 +200,7 @@ class RetainedSending:
                 yield found
 
     def _retained_for(
-        self, subscriptions: Sequence[tuple[SessionSubscription, Collection[str]]], began: Began
+        self, subscriptions: Iterable[tuple[SessionSubscription, Collection[str]]], began: Began
     ) -> Iterator[tuple[SessionSubscription, Message] | None]:
         """Yields retained messages of each subscription, without topics of the filters in the second place; None before
         each subscription.

@@ -284,7 +284,8 @@ class Subscribing:
         connection, granted = answer.connection, answer.granted
         if connection is not None and client.connection is connection and not quiet:
             connection.write(answer.suback)
-        for subscription in granted.subscriptions:
+        is_told = self._host.declares(BrokerEvents.CLIENT_SUBSCRIBED)
+        for subscription in granted.subscriptions if is_told else ():
             self._host.fire(
                 BrokerEvents.CLIENT_SUBSCRIBED,
                 client_id=client.client_id,
