@@ -39,8 +39,8 @@ memory, and makes copies of its own messages pass, not of messages below other p
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """Message on a topic that came or left. `ways`: ways without a further copy: its own, those of copies, and former ways of an
-    equal message.
+    """Message on a topic that came or left. `ways`: ways without a further copy: its own, those of copies, and former
+    ways of an equal message.
     `marks` None: the message left over a way without marks, and any other way may bring a copy. `came`: did not
     leave.
     """

@@ -35,11 +35,18 @@ async def _come(broker: Any, client_id: str = "bad", **fields: Any) -> Wire:
     return await Wire.connect(broker, client_id, username=USER, password=PASSWORD, **fields)
 
 
+async def _answered(wire: Wire) -> Any:
+    """Returns the next packet, however late: a machine with other work lets a bad client starve."""
+    while True:
+        with contextlib.suppress(TimeoutError):
+            return await wire.next()
+
+
 async def _publishes(wire: Wire, messages: list[tuple[str, bytes]], retain: bool = False) -> None:
     for topic, payload in messages:
         wire.publish(topic, payload, 1, retain=retain)
     for _ in messages:
-        await wire.expect(PubAck)
+        assert isinstance(await _answered(wire), PubAck)
 
 
 async def publish(broker: Any, console: int) -> None:
@@ -55,9 +62,9 @@ async def subscribe(broker: Any, console: int) -> None:
     filters = tuple("/".join("+" if n >> bit & 1 else "bad" for bit in range(13)) + "/#" for n in range(FILTERS))
     while True:
         wire.send(Subscribe(1, tuple(Subscription(each, 1) for each in filters)))
-        await wire.next()
+        await _answered(wire)
         wire.send(Unsubscribe(2, filters))
-        await wire.next()
+        await _answered(wire)
 
 
 async def connect(broker: Any, console: int) -> None:

@@ -36,9 +36,7 @@ def test_of_equal_messages_without_end_the_youngest_are_remembered() -> None:
 
 
 @pytest.mark.parametrize("flood", ["plant/evil/{}", "plant/evil/one", "plant/evil/{}/a/b"])
-def test_a_flood_below_one_prefix_makes_no_copy_below_another_pass(
-    flood: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_flood_below_one_prefix_makes_no_copy_below_another_pass(flood: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(twins, "TWINS_MAX", 100)
     one = Twins()
     for number in range(20):
