@@ -140,6 +140,16 @@ class Exchange(Delivering):
             self._seen(client, now)
         return True
 
+    def acknowledged(self, client: Client, packet_id: int, now: float) -> bool:
+        """Takes a read that is one PUBACK, if nothing follows from it. False: `received` must take it."""
+        if client.is_behind or client.peer is not None or self.host.sees_packets_received:
+            return False
+        if not client.session.acknowledged(packet_id, now):
+            return False
+        if now - client.seen_at >= SEEN_INTERVAL_S:
+            self._seen(client, now)
+        return True
+
     def _seen(self, client: Client, now: float) -> None:
         client.seen_at = now
         client.session.outbound.rest()

@@ -271,6 +271,19 @@ class ServerSession(SessionExchange):
         self._last_received = now
         return True
 
+    def acknowledged(self, packet_id: int, now: float) -> bool:
+        """Takes a PUBACK of success on which nothing waits. False, with no effect: `received` must take it."""
+        if self.waiting or self.state is not Connection.CONNECTED:
+            return False
+        queued = self.outbound.acknowledged(packet_id)
+        if queued is None:
+            return False
+        self._last_received = now
+        self._in_flight_bytes -= queued.size
+        if self.journal is not None:
+            self.journal.finished(packet_id, queued)
+        return True
+
     def received(self, packet: Packet, now: float) -> list[Action]:
         """Takes a single packet of the client; see `received_all`."""
         return self.received_all((packet,), now)

@@ -60,6 +60,10 @@ UNREAD_FACTOR = 2
 """A client with answers unread beyond so many times `limits.write_bytes` is not read either."""
 
 PINGREQ, PINGRESP = b"\xc0\0", b"\xd0\0"
+PUBACK = b"\x40\2"
+"""The first bytes of a PUBACK that is its packet identifier alone."""
+ALONE_BYTES = 4
+"""Length of the longest of these packets."""
 
 
 class MqttConnection(AcceptedTransport):
@@ -131,7 +135,7 @@ class MqttConnection(AcceptedTransport):
     # ------------------------------------------------------------------------------------------------ reading
 
     def data_received(self, data: bytes) -> None:
-        if self.closed or (data == PINGREQ and self._has_answered()):
+        if self.closed or (len(data) <= ALONE_BYTES and self._has_taken(data)):
             return
         if not self._rest and (len(data) <= PART_BYTES or self.is_overlay):
             self._read(data)
@@ -140,19 +144,23 @@ class MqttConnection(AcceptedTransport):
         if not self._is_taking:
             self._take_rest()
 
-    def _has_answered(self) -> bool:
-        """Answers a PINGREQ that is a read of its own, on a connection where nothing else is under way: what a fleet
-        without work sends. False: the general path takes the read.
+    def _has_taken(self, data: bytes) -> bool:
+        """Takes a PINGREQ or PUBACK that is a read of its own, on a connection where nothing else is under way: reads
+        of a fleet without work, and of a receiver of single messages. False: the general path must take the read.
         """
         client, core = self.client, self._core
-        if client is None or self._is_amid or not core.pinged(client, core.now()):
+        if client is None or self._is_amid:
             return False
-        traffic = core.traffic
-        traffic.packets_received += 1
-        traffic.packets_sent += 1
-        traffic.bytes_received += len(PINGREQ)
-        traffic.bytes_sent += len(PINGRESP)
-        self._transport.write(PINGRESP)  # type: ignore[union-attr]
+        if data == PINGREQ:
+            if not core.pinged(client, core.now()):
+                return False
+            core.traffic.packets_sent += 1
+            core.traffic.bytes_sent += len(PINGRESP)
+            self._transport.write(PINGRESP)  # type: ignore[union-attr]
+        elif data[:2] != PUBACK or not core.acknowledged(client, data[-2] << 8 | data[-1], core.now()):
+            return False
+        core.traffic.packets_received += 1
+        core.traffic.bytes_received += len(data)
         return True
 
     @property

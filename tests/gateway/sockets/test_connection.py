@@ -202,6 +202,74 @@ def test_a_ping_behind_disconnect_has_no_answer() -> None:
     asyncio.run(check())
 
 
+async def given(broker: Any, transport: RecordingTransport, messages: int, qos: int = 1) -> list[Publish]:
+    """Publishes so many messages on `t`; returns those that the fake client got."""
+    transport.writes.clear()
+    pub = await Wire.connect(broker, "pub")
+    for number in range(messages):
+        pub.publish("t", b"%d" % number, qos)
+    await until(lambda: transport.writes)
+    await pub.barrier()
+    pub.cut()
+    packets = Decoder(Version.V311, role="client").feed(b"".join(transport.writes))
+    transport.writes.clear()
+    return [packet for packet in packets if isinstance(packet, Publish)]
+
+
+async def fake_reader(broker: Any, qos: int = 1) -> tuple[Any, Any]:
+    connection, transport = await fake_client(broker, "fake", Version.V311)
+    connection.data_received(b"\x82\x06\x00\x01\x00\x01t" + bytes([qos]))
+    await until(lambda: transport.writes)
+    return connection, transport
+
+
+@pytest.mark.parametrize("split", [4, 2], ids=["whole", "in halves"])
+def test_an_acknowledgement_alone_in_its_read_ends_its_flow_and_is_counted(split: int) -> None:
+    async def check() -> None:
+        async with serving() as broker:
+            connection, transport = await fake_reader(broker)
+            (message,) = await given(broker, transport, 1)
+            client, data = broker.lifecycle.clients["fake"], encode(PubAck(message.packet_id), Version.V311)
+            before, client.session._last_received = counted(broker), 0.0
+            connection.data_received(data[:split])
+            connection.data_received(data[split:])
+            assert client.session.outbound.in_flight == client.session.held_bytes == 0
+            assert [now - was for was, now in zip(before, counted(broker), strict=True)] == [1, 0, 4, 0]
+            assert client.session._last_received > 0
+            connection.connection_lost(None)
+
+    asyncio.run(check())
+
+
+def test_an_acknowledgement_alone_in_its_read_lets_the_next_message_go() -> None:
+    async def check() -> None:
+        async with serving({"limits": {"in_flight": 2}}) as broker:
+            connection, transport = await fake_reader(broker)
+            first, second = await given(broker, transport, 3)
+            for message in (first, second):
+                connection.data_received(encode(PubAck(message.packet_id), Version.V311))
+            await until(lambda: transport.writes)
+            (third,) = Decoder(Version.V311, role="client").feed(b"".join(transport.writes))
+            assert isinstance(third, Publish)
+            assert third.payload == b"2"
+            connection.connection_lost(None)
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize(("qos", "packet_id"), [(1, 0), (2, 1)], ids=["identifier 0", "of a message of QoS 2"])
+def test_a_wrong_acknowledgement_alone_in_its_read_ends_the_connection(qos: int, packet_id: int) -> None:
+    async def check() -> None:
+        async with serving() as broker:
+            connection, transport = await fake_reader(broker, qos)
+            await given(broker, transport, 1, qos)
+            connection.data_received(b"\x40\2" + packet_id.to_bytes(2, "big"))
+            assert connection.closed
+            connection.connection_lost(None)
+
+    asyncio.run(check())
+
+
 def test_a_slow_reader_loses_qos_0_keeps_qos_1_and_recovers() -> None:
     async def check() -> None:
         async with serving() as broker:
