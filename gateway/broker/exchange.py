@@ -130,25 +130,22 @@ class Exchange(Delivering):
         self.holding.heard(client, before)
         return actions
 
-    def pinged(self, client: Client, now: float) -> bool:
-        """Takes a read that is one PINGREQ, if a PINGRESP is all that follows. False: `received` must take it."""
+    def took_alone(self, client: Client, acknowledged: int | None, now: float) -> bool:
+        """Takes a read that is one PINGREQ, or one PUBACK of the packet identifier `acknowledged`, if no more than a
+        PINGRESP follows. False: `received` must take it.
+        """
         if client.is_behind or client.peer is not None or self.host.sees_packets_received:
             return False
-        if not client.session.heard(now):
+        session = client.session
+        try:
+            taken = session.heard(now) if acknowledged is None else session.acknowledged(acknowledged, now)
+            if taken and now - client.seen_at >= SEEN_INTERVAL_S:
+                self._seen(client, now)
+        except Exception as error:  # noqa: BLE001  counted, and the log has its traceback
+            self.traffic.defects.note(log, LogEvent.CONNECTION_FAILED, error, client.client_id)
+            self.close(client, session.close(ReasonCode.UNSPECIFIED_ERROR, "internal error"))
             return False
-        if now - client.seen_at >= SEEN_INTERVAL_S:
-            self._seen(client, now)
-        return True
-
-    def acknowledged(self, client: Client, packet_id: int, now: float) -> bool:
-        """Takes a read that is one PUBACK, if nothing follows from it. False: `received` must take it."""
-        if client.is_behind or client.peer is not None or self.host.sees_packets_received:
-            return False
-        if not client.session.acknowledged(packet_id, now):
-            return False
-        if now - client.seen_at >= SEEN_INTERVAL_S:
-            self._seen(client, now)
-        return True
+        return taken
 
     def _seen(self, client: Client, now: float) -> None:
         client.seen_at = now

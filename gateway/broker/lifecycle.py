@@ -78,8 +78,7 @@ class Lifecycle:
         self.now = exchange.now
         # Called for each read and each publication: directly, without a method in between.
         self.received, self.published, self.resumed = exchange.received, exchange.published, exchange.resumed
-        self.pinged, self.acknowledged = exchange.pinged, exchange.acknowledged
-        self.passes_runs, self.pass_run = exchange.passes_runs, exchange.pass_run
+        self.took_alone, self.passes_runs, self.pass_run = exchange.took_alone, exchange.passes_runs, exchange.pass_run
 
     def adopt(self, terms: Terms) -> None:
         """Takes other bounds from now on; sessions get those of their listener."""

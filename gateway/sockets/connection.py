@@ -63,7 +63,7 @@ PINGREQ, PINGRESP = b"\xc0\0", b"\xd0\0"
 PUBACK = b"\x40\2"
 """The first bytes of a PUBACK that is its packet identifier alone."""
 ALONE_BYTES = 4
-"""Length of the longest of these packets."""
+"""Bytes of that PUBACK, the longer of the two packets."""
 
 
 class MqttConnection(AcceptedTransport):
@@ -151,16 +151,17 @@ class MqttConnection(AcceptedTransport):
         client, core = self.client, self._core
         if client is None or self._is_amid:
             return False
-        if data == PINGREQ:
-            if not core.pinged(client, core.now()):
-                return False
-            core.traffic.packets_sent += 1
-            core.traffic.bytes_sent += len(PINGRESP)
-            self._transport.write(PINGRESP)  # type: ignore[union-attr]
-        elif data[:2] != PUBACK or not core.acknowledged(client, data[-2] << 8 | data[-1], core.now()):
+        is_ping, traffic = data == PINGREQ, core.traffic
+        if not (is_ping or (len(data) == ALONE_BYTES and data[:2] == PUBACK)):
             return False
-        core.traffic.packets_received += 1
-        core.traffic.bytes_received += len(data)
+        if not core.took_alone(client, None if is_ping else data[2] << 8 | data[3], core.now()):
+            return False
+        traffic.packets_received += 1
+        traffic.bytes_received += len(data)
+        if is_ping:
+            traffic.packets_sent += 1
+            traffic.bytes_sent += len(PINGRESP)
+            self._transport.write(PINGRESP)  # type: ignore[union-attr]
         return True
 
     @property

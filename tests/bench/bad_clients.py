@@ -46,7 +46,8 @@ async def _publishes(wire: Wire, messages: list[tuple[str, bytes]], retain: bool
     for topic, payload in messages:
         wire.publish(topic, payload, 1, retain=retain)
     for _ in messages:
-        assert isinstance(await _answered(wire), PubAck)
+        packet = await _answered(wire)
+        assert isinstance(packet, PubAck), packet
 
 
 async def publish(broker: Any, console: int) -> None:

@@ -16,6 +16,7 @@ from gateway.broker.running import make_broker
 from gateway.clients import EntitySeen
 from gateway.mqtt5.codec import Decoder, encode
 from gateway.mqtt5.packets import ConnAck, Connect, Disconnect, PingReq, PingResp, PubAck, Publish, Version
+from gateway.mqtt5.session import ServerSession
 from gateway.mqtt5.types import ReasonCode
 from gateway.sockets.connection import MqttConnection
 from gateway.sockets.flushing import Flusher
@@ -185,6 +186,25 @@ def test_a_ping_is_not_answered_before_what_was_asked_earlier() -> None:
             connection.release(7)
             connection.flush()
             assert transport.writes[1:] == [b"\xd0\0"]
+            connection.connection_lost(None)
+
+    asyncio.run(check())
+
+
+def test_a_fault_of_ours_at_a_ping_ends_its_connection_and_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(session: ServerSession, now: float) -> bool:
+        raise RuntimeError
+
+    async def check() -> None:
+        async with serving() as broker:
+            connection, transport = await fake_client(broker, "fake")
+            monkeypatch.setattr(ServerSession, "heard", fails)
+            connection.data_received(encode(PingReq(), Version.V5))
+            assert connection.closed
+            (bye,) = Decoder(Version.V5, role="client").feed(b"".join(transport.writes))
+            assert isinstance(bye, Disconnect)
+            assert bye.code == ReasonCode.UNSPECIFIED_ERROR
+            assert broker.lifecycle.traffic.defects.count == 1
             connection.connection_lost(None)
 
     asyncio.run(check())
