@@ -111,14 +111,14 @@ def _fail(message: str) -> int:
 
 def _told(error: Exception) -> str | None:
     """Returns cause and cure of an error an operator can have caused, or None for a defect of ours."""
-    from bridge.base.errors import OperatorError  # imported only after a failure
+    from bridge.base.errors import OperatorError, file_fault  # imported only after a failure
 
     if isinstance(error, OperatorError):
         return str(error)
     if isinstance(error, ModuleNotFoundError) and (extra := EXTRAS.get((error.name or "").partition(".")[0])):
         return f"{error.name} is not installed; pip install 'veilmq[{extra}]'"
     if isinstance(error, OSError) and error.filename and error.strerror:
-        return f"{error.filename}: {error.strerror}; correct the path, its owner or its permissions"
+        return file_fault(error)
     return None
 
 

@@ -17,7 +17,7 @@ from typing import Annotated, ParamSpec
 
 import typer
 
-from spark_ingest.errors import BadOption, IngestError
+from spark_ingest.errors import BadOption, IngestError, file_fault
 
 EXIT_BAD_INPUT = 2
 EXIT_REFUSED = 1
@@ -39,8 +39,10 @@ def one_line(command: Callable[P, int | None]) -> Callable[P, int | None]:
             return command(*args, **kwargs)
         except ModuleNotFoundError as error:
             message = f"{error}; pip install 'veilmq[spark]'"
-        except (IngestError, OSError) as error:
+        except IngestError as error:
             message = str(error)
+        except OSError as error:
+            message = file_fault(error)
         print(f"veilmq: {' '.join(message.split())}", file=sys.stderr)
         return EXIT_BAD_INPUT
 

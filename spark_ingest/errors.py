@@ -2,6 +2,7 @@
 
     IngestError
     |- BadOption      an option of the source is missing, unknown or out of range      cure: the option
+    |- BadPlace       a file or folder may not be used by this process                 cure: the path, its permissions
     |- GrantsError    the file of scope keys cannot be used                            cure: the file
     |- PublishError   rows could not be published, or a gateway refused one             cure: what the line says
     |- ReceiverTrouble the driver's receiver could not receive for too long            cure: what the line says
@@ -19,7 +20,12 @@ raises out of the collector: it is counted, and spooled as incomplete or dropped
 
 from __future__ import annotations
 
-from bridge.base import OperatorError
+from bridge.base import OperatorError, file_fault
+
+__all__ = [
+    "BadOption", "BadPlace", "ClockTrouble", "GrantsError", "IngestError", "NoJava", "PublishError", "ReceiverTrouble",
+    "SpoolBusy", "SpoolDamaged", "SpoolError", "SpoolGap", "file_fault",
+]  # fmt: skip
 
 
 class IngestError(OperatorError):
@@ -28,6 +34,10 @@ class IngestError(OperatorError):
 
 class BadOption(IngestError, ValueError):
     """An option of `spark.readStream.format("veilmq")` cannot be used."""
+
+
+class BadPlace(IngestError):
+    """A path that this process may not use: another user's, or one that leads through a file."""
 
 
 class GrantsError(IngestError):

@@ -6,7 +6,7 @@ They know nothing of the overlay, of keys or of MQTT beyond the form of a topic.
 from __future__ import annotations
 
 from bridge.base.belongings import Belongings
-from bridge.base.errors import OperatorError
+from bridge.base.errors import OperatorError, file_fault
 from bridge.base.intervals import Intervals
 from bridge.base.name_weights import NameWeights
 from bridge.base.sorted_names import SortedNames
@@ -54,6 +54,7 @@ __all__ = [
     "check_filter",
     "check_name",
     "covers",
+    "file_fault",
     "has_wildcard",
     "matches",
     "most_specific",

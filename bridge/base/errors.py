@@ -1,4 +1,4 @@
-"""The base class of errors an operator has to mend, raised in any room."""
+"""The base class of errors an operator has to mend, raised in any room, and the line of an error of the system."""
 
 from __future__ import annotations
 
@@ -19,3 +19,10 @@ class OperatorError(Exception):
         """The remedy; empty if the cause says it."""
         before, separator, after = str(self).rpartition("; ")
         return after if separator and before else ""
+
+
+def file_fault(error: OSError) -> str:
+    """Returns a line, `cause; cure`, for an error of the system; without a cure if the error names no file."""
+    if error.filename and error.strerror:
+        return f"{error.filename}: {error.strerror}; correct the path, its owner or its permissions"
+    return str(error)

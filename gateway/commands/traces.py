@@ -66,7 +66,7 @@ def watch(
         with Tracker(credentials, brokers, configure=connection(username, password_file, cafile)) as tracker:
             for entity in entities:
                 tracker.follow(entity, wanted)
-            screen = _lines if as_json else _Screen(board)
+            screen = _lines if as_json else _Screen(board) if sys.stdout.isatty() else _AtTheEnd(board)
             with _running(screen) as show:
                 troubles = Troubles(tracker, entities, time.monotonic())
                 while until is None or time.monotonic() < until:
@@ -206,10 +206,30 @@ class _Screen:
         self._live.update(_table(self._board))
 
 
+class _AtTheEnd:
+    """A table in a file or pipe, where nothing can be drawn anew: printed once, a line for each entity."""
+
+    def __init__(self, board: TraceBoard) -> None:
+        self._board = board
+
+    def __enter__(self) -> _AtTheEnd:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        rows = [_cells(row.to_json(), time.time()) for row in self._board.sorted()]
+        print_table(_summary(self._board), list(_COLUMNS), rows)
+
+    def __call__(self, seen: Observed | None) -> None: ...
+
+
 def _running(screen: Any) -> Any:
     from contextlib import nullcontext
 
-    return screen if isinstance(screen, _Screen) else nullcontext(screen)
+    return nullcontext(screen) if screen is _lines else screen
+
+
+def _summary(board: TraceBoard) -> str:
+    return ", ".join(f"{count} {health}" for health, count in sorted(board.summary().items()))
 
 
 _COLUMNS = ("entity", "health", "state", "since", "went", "seen", "latency", "loss", "load")
@@ -221,8 +241,7 @@ def _table(board: TraceBoard) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    summary = ", ".join(f"{count} {health}" for health, count in sorted(board.summary().items()))
-    table = Table(title=summary, title_justify="left", box=SIMPLE)
+    table = Table(title=_summary(board), title_justify="left", box=SIMPLE)
     for column in _COLUMNS:
         table.add_column(column, overflow="fold")
     for row in board.sorted():

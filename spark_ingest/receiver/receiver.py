@@ -28,7 +28,7 @@ from gateway.base.log_events import LogEvent
 from gateway.overlay import Publish
 from keys.envelope import KeyName
 from keys.identity import Identity
-from spark_ingest.errors import ClockTrouble, SpoolBusy, SpoolDamaged, SpoolError
+from spark_ingest.errors import BadPlace, ClockTrouble, SpoolBusy, SpoolDamaged, SpoolError, file_fault
 from spark_ingest.options import Options
 from spark_ingest.receiver.acknowledging import Sender, acknowledge
 from spark_ingest.receiver.clock import SessionClock, most_ahead_s, next_pause_s
@@ -54,6 +54,8 @@ RETRY_S = 1.0
 """The pause after an error of the disk, and between looks at a lock that another receiver holds."""
 SETTLED_S = 5.0
 """A session that has lived so long with nothing to write is free of the fault that ended the one before."""
+NOT_CURED_BY_WAITING = PermissionError, NotADirectoryError, IsADirectoryError, FileExistsError
+"""What the system says of a path that somebody has to correct."""
 LOCK_S = 1.0
 """Patience of one look at the lock: `veilmq ingest status` shares it for a moment."""
 _log = logging.getLogger(__name__)
@@ -185,6 +187,8 @@ class Receiver:
         self._trouble = ReceiverTroubles(settings.spool / settings.name)
         self._told: Counter[tuple[str, str]] = Counter()
         self._told_at = -TELL_S
+        self._has_begun = False
+        """Whether a session has got as far as its replicas: its paths were right, and a fault of theirs may pass."""
         self.failure: Exception | None = None
         """Set when the receiver ended for a reason that waiting does not cure (a wrong identity or overlay)."""
 
@@ -234,6 +238,8 @@ class Receiver:
             except SpoolDamaged:
                 raise  # by itself it does not get better
             except (OSError, SpoolError, ClockTrouble) as error:
+                if isinstance(error, NOT_CURED_BY_WAITING) and error.filename and not self._has_begun:
+                    raise BadPlace(file_fault(error)) from None
                 self.progress.clock_off = off = isinstance(error, ClockTrouble)
                 pause_s = next_pause_s(pause_s, RETRY_S, time.monotonic() - began) if off else RETRY_S
                 self._trouble.tell(str(error))
@@ -276,6 +282,7 @@ class Receiver:
             )
             collector.figures = self.figures
             collector.learn(grants.check_values)
+            self._has_begun = True
             await self._receive(_Session(client, collector, writer, grants, box, clock, self._packer()), stop)
         finally:
             writer.close()

@@ -28,7 +28,10 @@ def run(*arguments: str | Path) -> tuple[int, str, str]:
     ("error", "said"),
     [
         (BadOption("cap_bytes=-1\n  is no size"), "veilmq: cap_bytes=-1 is no size\n"),
-        (PermissionError(13, "Permission denied", "spool"), "veilmq: [Errno 13] Permission denied: 'spool'\n"),
+        (
+            PermissionError(13, "Permission denied", "spool"),
+            "veilmq: spool: Permission denied; correct the path, its owner or its permissions\n",
+        ),
         (ModuleNotFoundError("No module named 'pyspark'"), "pip install 'veilmq[spark]'\n"),
     ],
 )

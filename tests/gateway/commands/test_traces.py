@@ -120,7 +120,8 @@ def test_watch_prints_and_writes_down_what_comes(site: Site, tmp_path: Path, vei
         assert "ALLS_WELL" in {line["kind"] for line in lines}
         status, out, err = veilmq("traces", "watch", "pump", *arguments[:-1], "1")
         assert (status, err) == (0, "")
-        assert "pump" in out
+        assert [line.split()[:2] for line in out.splitlines() if "pump" in line] == [["pump", "alive"]]
+        assert "READY" in next(line for line in out.splitlines() if "pump" in line), "a row in a pipe is one line"
     _, out, _ = veilmq("traces", "history", "pump", "--history", path, "--json")
     assert [row["kind"] for row in json.loads(out)] == [line["kind"] for line in lines]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import fcntl
+import re
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -17,7 +18,7 @@ import pytest
 from bridge.document.overlay import Overlay as SignedOverlay
 from keys.envelope import KeyName
 from keys.epochs import Calendar
-from spark_ingest.errors import GrantsError
+from spark_ingest.errors import BadPlace, GrantsError
 from spark_ingest.opening.rows import RowReader
 from spark_ingest.options import parse_options
 from spark_ingest.receiver.progress import ReplicaLink
@@ -208,11 +209,12 @@ def test_a_crash_between_sync_and_acknowledgement_makes_no_second_row(
     assert sorted(spooled(tmp_path)) == list(range(1, 11))
 
 
+@pytest.mark.parametrize("error", [OSError(5, "Input/output error"), PermissionError(13, "Permission denied", "spool")])
 def test_a_failing_disk_ends_the_session_and_the_next_one_gets_everything(
-    tmp_path: Path, overlay: Overlay, publisher: Publisher, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, overlay: Overlay, publisher: Publisher, monkeypatch: pytest.MonkeyPatch, error: OSError
 ) -> None:
     replicas = Replicas(overlay)
-    failures = [OSError(5, "Input/output error")]
+    failures = [error]
     append = SpoolWriter.append
 
     def failing(self: SpoolWriter, *arguments: object) -> object:
@@ -230,6 +232,19 @@ def test_a_failing_disk_ends_the_session_and_the_next_one_gets_everything(
     receiver.stop()
     assert replicas.connections == 2
     assert sorted(spooled(tmp_path)) == list(range(1, 11))
+
+
+@pytest.mark.parametrize("path", ["spool", "grants"])
+def test_a_path_that_cannot_be_used_ends_the_receiver_before_it_has_begun(
+    tmp_path: Path, overlay: Overlay, path: str
+) -> None:
+    (tmp_path / "file").write_text("no folder")
+    settings = replace(settings_in(tmp_path), **{path: tmp_path / "file" / "below"})
+    receiver = Receiver(settings, lambda: Replicas(overlay))
+    receiver.start()
+    assert wait_until(lambda: not receiver.alive)
+    assert isinstance(receiver.failure, BadPlace)
+    assert re.fullmatch(r".*/file.*: (Not a directory|File exists); correct the path, .*", str(receiver.failure))
 
 
 @pytest.mark.parametrize("retain_s", [0.0, 1e6])
