@@ -25,7 +25,19 @@ from tests.pages_known import RECIPES, Recipe
 from tests.waits import wait_until
 
 ROOT = Path(__file__).resolve().parents[1]
-PROGRAMS = ("veilmq", "mosquitto_pub", "mosquitto_sub", "printf", "curl", "kill", "touch", "chmod", "openssl", "export")
+PROGRAMS = (
+    "veilmq",
+    "mosquitto_pub",
+    "mosquitto_sub",
+    "printf",
+    "curl",
+    "kill",
+    "touch",
+    "chmod",
+    "openssl",
+    "export",
+    "amqtt",
+)
 """First words of commands in indented blocks; other lines there are what a command prints."""
 WITHIN_S = 120.0
 """For one command, or for one thing to be seen: a machine may be busy."""
@@ -64,11 +76,14 @@ def indented(text: str) -> Iterator[str]:
 
 
 def joined(lines: list[str]) -> Iterator[str]:
-    """Yields lines, those that end with a backslash with the next."""
+    """Yields lines, those that end with a backslash with the next, and a loop over several lines as one."""
     kept = ""
     for line in lines:
         if line.endswith("\\"):
             kept += line[:-1].strip() + " "
+            continue
+        if (kept.startswith("for ") or line.startswith("for ")) and not line.rstrip().endswith("done"):
+            kept += line.strip() + ("\n" if not line.rstrip().endswith(" do") else " ")
             continue
         yield re.sub(r"\s+# .*$", "", kept + line.strip())
         kept = ""
@@ -105,6 +120,10 @@ class PageRun:
         """Ends what runs, and the network."""
         for process in reversed(self._running):
             self._stop(process)
+        left = subprocess.run(["ip", "netns", "pids", self._network], capture_output=True, text=True, check=False)
+        for daemon in left.stdout.split():  # a page may have put some into the background
+            with suppress(ProcessLookupError):
+                os.kill(int(daemon), signal.SIGTERM)
         subprocess.run(["ip", "netns", "del", self._network], check=False)
 
     @staticmethod

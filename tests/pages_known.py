@@ -41,8 +41,17 @@ veilmq trust issue owner --name spark --role ingest --out spark
 printf -- '- card: spark/card.json\\n  region: region1\\n' >> overlay.yaml
 veilmq overlay sign overlay.yaml --owner owner --out overlay.json
 """
+KEY_SERVERS = """
+printf 'key_service:\\n  issuer: threshold\\n  servers:\\n' >> overlay.yaml
+for n in 1 2 3 4; do
+  veilmq trust init k$n-domain --domain keys-$n
+  veilmq trust issue k$n-domain --name k$n --role keyserver --host 127.0.0.1 --out k$n
+  printf -- "  - {card: k$n/card.json, address: '127.0.0.1:889$n'}\\n" >> overlay.yaml
+done
+"""
 EDGE = "printf 'listeners: {default: {bind: 127.0.0.1:1883}}\\nallow_anonymous: true\\ndata: data\\n' > gateway.yaml\n"
 LISTENS = "printf '' > /dev/tcp/127.0.0.1/1883"
+SEEN = "veilmq traces list --history seen.sqlite3"
 ALL_WELL = "grep -q 'well: all 5 members' .output*"
 RECIPES: dict[str, Recipe] = {
     "how-to/client.md": Recipe(
@@ -91,6 +100,86 @@ RECIPES: dict[str, Recipe] = {
         ends={"veilmq log trace -c FILE": 1},
         goes_on=["veilmq log trace --overlay"],
     ),
+    "how-to/amqtt.md": Recipe(
+        begin=OVERLAY + "cp -r g1/. .; mv broker.yaml gateway.yaml; mkdir configs\n"
+        'cp "$PYTHONPATH"/configs/amqtt.yaml configs; sed "/GatewayPlugin/,$ d" configs/amqtt.yaml > amqtt.yaml',
+        stops=["veilmq broker"],
+        goes_on=["amqtt"],
+        waits={"veilmq broker": LISTENS, "amqtt": LISTENS},
+    ),
+    "how-to/devices.md": Recipe(
+        begin='cp "$PYTHONPATH"/configs/traces.yaml .',
+        files={"yaml": ["", "", "", ""], "python": ["pump.py", ""]},
+        swap={"    ...\n": "    __import__('time').sleep(600)\n"},
+        stops=[
+            "veilmq traces watch pump-7 --credentials desk --history",
+            "veilmq traces watch shop:plug-1",
+            "veilmq traces watch 'shop:*'",
+        ],
+        after={
+            "veilmq check": ["veilmq broker -c traces.yaml &", f"until {LISTENS}; do sleep 0.2; done"],
+            "pump.py": ["python pump.py &", "until grep -q client=pump-7 .output*; do sleep 0.2; done"],
+        },
+        waits={
+            "veilmq traces watch pump-7 --credentials desk --history": f"{SEEN} pump-7 | grep -q alive",
+            "veilmq traces watch shop:plug-1": "sleep 5",
+            "veilmq traces watch 'shop:*'": f"{SEEN} 'shop:*' | grep -q alive",
+        },
+        left={"veilmq traces watch pump-7 --credentials desk --gateway": "names three hosts of others"},
+    ),
+    "how-to/fleet.md": Recipe(
+        files={"yaml": ["gateway.yaml"]},
+        swap={
+            "cp configs/overlay.yaml": 'cp "$PYTHONPATH/configs/overlay.yaml"',
+            " configs/gateway.yaml .": ' "$PYTHONPATH/configs/gateway.yaml" .',
+        },
+        stops=["veilmq broker"],
+        after={
+            "veilmq join": ["rm -r r1"],
+            "veilmq trust issue owner --name broker": ["echo a-good-password | veilmq passwd passwords nurse"],
+        },
+        waits={"veilmq broker": LISTENS.replace("1883", "8883")},
+    ),
+    "how-to/hosted-brokers.md": Recipe(
+        begin='cp "$PYTHONPATH"/configs/hosted/* .',
+        swap={'"password_file a.users"': '"password_file a.users" "user root"'},
+        stops=["veilmq broker"],
+        waits={"veilmq broker": LISTENS},
+    ),
+    "how-to/key-service.md": Recipe(
+        begin=OVERLAY + KEY_SERVERS,
+        after={
+            "veilmq trust rekey": [
+                "test -s keyserver/k4.material",
+                'cp "$PYTHONPATH"/configs/keyserver.yaml k1.yaml',
+                "veilmq check -c k1.yaml",
+                "veilmq broker -c k1.yaml &",
+                "while test -e keyserver/k1.material; do sleep 0.2; done",
+            ]
+        },
+    ),
+    "how-to/mosquitto.md": Recipe(
+        begin="printf 'listener 1883 127.0.0.1\\nallow_anonymous true\\n' > mosquitto.conf",
+        files={"yaml": ["", ""]},
+        swap={"/etc/mosquitto/mosquitto.conf": "mosquitto.conf", "-c broker.yaml": "-c ours/broker.yaml"},
+        stops=["veilmq broker"],
+        waits={"veilmq broker": LISTENS},
+        refused={"veilmq bridges forget": "NAME"},
+    ),
+    "how-to/replicas.md": Recipe(
+        begin=OVERLAY + 'cp "$PYTHONPATH"/configs/place.yaml .',
+        swap={
+            "west": "region1",
+            "r1b": "r2",
+            "r1d-card.json": "r1d/identity/card.json",
+            "g3-card.json": "g3/identity/card.json",
+        },
+        refused={"veilmq overlay detach": "has 0 of 2 endorsements here; give the overlay file to its replicas"},
+        left={
+            "veilmq overlay place overlay.json --live": "asks hosts of others for what they measured in days",
+            "veilmq overlay organise": "the same",
+        },
+    ),
     "tutorial.md": Recipe(  # but for rows.py, which starts Spark
         files={"yaml": ["plant/overlay.yaml+"], "python": ["", "rows.py"]},
         stops=["veilmq broker"],
@@ -135,14 +224,7 @@ ELSEWHERE = {
 }
 """Pages whose commands another test runs as written."""
 NOT_YET = {
-    "how-to/amqtt.md": "compares two brokers; its one command needs a configuration of the reader's",
-    "how-to/devices.md": "needs a device that speaks; tests/gateway/test_traced_devices.py plays its parts",
-    "how-to/fleet.md": "needs hosts by name, and edits of three files that the text describes",
-    "how-to/hosted-brokers.md": "needs accounts at providers",
     "how-to/install.md": "needs systemd and a container engine",
-    "how-to/key-service.md": "needs cards of four operators, and edits that the text describes",
-    "how-to/mosquitto.md": "needs a mosquitto.conf; tests/gateway/test_first_minutes.py imports one",
-    "how-to/replicas.md": "needs hosts by name and measurements of hours",
     "how-to/spark-clusters.md": "needs clusters",
     "how-to/spark-sinks.md": "needs databases; its Python is in tests/spark_ingest/test_sinks.py",
     "how-to/spark.md": "needs Spark for minutes; its Python is in tests/spark_ingest/test_recipes.py",
