@@ -198,7 +198,7 @@ def test_a_constant_is_explained_by_a_string_after_it_or_a_comment_beside_it() -
 
 
 def counted_in(path: Path) -> Iterator[str]:
-    """Names of figures in calls of `Count`, `_count` and `charge`, and those that are returned to be counted."""
+    """Names of figures in calls of `Count`, `_count` and `charge`, in tables `COUNTED`, and returned to be counted."""
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Call):
             called, at = ast.unparse(node.func).split(".")[-1], 0
@@ -209,7 +209,9 @@ def counted_in(path: Path) -> Iterator[str]:
             argument = node.args[at] if len(node.args) > at else None
             if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
                 yield argument.value
-        elif isinstance(node, ast.FunctionDef) and node.name == "hindrance":
+        elif (isinstance(node, ast.FunctionDef) and node.name == "hindrance") or (
+            isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "COUNTED"
+        ):
             yield from (c.value for c in ast.walk(node) if isinstance(c, ast.Constant) and c.value in set(FigureName))
 
 

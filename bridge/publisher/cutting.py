@@ -29,7 +29,7 @@ from typing import TypeAlias
 
 from bridge.contract import Effect, Keep, Numbered, OutboxPage, Publication, numbers_of, packed, unpacked
 from bridge.document import RegionView, ScopeSecret
-from bridge.publisher.entry import ENTRY, Entry, Turn
+from bridge.publisher.entry import ENTRY, Entry, EntryTurn
 from bridge.publisher.former_scopes import FormerScopes
 from bridge.publisher.own_retained import OwnRetained
 from bridge.publisher.placing import Part
@@ -177,7 +177,7 @@ class Cuts:
             self._fleeting.remove(entry.sequence)
             for each in self.split(entry, parts):
                 each.wire = each.name = each.key = None
-                each.standing = ENTRY.after((Turn.UNSEALED, each.standing))
+                each.standing = ENTRY.after((EntryTurn.UNSEALED, each.standing))
                 each.acked.clear()
                 each.too_large_for.clear()
                 self._entries[each.sequence] = each

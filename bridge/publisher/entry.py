@@ -37,7 +37,7 @@ class Standing(IntEnum):
     SETTLED = 3
 
 
-class Turn(StrEnum):
+class EntryTurn(StrEnum):
     """An event in the life of an outbox entry."""
 
     HINDERED = "hindered"
@@ -52,13 +52,13 @@ ENTRY = Transitions(
     "An outbox entry",
     (Standing.FRESH,),
     (
-        Row(Turn.HINDERED, (Standing.FRESH, Standing.WAITING), Standing.WAITING,
+        Row(EntryTurn.HINDERED, (Standing.FRESH, Standing.WAITING), Standing.WAITING,
             "no right, no epoch key, or a later life of the gateway: others go past it, and a review looks again"),
-        Row(Turn.FREED, (Standing.FRESH, Standing.WAITING), Standing.FRESH, "its turn in the lanes comes"),
-        Row(Turn.SEALED, (Standing.FRESH,), Standing.SEALED, "one copy goes to each replica of the home region"),
-        Row(Turn.HAD, _ANY, Standing.SETTLED,
+        Row(EntryTurn.FREED, (Standing.FRESH, Standing.WAITING), Standing.FRESH, "its turn in the lanes comes"),
+        Row(EntryTurn.SEALED, (Standing.FRESH,), Standing.SEALED, "one copy goes to each replica of the home region"),
+        Row(EntryTurn.HAD, _ANY, Standing.SETTLED,
             "n - f replicas acknowledged it: it is kept for stragglers, within their bounds"),
-        Row(Turn.UNSEALED, _ANY, Standing.FRESH,
+        Row(EntryTurn.UNSEALED, _ANY, Standing.FRESH,
             "its key, view, tree or scope ended before enough had it, or it became a void: acknowledgements are void"),
     ),
     "all replicas have it, it is too old, or bounds of stragglers drop it",

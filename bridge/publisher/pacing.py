@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from bridge.contract import Budget, Count, Effect, count_of
 from bridge.document import MemberBudgets
-from bridge.publisher.entry import Entry, Turn
+from bridge.publisher.entry import Entry, EntryTurn
 from bridge.publisher.residents import Residents
 from bridge.publisher.sealing import Sealer
 from bridge.wire import OwnLife
@@ -118,14 +118,14 @@ class Hindered:
             why = sealer.hindrance(entry, now)
             if why is None:
                 self._waits.pop(sequence, None)
-                self._residents.move(entry, Turn.FREED)
+                self._residents.move(entry, EntryTurn.FREED)
                 ready.append(sequence)
                 continue
             unauthorised = why == "not_authorised"
             if self._waits.get(sequence) is not unauthorised:
                 effects.append(Count(why, count_of(entry.publication)))
             self._waits[sequence] = unauthorised
-            self._residents.move(entry, Turn.HINDERED)
+            self._residents.move(entry, EntryTurn.HINDERED)
             if unauthorised:
                 self.give_up_at = min(self.give_up_at, entry.born + self._most_s)
         return ready, effects

@@ -32,7 +32,7 @@ from bridge.contract.refusing import Reason
 from bridge.document import Overlay, RegionView, ScopeSecret
 from bridge.publisher.cutting import Cuts, OwnRows, Predecessors
 from bridge.publisher.data_keys import LiveKey, key_alone, sends
-from bridge.publisher.entry import Entry, Standing, Turn, has_enough
+from bridge.publisher.entry import Entry, EntryTurn, Standing, has_enough
 from bridge.publisher.former_scopes import FormerScopes
 from bridge.publisher.own_retained import OwnRetained, snapshots
 from bridge.publisher.pacing import Hindered, Pacing
@@ -221,7 +221,7 @@ class Publisher:
             return self._done(entry, now)
         if not has_enough(entry, self.view):
             return []
-        self._residents.move(entry, Turn.HAD)
+        self._residents.move(entry, EntryTurn.HAD)
         return self._sweep()
 
     def refused(self, event: NotTaken, now: float) -> list[Effect]:
@@ -336,7 +336,7 @@ class Publisher:
             return self._forget([entry.sequence])
         self._young.pop(entry.sequence, None)
         self._fleeting.remove(entry.sequence)
-        self._residents.move(entry, Turn.HAD)
+        self._residents.move(entry, EntryTurn.HAD)
         return self._forget(gone)
 
     def _done_without(self, sequences: Collection[int], now: float) -> list[Effect]:
@@ -473,7 +473,7 @@ class Publisher:
         self._pacing.sealed(ready, now)
         effects += [*waits, *self._drop(unsealable), *counted]
         for entry in [each for each in ready if each.sequence in self._entries]:
-            self._residents.move(entry, Turn.SEALED)
+            self._residents.move(entry, EntryTurn.SEALED)
             if entry.publication.retain and entry.wire is not None:
                 effects += self.retained.sealed(entry, self.sealer, now)
         return effects

@@ -21,7 +21,7 @@ from operator import attrgetter
 from bridge.contract import Publication, void
 from bridge.contract.budgets import RESEALED_MAX
 from bridge.document import RegionView
-from bridge.publisher.entry import ENTRY, Entry, Standing, Turn, has_enough, sealed_ago_s
+from bridge.publisher.entry import ENTRY, Entry, EntryTurn, Standing, has_enough, sealed_ago_s
 from bridge.publisher.residents import Residents
 from bridge.publisher.sealing import Sealer
 from bridge.publisher.windows import RESEAL_AFTER_S, WINDOW_MAX, Lanes
@@ -142,7 +142,7 @@ def hand_over(
 def forget_acknowledgements(entry: Entry, residents: Residents) -> None:
     """Clears an entry's acknowledgements, so that it is sealed anew."""
     entry.had_enough = entry.had_enough or entry.standing is Standing.SETTLED
-    residents.move(entry, Turn.UNSEALED)
+    residents.move(entry, EntryTurn.UNSEALED)
     entry.acked.clear()
 
 
@@ -178,7 +178,7 @@ def voided(entries: dict[int, Entry], old: Iterable[int], residents: Residents, 
         residents.remove(entry)
         entry.publication, entry.is_void = _void_of(entry, now), True
         entry.wire = entry.name = entry.key = None
-        entry.standing = ENTRY.after((Turn.UNSEALED, entry.standing))
+        entry.standing = ENTRY.after((EntryTurn.UNSEALED, entry.standing))
         entry.acked.clear()
         residents.add(entry)
     lanes.requeue(back, lambda _peer, _sequence: True)

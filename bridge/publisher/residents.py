@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from itertools import takewhile
 
 from bridge.contract import Count, Effect, Received, Send
-from bridge.publisher.entry import ENTRY, Entry, Standing, Turn
+from bridge.publisher.entry import ENTRY, Entry, EntryTurn, Standing
 from bridge.wire import Answers, PullRequest
 from bridge.wire import pieces as content
 from keys.envelope import Mode
@@ -62,7 +62,7 @@ class Residents:
         if entry.standing is Standing.SEALED:
             self._lead.subtract(entry.acked)
 
-    def move(self, entry: Entry, turn: Turn) -> None:
+    def move(self, entry: Entry, turn: EntryTurn) -> None:
         """Moves an entry as the table of its life says."""
         standing = ENTRY.after((turn, entry.standing))
         if entry.standing is not standing:

@@ -35,7 +35,7 @@ from bridge.reader.kept import (
 from bridge.reader.key_opening import OpeningKeys
 from bridge.reader.newest_retained import Joining
 from bridge.reader.overflow import AheadScopes, InHand, Overflow
-from bridge.reader.streams import COUNTED, HELD, Held, Stage, Stream, StreamId, Turn, name_of
+from bridge.reader.streams import COUNTED, HELD, Held, HeldStage, HeldTurn, Stream, StreamId, name_of
 from bridge.reader.waiting import REPAIR_S, Keyless, Waiting
 from bridge.wire import PROPERTY_PART, Admitted
 from keys.envelope import PROPERTY_HEADER, DataKey, Mode, content_digest
@@ -415,29 +415,29 @@ class Collector:
                 wake_at = None  # of those that lack their keys the first says when
                 break
             stage, bridged = self._stage(stream, held, now)
-            if stage is Stage.CONTENT:
+            if stage is HeldStage.CONTENT:
                 # Nothing that is whole waits for longer than that for what is not.
                 whole = (other.arrived + REPAIR_S for other in stream.held.values() if other.content is not None)
                 wake_at = min([wake_at, *whole])
-            if stage is not Stage.READY and is_patient and now < wake_at:
-                if stage is Stage.KEY:
+            if stage is not HeldStage.READY and is_patient and now < wake_at:
+                if stage is HeldStage.KEY:
                     keyless[sequence] = wake_at
                     stop = stop or (sequence if held.admitted.header.qos else 0)
                     continue
-                if stage is Stage.PREDECESSOR:
+                if stage is HeldStage.PREDECESSOR:
                     effects += self._miss_before(stream, held, now)
                     wake_at = self.skipped.wakes(held.name, held.admitted.scope, held.arrived, now) or wake_at
                 break
-            turn = Turn.NEXT if stage is Stage.READY else Turn.OVER
-            if turn is Turn.OVER:
+            turn = HeldTurn.NEXT if stage is HeldStage.READY else HeldTurn.OVER
+            if turn is HeldTurn.OVER:
                 is_patient = True
                 effects.append(Count(COUNTED[stage]))
             self._drop(stream, sequence)
             match HELD.after((turn, stage)):
-                case Stage.DELIVERED:
+                case HeldStage.DELIVERED:
                     self.kept.done(held.name)
                     effects += self._deliver(held, stream, bridged, now)
-                case Stage.SET_ASIDE:
+                case HeldStage.SET_ASIDE:
                     effects += self._set_aside(held)
         else:
             wake_at = None
@@ -447,19 +447,19 @@ class Collector:
             effects += self._advance(after, now)
         return effects
 
-    def _stage(self, stream: Stream, held: Held, now: float) -> tuple[Stage, bool]:
+    def _stage(self, stream: Stream, held: Held, now: float) -> tuple[HeldStage, bool]:
         """Returns what a publication lacks, and True if replicas say that its missing predecessors are wanted by nobody
         here.
         """
         if held.content is None:
-            return Stage.CONTENT, False
+            return HeldStage.CONTENT, False
         if self._lacks_key(held):
-            return Stage.KEY, False
+            return HeldStage.KEY, False
         before = self._stream_before(stream, held)
         if self._is_bridged(before, held, now):
-            return Stage.READY, True
+            return HeldStage.READY, True
         waits = before is not None and held.admitted.header.previous > before.highest
-        return Stage.PREDECESSOR if waits else Stage.READY, False
+        return HeldStage.PREDECESSOR if waits else HeldStage.READY, False
 
     def _miss_before(self, stream: Stream, held: Held, now: float) -> list[Effect]:
         """Asks for the missing predecessors of a publication."""

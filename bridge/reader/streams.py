@@ -160,7 +160,7 @@ the scope's batches under its first number (`Scope.stream`), whatever its presen
 """
 
 
-class Stage(StrEnum):
+class HeldStage(StrEnum):
     """The stage of a publication in its stream: what it lacks, or what became of it."""
 
     CONTENT = "content"
@@ -172,7 +172,7 @@ class Stage(StrEnum):
     DELIVERED = "delivered"
 
 
-class Turn(StrEnum):
+class HeldTurn(StrEnum):
     """An event in the life of a publication in its stream."""
 
     NEXT = "its turn"
@@ -181,18 +181,26 @@ class Turn(StrEnum):
 
 HELD = Transitions(
     "A publication at a reader",
-    (Stage.CONTENT, Stage.KEY, Stage.PREDECESSOR, Stage.READY),
+    (HeldStage.CONTENT, HeldStage.KEY, HeldStage.PREDECESSOR, HeldStage.READY),
     (
-        Row(Turn.NEXT, (Stage.READY,), Stage.DELIVERED, "its records are decrypted, judged and handed out"),
-        Row(Turn.OVER, (Stage.CONTENT,), Stage.DROPPED, "its number is a gap, which waits for nothing more"),
+        Row(HeldTurn.NEXT, (HeldStage.READY,), HeldStage.DELIVERED, "its records are decrypted, judged and handed out"),
+        Row(HeldTurn.OVER, (HeldStage.CONTENT,), HeldStage.DROPPED, "its number is a gap, which waits no more"),
         Row(
-            Turn.OVER, (Stage.KEY,), Stage.SET_ASIDE, "it delays nothing; if its key comes, it goes back to its stream"
+            HeldTurn.OVER,
+            (HeldStage.KEY,),
+            HeldStage.SET_ASIDE,
+            "it delays nothing; its key brings it back",
         ),
-        Row(Turn.OVER, (Stage.PREDECESSOR,), Stage.DELIVERED, "over the hole; a predecessor that comes now is late"),
+        Row(
+            HeldTurn.OVER,
+            (HeldStage.PREDECESSOR,),
+            HeldStage.DELIVERED,
+            "over the hole; a predecessor now is late",
+        ),
     ),
     "delivered or dropped, or set aside and evicted; what it lacks is looked up anew whenever its stream goes on",
 )
-COUNTED = {Stage.CONTENT: "incomplete", Stage.KEY: "unopened", Stage.PREDECESSOR: "holes"}
+COUNTED = {HeldStage.CONTENT: "incomplete", HeldStage.KEY: "unopened", HeldStage.PREDECESSOR: "holes"}
 """The figure of each wait that is over, by what was lacking."""
 
 

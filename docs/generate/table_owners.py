@@ -368,7 +368,7 @@ OWNERS: dict[str, dict[str, str]] = {
             gateway.base.defects.Defects _said_at
             gateway.base.followed.MessageStep about
             gateway.bridging.circles.Circles bridges
-            gateway.broker.edge_broker.EdgeBroker _contexts _sockets
+            gateway.broker.edge_broker.EdgeBroker _contexts _first _sockets
             gateway.broker.exchange.Exchange watchers
             gateway.broker.renewed.RenewedCertificates _stamps
             gateway.client.wanted.WantedSubscriptions _unwanted _wanted

@@ -10,7 +10,7 @@ import pytest
 
 from bridge.base import Transitions
 from bridge.document.trees import TREE, Phase
-from bridge.publisher.entry import ENTRY, Standing, Turn
+from bridge.publisher.entry import ENTRY, EntryTurn, Standing
 from bridge.reader.streams import HELD
 from bridge.traces.pings import ENTITY, Health, Sign
 from tests.test_repository import ROOT
@@ -28,9 +28,9 @@ def test_every_state_can_be_reached_and_every_event_has_one_answer(life: Transit
 
 
 def test_what_cannot_happen_is_no_transition() -> None:
-    assert ENTRY.after((Turn.SEALED, Standing.FRESH)) is Standing.SEALED
+    assert ENTRY.after((EntryTurn.SEALED, Standing.FRESH)) is Standing.SEALED
     with pytest.raises(KeyError):
-        ENTRY.after((Turn.SEALED, Standing.SETTLED))
+        ENTRY.after((EntryTurn.SEALED, Standing.SETTLED))
     with pytest.raises(KeyError):
         ENTITY.after((Sign.SILENCE, Health.FAILED))
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.publisher.entry import ENTRY, Standing, Turn
+from bridge.publisher.entry import ENTRY, EntryTurn, Standing
 from bridge.publisher.residents import (
     LEAD_MAX,
     RESIDENT_BYTES_MAX,
@@ -45,15 +45,17 @@ def test_what_too_few_have_begins_at_the_first_that_is_not_settled() -> None:
     assert first_lacking([Row(9, standing=sealed), Row(4, standing=settled), Row(6, standing=sealed)]) == 6
 
 
-def may_come(turn: Turn, standing: Standing) -> bool:
+def may_come(turn: EntryTurn, standing: Standing) -> bool:
     return any(turn is row.event and standing in row.before for row in ENTRY.rows)
 
 
-STEP = st.tuples(st.sampled_from(["move", "ack", "remove"]), st.integers(0, 9), st.sampled_from([*Turn]))
+STEP = st.tuples(st.sampled_from(["move", "ack", "remove"]), st.integers(0, 9), st.sampled_from([*EntryTurn]))
 
 
 @given(st.lists(st.integers(0, 5), min_size=10, max_size=10), st.lists(STEP, max_size=40))
-def test_counts_are_those_of_the_entries_whatever_becomes_of_them(sizes: list[int], steps: list[tuple[str, int, Turn]]):
+def test_counts_are_those_of_the_entries_whatever_becomes_of_them(
+    sizes: list[int], steps: list[tuple[str, int, EntryTurn]]
+):
     residents = Residents()
     rows = {sequence: Row(sequence, size) for sequence, size in enumerate(sizes)}
     settled: list[int] = []
@@ -127,7 +129,7 @@ def test_a_replica_that_is_far_ahead_gets_nothing_new_until_others_have_it() -> 
     assert residents.leads("a")
     assert not residents.leads("b")
     residents.acknowledged(rows[0], "a")
-    residents.move(rows[0], Turn.HAD)
+    residents.move(rows[0], EntryTurn.HAD)
     assert not residents.leads("a"), "n - f have that one"
 
 
@@ -136,7 +138,7 @@ def test_acknowledgements_count_for_sealed_entries_only() -> None:
     residents.add(row)
     residents.acknowledged(row, "a")
     assert row.acked == {"a"}
-    residents.move(row, Turn.SEALED)
+    residents.move(row, EntryTurn.SEALED)
     assert residents.lacked_by("a") == 0
     assert residents.lacked_by("b") == 1
 
@@ -145,6 +147,6 @@ def test_what_is_settled_again_is_no_younger_for_that() -> None:
     residents, first, second = Residents(), Row(1), Row(2)
     for row in (first, second):
         residents.add(row)
-        residents.move(row, Turn.HAD)
-    residents.move(first, Turn.HAD)
+        residents.move(row, EntryTurn.HAD)
+    residents.move(first, EntryTurn.HAD)
     assert residents.longest_settled == 1

@@ -7,7 +7,7 @@ import pytest
 from bridge.contract.batches import Numbered, packed, unpacked
 from bridge.contract.machine import Publication
 from bridge.document.policy import Scope
-from bridge.publisher.entry import Entry, Standing, Turn
+from bridge.publisher.entry import Entry, EntryTurn, Standing
 from bridge.publisher.resealing import voided
 from bridge.publisher.residents import Residents
 from bridge.publisher.windows import Lanes
@@ -59,7 +59,7 @@ def test_a_void_is_made_once() -> None:
 def test_what_nobody_waits_for_goes_without_one(what: str) -> None:
     desk = Desk(sealed_ms=0 if what == "never sealed" else 1)
     if what == "settled":
-        desk.residents.move(desk.entry, Turn.HAD)
+        desk.residents.move(desk.entry, EntryTurn.HAD)
     if what in ("qos 0", "retained"):
         desk = Desk(Publication("plant/t", b"1", int(what == "retained"), what == "retained"))
     assert desk.drop() == [7]
