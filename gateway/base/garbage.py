@@ -11,7 +11,7 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-THRESHOLDS = (2_000, 5, 2_500)
+THRESHOLDS = (1_000, 5, 5_000)
 """New objects before a look at the young ones; then the looks at each generation before a look at the next older
 one. A look takes up to 0.3 ms for a thousand objects, and nobody is served meanwhile: the young are few, and all
 objects are looked at after 25 million new ones only.
