@@ -81,6 +81,10 @@ wheel: venv      ## dist/: the wheel, tried in a clean environment without extra
 release: wheel   ## the wheel built twice, its bill of materials (CycloneDX), and the hashes that a release is attested by
 	$(BIN)/python -m tests.release dist/*.whl
 
+.PHONY: deb
+deb: wheel       ## dist/: a Debian package of the wheel and its libraries, for this Python and architecture; tried by unpacking it (root)
+	$(BIN)/python -m tests.debian dist/*.whl
+
 bench: bench-keys bench-broker bench-forwarding bench-availability bench-ingest bench-fairness bench-papers ## all benches; BENCH_ARGS=--json for lines that a program reads
 
 bench-keys: venv   ## sharing, sealing, batches, signatures

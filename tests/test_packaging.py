@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests import debian
+
 ROOT = Path(__file__).parent.parent
 UNITS = sorted(p for p in (ROOT / "configs" / "systemd").iterdir() if p.suffix in (".service", ".timer"))
 
@@ -51,6 +53,15 @@ def test_the_unit_gives_little_away() -> None:
     for line in ("NoNewPrivileges=yes", "ProtectSystem=strict", "CapabilityBoundingSet=", "UMask=0077", "User=veilmq"):
         assert f"{line}\n" in text
     assert "RestartPreventExitStatus=2" in text
+
+
+def test_the_debian_package_brings_what_the_units_start(tmp_path: Path) -> None:
+    debian.furnish(tmp_path, "manual")
+    units = tmp_path / "lib" / "systemd" / "system"
+    assert sorted(path.name for path in units.iterdir()) == [path.name for path in UNITS]
+    command = str((tmp_path / "usr" / "bin" / "veilmq").readlink())
+    assert f"ExecStart={command} broker" in (units / "veilmq@.service").read_text("utf-8")
+    assert "u veilmq " in (tmp_path / "usr" / "lib" / "sysusers.d" / "veilmq.conf").read_text("utf-8")
 
 
 def test_the_container_runs_as_nobody_special_and_says_how_it_is() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from pathlib import Path
 
@@ -37,6 +38,7 @@ def test_a_bench_that_prints_rows_becomes_a_file(tmp_path: Path, monkeypatch: py
         f"import json; print('a line for people'); print(json.dumps({row!r})); print(json.dumps({{'load_after': 1}}))"
     )
     path = results.keep("new", [sys.executable, "-c", code])
+    assert shlex.split(json.loads(path.read_text().splitlines()[0])["command"]) == [sys.executable, "-c", code]
     assert "| split | 250 µs | other: 125 | 2.00 | ≤ 1.5, **missed** |" in results.table(path)
 
 

@@ -15,6 +15,7 @@ import datetime
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -47,7 +48,7 @@ def speed() -> int:
 def keep(name: str, command: Sequence[str]) -> Path:
     """Runs a bench and writes its result file; returns the path. Raises CalledProcessError when the bench fails."""
     day = datetime.datetime.now(datetime.UTC).date().isoformat()
-    head: Line = {"command": " ".join(command), "day": day, "load_before": _load(), "speed": speed()}
+    head: Line = {"command": shlex.join(command), "day": day, "load_before": _load(), "speed": speed()}
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
     rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     head["load_after"] = _load()
@@ -116,6 +117,9 @@ def main() -> int:
         if not arguments.name or not arguments.command:
             parser.error("keep NAME -- COMMAND")
         print(keep(arguments.name, arguments.command[arguments.command[0] == "--" :]))
+        if arguments.name not in {found[2] for found in MARK.finditer(PAGE.read_text())}:
+            mark = f"<!-- results: {arguments.name} --> and <!-- end -->"
+            print(f"{PAGE} has no table of it: put {mark} on lines of their own, and say `page`", file=sys.stderr)
     PAGE.write_text(page(PAGE.read_text()))
     return 0
 
