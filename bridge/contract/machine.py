@@ -28,7 +28,7 @@ from bridge.contract.history import (
 )
 from bridge.contract.loads import Beat, Loads, Worked
 from bridge.contract.withholding import Take, Withhold
-from bridge.document import Overlay
+from bridge.document import Evidence, Overlay, Proven
 from bridge.predicates import Predicate
 from keys.epochs import KeyName
 from keys.identity import Identity
@@ -409,6 +409,14 @@ class Blame:
 
 
 @value
+class Prove:
+    """Keep evidence that was checked: two signed statements of one author, for anybody to check without a secret."""
+
+    evidence: Evidence
+    proven: Proven
+
+
+@value
 class Wanted:
     """Fetch an epoch key a reader lacks: it met a key header of it."""
 
@@ -463,7 +471,7 @@ class KeysChanged:
 
 Effect: TypeAlias = (
     Send | Refuse | Delay | Withhold | Take | Watch | Deliver | DeliverShared | Forget | LeaveOnDisk | ReadPage | Count
-    | Blame | Wanted | Doubted | Adopt | NotAdopted | KeysChanged | KeepMaterial | KeepArchive | Keep | Outlived
+    | Blame | Prove | Wanted | Doubted | Adopt | NotAdopted | KeysChanged | KeepMaterial | KeepArchive | Keep | Outlived
     | Record | RecordEra | Recall | Reread | ReadAgainLive | ReadAgainDone
 )  # fmt: skip
 

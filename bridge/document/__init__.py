@@ -9,6 +9,7 @@ from __future__ import annotations
 from bridge.document.arrangement import JUDGED_INTERVALS, Arrangement
 from bridge.document.batching import BATCH_MOST, BATCHING, Batching
 from bridge.document.constrained import BROKER, TRACES, Actions, Constrained, Distribution
+from bridge.document.evidence import Evidence, Lie, NotProvedError, Proven, SignedStatement, of_overlays, of_swaps
 from bridge.document.history import DAY_S, HISTORY_LEAST, HISTORY_MOST, History
 from bridge.document.member_budgets import BUDGETS_MOST, MEMBER_BUDGETS, MemberBudgets
 from bridge.document.organise import (
@@ -93,23 +94,28 @@ __all__ = [
     "Batching",
     "Constrained",
     "Distribution",
+    "Evidence",
     "History",
     "Issuer",
     "KeyLoad",
+    "Lie",
     "Member",
     "MemberBudgets",
+    "NotProvedError",
     "Organising",
     "Overlay",
     "OverlayError",
     "OwnTopics",
     "Policy",
     "Protection",
+    "Proven",
     "RecordRights",
     "Refresh",
     "RegionView",
     "Scope",
     "ScopeSecret",
     "ShownAttribute",
+    "SignedStatement",
     "SignedSwap",
     "SwapEndorsement",
     "SwapNews",
@@ -121,6 +127,8 @@ __all__ = [
     "batch_topic",
     "is_retained_topic",
     "key_load",
+    "of_overlays",
+    "of_swaps",
     "read_wire_topic",
     "retained_filter",
     "retained_topic",

@@ -28,8 +28,17 @@ import zlib
 from dataclasses import dataclass
 from typing import Any
 
-from bridge.contract import Adopt, Adoption, Allowance, Blame, Count, Effect, Received, Send, Wire
-from bridge.document import Overlay, OverlayError, SignedSwap, SwapNews
+from bridge.contract import Adopt, Adoption, Allowance, Blame, Count, Effect, Prove, Received, Send, Wire
+from bridge.document import (
+    Evidence,
+    NotProvedError,
+    Overlay,
+    OverlayError,
+    SignedSwap,
+    SwapNews,
+    of_overlays,
+    of_swaps,
+)
 from bridge.document.narrowing import narrowed
 from bridge.document.region_view import Endorsement
 from bridge.membership.endorsing import Endorser, told
@@ -290,8 +299,9 @@ class OverlayKeeper:
             return []
         effects: list[Effect] = [Count("swaps_heard")]
         if overlay.proof and not before.proof:
-            one = overlay.proof[0]
+            one, other = overlay.proof
             effects.append(Blame(one.author, True, f"signed two swaps of number {one.number}"))
+            effects += _proved(of_swaps(overlay.owner, one, other))
         ours = any(each.member == self._name for each in news_since(before, overlay).endorsements)
         effects += self._put(overlay, keep=ours or overlay.offered != before.offered or overlay.proof != before.proof)
         self.swaps.adopt(overlay, now)
@@ -397,7 +407,9 @@ class OverlayKeeper:
         if stated.number == self._latest.number:
             self._equivocated = True
             why = f"the owner signed two overlays of version {stated.number}; ours stays"
-            return [Count("overlay_equivocations"), Blame(name, False, why), *self._ask(now)]
+            ours = Overlay.policy_of(_parse(self._document), self.overlay.owner)
+            proved = _proved(of_overlays(overlay.owner, ours, overlay.policy))
+            return [Count("overlay_equivocations"), Blame(name, False, why), *proved, *self._ask(now)]
         return self._take(overlay, stated, now)
 
     def _verified(self, packed: bytes, stated: OfferedVersion, now: float) -> Overlay:
@@ -460,6 +472,14 @@ class OverlayKeeper:
 
     def _offer(self, peer: str) -> Send:
         return Send(peer, Wire(OVERLAY_TOPIC, self._latest.encode()))
+
+
+def _proved(evidence: Evidence) -> list[Effect]:
+    """Returns the effect that keeps evidence; none for two statements that prove nothing to others."""
+    try:
+        return [Prove(evidence, evidence.check())]
+    except NotProvedError:
+        return []
 
 
 def canonical(overlay: Overlay) -> bytes:

@@ -67,6 +67,7 @@ class Collector:
         self.kept = KeptReader()
         home = overlay.certificate(name).region
         self._intake: Intake[DataKey] = Intake(overlay, home, self._opening, self.kept)
+        self.sealings = self._intake.admission.sealings
         self._keys, self._assembling, self._lineages = self._intake.keys, self._intake.assembling, self._intake.lineages
         self._joining = Joining(overlay, self.kept)
         self._handing_out = HandingOut(secrets, self._keys, self._joining)

@@ -81,6 +81,7 @@ class Forwarder:
         self.routes = Routes(overlay, name)
         """Our place in the overlay, and the connected peers."""
         self._admission = Admission(overlay, replica=True)
+        self.sealings = self._admission.sealings
         self.routing = RoutingTable(overlay)
         """The table of members' statements."""
         self._keys = Resplitter(self.routes, self._admission, seeds, self._key_came, self._may_get, self._over)

@@ -36,6 +36,7 @@ from bridge.contract import (
     NotAdopted,
     NotTaken,
     Outlived,
+    Prove,
     ReadAgainDone,
     ReadAgainLive,
     ReadPage,
@@ -52,6 +53,7 @@ from bridge.contract import (
     Watch,
     Withhold,
 )
+from bridge.document import Evidence
 from bridge.sim.history import SimulatedHistory
 from bridge.sim.outbox import SimulatedOutbox
 from bridge.topology import peers_of
@@ -78,6 +80,7 @@ class Trace:
     shared: dict[str, list[DeliverShared]] = field(default_factory=dict)
     delivered_at: dict[str, list[float]] = field(default_factory=dict)
     blamed: list[tuple[str, Blame]] = field(default_factory=list)
+    proved: list[tuple[str, Evidence]] = field(default_factory=list)
     figures: dict[str, int] = field(default_factory=dict)
     forgotten: dict[str, set[int]] = field(default_factory=dict)
     not_adopted: list[tuple[str, str]] = field(default_factory=list)
@@ -321,6 +324,9 @@ class Kernel:
                 self._of_history(name, effect)
             case NotAdopted(why):
                 self.trace.not_adopted.append((name, why))
+            case Prove(evidence, _):
+                evidence.check()
+                self.trace.proved.append((name, evidence))
             case Watch() | KeysChanged() | KeepMaterial() | KeepArchive() | Keep() | Outlived() | Refuse() | Delay():
                 pass  # no stock brokers here, and no files
             case Withhold() | Take():

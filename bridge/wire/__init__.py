@@ -25,6 +25,7 @@ from bridge.wire.pulling import (
     Pulls,
 )
 from bridge.wire.record_rules import NUL, has_expired, is_of_a_time, is_topic
+from bridge.wire.sealings import SEALINGS_MAX, Sealings
 from bridge.wire.shown_lists import PROPERTY_SHOWN, ShownList, read_list, shown_list
 from bridge.wire.skips import PROPERTY_SKIP, agreed, read_skip
 from bridge.wire.statements import (
@@ -61,6 +62,7 @@ __all__ = [
     "RENEW_AFTER_S",
     "REQUESTS_BURST",
     "REQUESTS_PER_S",
+    "SEALINGS_MAX",
     "SESSION_S",
     "SUBSCRIBE_TOPIC",
     "SWEEP_S",
@@ -76,6 +78,7 @@ __all__ = [
     "PullRequest",
     "Pulls",
     "RoutingTable",
+    "Sealings",
     "ShownList",
     "Statement",
     "Use",

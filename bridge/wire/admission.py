@@ -19,6 +19,7 @@ from typing import NamedTuple
 from bridge.contract import Blame, Count, Effect
 from bridge.document import NUMBERS, REFRESH_MESSAGES_MAX, Overlay, RecordRights, Scope, read_wire_topic
 from bridge.wire.pieces import check_mode
+from bridge.wire.sealings import Sealings
 from keys.envelope import (
     PROPERTY_KEY,
     PROPERTY_SHARES,
@@ -104,6 +105,8 @@ class Admitted(NamedTuple):
 class Admission:
     """A check of wires against the overlay; verified signatures and rights are its only memory.
 
+    `sealings` remembers the last headers of each publisher, to find those that contradict each other.
+
     The copies of a publication over several links carry a single signed header, character by character: the header of
     the first copy is read and verified; for the others only time and content are checked.
 
@@ -128,6 +131,7 @@ class Admission:
         self._span = _NO_SPAN  # the epoch asked for last, and its milliseconds
         self._live = _NEVER  # the epoch that was found live last, and from when until when it is
         self._known_from_ms, self._back_s = 0, KEPT_S
+        self.sealings = Sealings(overlay)
 
     def goes_back(self, known_from_ms: int, session_s: float) -> None:
         """Lets a reader admit older publications, because of its record of all arrivals since `known_from_ms`, over
@@ -156,6 +160,7 @@ class Admission:
         self._span, self._live = _NO_SPAN, _NEVER
         self._keys.clear()
         self._rights.clear()
+        self.sealings.adopt(overlay)
 
     def began(self, now: float) -> None:
         """Starts a reader from a former process's state: it cannot know which scopes came meanwhile."""
@@ -198,6 +203,7 @@ class Admission:
                 raise
             return known if live is known.live else known._replace(live=live)
         admitted = self.first(told, wire_topic, now)
+        self.sealings.saw(admitted.header, admitted.frame, wire_topic, admitted.publisher)
         self._admitted[told, wire_topic] = admitted
         if len(self._admitted) > HEADERS_MAX:
             self._admitted.popitem(last=False)

@@ -241,7 +241,8 @@ OWNERS: dict[str, dict[str, str]] = {
             bridge.replica.retained.Owed peers topics""",
         "document": """
             bridge.replica.destinations.Destinations _ways_known
-            bridge.replica.passed.Passed _repeats""",
+            bridge.replica.passed.Passed _repeats
+            bridge.wire.sealings.Sealings _accused _news""",
         "each": """
             bridge.reader.key_opening._Key brought served shares told
             bridge.replica.plane_routing._Served sent
@@ -270,7 +271,8 @@ OWNERS: dict[str, dict[str, str]] = {
             bridge.replica.retained.Owing _owed
             bridge.replica.retained.Retained _kept
             bridge.replica.silent_hosts._Waiting words
-            bridge.wire.pulling.Pulls _pulls""",
+            bridge.wire.pulling.Pulls _pulls
+            bridge.wire.sealings.Sealings _known""",
         "keys.replay.BLOCKS_MAX": """
             keys.replay.SequenceWindow _blocks""",
     },

@@ -130,6 +130,9 @@ class LogEvent(Enum):
     LINK_CLOSED = (INFO, "closed the link of %s: the overlay lists it, or its key, for us no longer",
         "A newer version of the overlay: whoever it was has left, or rotated.")
     MEMBER_NAMED = WARNING, "named %s: %s", "It lied, and that is proved. Ask who runs it; detach it."
+    EVIDENCE_KEPT = (WARNING, "%s; the evidence is in %s",
+        "Anybody can check that file with `veilmq verify`. Send it to the owner of the overlay.")
+    EVIDENCE_NOT_KEPT = WARNING, "%s; the evidence could not be written: %s", "Mend the directory of the identity."
     MEMBER_SUSPECTED = WARNING, "suspected %s: %s", "Either end of the link to it lied, or the one before."
     NOTHING_ADVERTISED = (
         WARNING, "discovery: nothing is advertised, for no listener has an address that others can use",

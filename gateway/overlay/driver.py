@@ -34,6 +34,7 @@ from bridge.contract import (
     Offered,
     Outlived,
     OverlayNode,
+    Prove,
     ReadAgainDone,
     ReadAgainLive,
     ReadPage,
@@ -193,9 +194,10 @@ class Driver:
                 hands.take(numbers)
             case Watch():
                 self._dials.watch(effect)
-            case Blame(member, named, why):
-                if self.figures.blame(effect):
-                    (LogEvent.MEMBER_NAMED if named else LogEvent.MEMBER_SUSPECTED).say(log, member, why)
+            case Blame():
+                self._blame(effect)
+            case Prove():
+                self._live.prove(effect)
             case Keep(rows):
                 hands.keep(rows)
             case KeysChanged():
@@ -223,6 +225,11 @@ class Driver:
         self.figures.count(effect)
         if effect.name == "not_authorised_dropped":
             LogEvent.STORED_GIVEN_UP.say(log, effect.amount)
+
+    def _blame(self, effect: Blame) -> None:
+        if self.figures.blame(effect):
+            event = LogEvent.MEMBER_NAMED if effect.named else LogEvent.MEMBER_SUSPECTED
+            event.say(log, effect.member, effect.why)
 
     def _adopt(self, effect: Adopt) -> None:
         """The node works by a newer overlay already, or by other views of it: file, TLS and links follow."""

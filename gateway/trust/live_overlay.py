@@ -12,12 +12,14 @@ import logging
 import time
 from pathlib import Path
 
+from bridge.contract import Prove
 from bridge.document import Overlay, OverlayError
 from gateway.base import FileStamp, PrivateFileError, Stamps, stamp
 from gateway.base.log_events import LogEvent
 from gateway.client import LinkTls, TlsError
 from gateway.trust import rotation
 from gateway.trust.domains import PREVIOUS, Card, LocalIdentity, TrustError, read_public
+from gateway.trust.evidence_file import keep_evidence
 from gateway.trust.overlay_file import MAX_OVERLAY_BYTES, save_overlay
 from keys.identity import Identity
 
@@ -70,6 +72,16 @@ class LiveOverlay:
     def complete(self) -> None:
         """Replaces a file that was put there and checked, if it is older than our overlay or lacks endorsements."""
         self.keep(self._newest)
+
+    def prove(self, effect: Prove) -> None:
+        """Keeps evidence beside the identity, once for each author and lie."""
+        try:
+            path = keep_evidence(self.local.directory, effect.evidence, effect.proven)
+        except OSError as error:
+            LogEvent.EVIDENCE_NOT_KEPT.say(log, effect.proven.says, error)
+            return
+        if path is not None:
+            LogEvent.EVIDENCE_KEPT.say(log, effect.proven.says, path)
 
     def adopt(self, overlay: Overlay) -> Identity | None:
         """Keeps the overlay, and trusts its members on links from the next handshake on.

@@ -17,6 +17,7 @@ from bridge.contract.machine import (
     Count,
     Effect,
     LinkUp,
+    Prove,
     Publication,
     Received,
     Send,
@@ -24,6 +25,7 @@ from bridge.contract.machine import (
     Tick,
     Wire,
 )
+from bridge.document.evidence import Lie
 from bridge.document.overlay import Overlay, OverlayError
 from bridge.document.policy import Issuer, Scope
 from bridge.document.region_view import Endorsement
@@ -194,6 +196,8 @@ def test_two_contents_of_one_version_are_told_and_ours_stays():
     other = resigned(owner(), edges=(), grants=OVERLAY.policy.grants[:1])
     effects = answered(made, document(other), other)
     assert counted(effects, "overlay_equivocations") == 1
+    (proof,) = [effect for effect in effects if isinstance(effect, Prove)]
+    assert (proof.evidence.check().author, proof.proven.lie) == ("owner", Lie.OVERLAYS)
     assert made.overlay is OVERLAY
     assert asks(made.received(Received("r1b", offer(other)), NOW + 2 * ASK_S)) == []
     with pytest.raises(OverlayError, match="two overlays of version 1"):

@@ -28,6 +28,7 @@ from bridge.contract.machine import (
     NotAdopted,
     Offered,
     Outlived,
+    Prove,
     Publication,
     ReadPage,
     Refuse,
@@ -40,15 +41,19 @@ from bridge.contract.machine import (
     Wire,
 )
 from bridge.contract.withholding import Take, Withhold
+from bridge.document import Evidence, Scope
 from gateway.base.figures import Figures
 from gateway.overlay import driver as driver_module
 from gateway.overlay.driver import Driver, NoHands
 from keys.epochs import KeyName
 from keys.issuing import KeepArchive, KeepMaterial
+from tests.bridge.document.test_evidence import evidence, two_of_one_number
 from tests.sim.world import make_world
 from tests.waits import until
 
-OVERLAY = make_world({1: 3}, [], {"site": 1}).overlay
+WORLD = make_world({1: 3}, [], {"site": 1, "evil": 1}, [Scope("plant/#")])
+OVERLAY = WORLD.overlay
+EVIDENCE = evidence(WORLD, *two_of_one_number(WORLD))
 MESSAGE = Publication("t", b"")
 EFFECTS: dict[str, tuple[Effect, ...]] = {
     "send": (Send("r1a", Wire("t", b"")),),
@@ -75,7 +80,7 @@ EFFECTS: dict[str, tuple[Effect, ...]] = {
     ),
     "adopted": (Adopt(OVERLAY, b"", Adoption.LIVE), Adopt(OVERLAY, b"", Adoption.REMOVED)),
 }
-OTHERS = (Count, Blame, Watch, NotAdopted, Wanted, Doubted, Outlived)
+OTHERS = (Count, Blame, Prove, Watch, NotAdopted, Wanted, Doubted, Outlived)
 
 
 class Node:
@@ -116,6 +121,7 @@ class Live:
         self.replaced: bytes | None = None
         self.kept: list[object] = []
         self.rotated: Any = None
+        self.proved: list[Evidence] = []
 
     def changed(self) -> bytes | None:
         document, self.replaced = self.replaced, None
@@ -126,6 +132,9 @@ class Live:
 
     def keep(self, overlay: object) -> None:
         self.kept.append(overlay)
+
+    def prove(self, effect: Prove) -> None:
+        self.proved.append(effect.evidence)
 
     def adopt(self, overlay: object) -> Any:
         self.kept.append("adopted")
@@ -160,14 +169,15 @@ def test_an_effect_reaches_the_hands(name: str) -> None:
 
 
 def test_counts_and_blame_are_figures_and_watches_are_links(caplog: pytest.LogCaptureFixture) -> None:
-    driver, node, hands, _, dials = made()
+    driver, node, hands, live, dials = made()
     node.effects = [Count("forwarded", 3), Blame("r1a", True, "it lied"), Watch("r1a", "t"), NotAdopted("too old")]
-    node.effects.append(Outlived(1))
+    node.effects += [Outlived(1), Prove(EVIDENCE, EVIDENCE.check())]
     driver.handle(Tick())
     assert driver.figures.counts["forwarded"] == 3
     assert "named r1a: it lied" in caplog.text
     assert "the new overlay file is not adopted: too old" in caplog.text
     assert (hands.did, dials.did) == ([], ["watch"])
+    assert live.proved == [EVIDENCE]
 
 
 @pytest.mark.parametrize("kind", [Wanted, Doubted])

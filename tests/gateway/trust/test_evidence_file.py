@@ -1,0 +1,74 @@
+"""Evidence on disk: kept once, bounded, refused in a line where it proves nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bridge.document import NotProvedError, OverlayError, Scope
+from gateway.trust import evidence_file
+from gateway.trust.domains import TrustError
+from gateway.trust.evidence_file import check_evidence, keep_evidence, standing
+from tests.bridge.document.test_evidence import evidence, two_of_one_number
+from tests.bridge.reader.test_newest_retained import rotated
+from tests.sim.world import World, make_world
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    return make_world({1: 3}, [], {"site": 1, "evil": 1}, [Scope("plant/#")])
+
+
+def kept(world: World, directory: Path) -> Path:
+    made = evidence(world, *two_of_one_number(world))
+    path = keep_evidence(directory, made, made.check())
+    assert path is not None
+    return path
+
+
+def test_it_is_kept_once_and_read_back(world: World, tmp_path: Path) -> None:
+    path = kept(world, tmp_path)
+    assert path.parent == tmp_path / "evidence"
+    made = evidence(world, *two_of_one_number(world))
+    assert check_evidence(path) == made.check()
+    assert keep_evidence(tmp_path, made, made.check()) is None
+
+
+def test_no_more_files_are_kept_than_there_may_be(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evidence_file, "FILES_MAX", 1)
+    (tmp_path / "evidence").mkdir()
+    (tmp_path / "evidence" / "another.json").touch()
+    made = evidence(world, *two_of_one_number(world))
+    assert keep_evidence(tmp_path, made, made.check()) is None
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff", b"[]", b"{}", b"[" * 100_000, b'{"veilmq_evidence": 2}'])
+def test_what_is_no_evidence_is_refused_with_its_path(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "said.json"
+    path.write_bytes(content)
+    with pytest.raises(NotProvedError, match=r"said\.json: .*; "):
+        check_evidence(path)
+    with pytest.raises(TrustError, match="none"):
+        check_evidence(tmp_path / "none.json")
+
+
+def test_a_file_with_one_altered_letter_proves_nothing(world: World, tmp_path: Path) -> None:
+    path = kept(world, tmp_path)
+    document = json.loads(path.read_bytes())
+    document["second"]["topic"] += "0"
+    path.write_text(json.dumps(document))
+    with pytest.raises(NotProvedError, match="does not verify"):
+        check_evidence(path)
+
+
+def test_the_overlay_says_whose_key_it_is(world: World, tmp_path: Path) -> None:
+    proven = check_evidence(kept(world, tmp_path))
+    assert "present key of evil" in standing(proven, world.overlay)
+    assert "stolen" in standing(proven, rotated(world, "evil").overlay)
+    others = make_world({1: 3}, [], {"site": 1, "evil": 1}, [Scope("plant/#")], 5)
+    with pytest.raises(OverlayError, match="another owner"):
+        standing(proven, others.overlay)
