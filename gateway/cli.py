@@ -30,6 +30,7 @@ from gateway.commands import (
     status,
     talking,
     top,
+    verifying,
 )
 from gateway.commands.bridges import bridges_app
 from gateway.commands.logs import log_app
@@ -65,6 +66,7 @@ app.add_typer(log_app, name="log")
 attaching.register(overlay_app)
 organising.register(overlay_app)
 placing.register(overlay_app)
+verifying.register(app, overlay_app)
 renewing.register(overlay_app, trust_app)
 for commands in (setting_up, status, top, talking, passwords, importing, keeping):
     commands.register(app)

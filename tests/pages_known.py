@@ -92,6 +92,13 @@ RECIPES: dict[str, Recipe] = {
     "how-to/upgrade.md": Recipe(
         begin=OVERLAY, swap={"DIR --domain DOMAIN": "g1/identity --domain g1/domain", "OWNER": "owner"}
     ),
+    "how-to/evidence.md": Recipe(
+        begin=OVERLAY
+        + "cp -r owner twice\ncp overlay.json theirs.json\nveilmq overlay sign overlay.yaml --owner owner "
+        + "--out overlay.json\nmv overlay.json mine.json\n"
+        + "veilmq overlay sign overlay.yaml --owner twice --out theirs.json\n",
+        ends={"veilmq overlay compare": 1},
+    ),
     "how-to/operate.md": Recipe(
         begin="veilmq init site",
         swap={"-c FILE": "-c site/g1/broker.yaml", "[TOPIC...]": "plant/line1/temp", "--seconds 60": "--seconds 2"},

@@ -1,0 +1,74 @@
+"""`veilmq verify` and `veilmq overlay compare`: evidence is checked, and made of two overlay files, with no secret."""
+
+# ruff: noqa: PLC0415  heavy imports happen inside the commands, so that --help and completion answer at once
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gateway.commands.printing import print_json
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
+
+
+def register(app: typer.Typer, overlay_app: typer.Typer) -> None:
+    """Adds the commands to `veilmq` and `veilmq overlay`."""
+    app.command("verify")(verify)
+    overlay_app.command("compare")(compare)
+
+
+def verify(
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="Evidence, as a member kept it.")],
+    overlay: Annotated[
+        Path | None,
+        typer.Option(metavar="OVERLAY.json", help="Your own copy of the signed overlay."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Check offline what a file proves. Ends with status 2 if it proves nothing."""
+    from gateway.trust import load_overlay
+    from gateway.trust.evidence_file import check_evidence, standing
+
+    proven = check_evidence(path)
+    place = None if overlay is None else standing(proven, load_overlay(overlay, int(time.time() * 1000)))
+    if as_json:
+        print_json(
+            {
+                "lie": proven.lie.value,
+                "author": proven.author,
+                "key": proven.key.hex(),
+                "owner": proven.owner.hex(),
+                "says": proven.says,
+                "standing": place,
+            }
+        )
+        return
+    print(f"proved: {proven.says}")
+    print(f"key {proven.key.hex()}, certified by owner {proven.owner.hex()}")
+    print(place or "compare the owner's key with the one that you know, or add --overlay OVERLAY.json")
+
+
+def compare(
+    mine: Annotated[Path, typer.Argument(metavar="MINE.json", help="The signed overlay that you were given.")],
+    theirs: Annotated[Path, typer.Argument(metavar="THEIRS.json", help="The one that another member was given.")],
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where to write the evidence, if the owner signed two.")
+    ] = None,
+) -> None:
+    """Tell whether the owner gave two members different documents of one version. Ends with status 1 if so."""
+    from gateway.trust import load_overlay
+    from gateway.trust.evidence_file import compared, write_evidence
+
+    made = compared(load_overlay(mine, int(time.time() * 1000)), theirs)
+    if made is None:
+        print("nothing contradicts: the two files are of different versions, or say the same")
+        return
+    print(f"proved: {made.check().says}")
+    if out is not None:
+        write_evidence(out, made)
+        print(f"evidence in {out}; anybody can check it with veilmq verify {out}")
+    raise typer.Exit(1)
