@@ -28,7 +28,7 @@ from bridge.contract.history import (
 )
 from bridge.contract.loads import Beat, Loads, Worked
 from bridge.contract.withholding import Take, Withhold
-from bridge.document import Evidence, Overlay, Proven
+from bridge.document import Contradiction, Overlay, ProvenLie
 from bridge.predicates import Predicate
 from keys.epochs import KeyName
 from keys.identity import Identity
@@ -412,8 +412,8 @@ class Blame:
 class Prove:
     """Keep evidence that was checked: two signed statements of one author, for anybody to check without a secret."""
 
-    evidence: Evidence
-    proven: Proven
+    evidence: Contradiction
+    proven: ProvenLie
 
 
 @value

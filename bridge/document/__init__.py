@@ -9,7 +9,15 @@ from __future__ import annotations
 from bridge.document.arrangement import JUDGED_INTERVALS, Arrangement
 from bridge.document.batching import BATCH_MOST, BATCHING, Batching
 from bridge.document.constrained import BROKER, TRACES, Actions, Constrained, Distribution
-from bridge.document.evidence import Evidence, Lie, NotProvedError, Proven, SignedStatement, of_overlays, of_swaps
+from bridge.document.evidence import (
+    Contradiction,
+    Lie,
+    NotProvedError,
+    ProvenLie,
+    SignedStatement,
+    of_overlays,
+    of_swaps,
+)
 from bridge.document.history import DAY_S, HISTORY_LEAST, HISTORY_MOST, History
 from bridge.document.member_budgets import BUDGETS_MOST, MEMBER_BUDGETS, MemberBudgets
 from bridge.document.organise import (
@@ -93,8 +101,8 @@ __all__ = [
     "Arrangement",
     "Batching",
     "Constrained",
+    "Contradiction",
     "Distribution",
-    "Evidence",
     "History",
     "Issuer",
     "KeyLoad",
@@ -108,7 +116,7 @@ __all__ = [
     "OwnTopics",
     "Policy",
     "Protection",
-    "Proven",
+    "ProvenLie",
     "RecordRights",
     "Refresh",
     "RegionView",

@@ -72,7 +72,7 @@ class SignedStatement:
 
 
 @dataclass(frozen=True, slots=True)
-class Proven:
+class ProvenLie:
     """The outcome of a check: who signed both statements, and which contradiction they are.
 
     `author`: the name in the certificate, `owner` for the owner. `key`, `owner`: public keys, 32 bytes. `says`: a
@@ -87,7 +87,7 @@ class Proven:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class Contradiction:
     """Two statements of one author. `owner`: the owner's public key, 32 bytes. `certificate`: the author's, as the
     owner signed it; empty where the owner is the author, and for swaps, which carry it.
     """
@@ -110,7 +110,7 @@ class Evidence:
         }
 
     @classmethod
-    def of(cls, document: Mapping[str, Any]) -> Evidence:
+    def of(cls, document: Mapping[str, Any]) -> Contradiction:
         """Reads a file's content; checks nothing yet. Raises NotProvedError."""
         if document.get("veilmq_evidence") != FORMAT:
             raise NotProvedError("it is no evidence of a format that is known here; upgrade, or ask for the right file")
@@ -125,7 +125,7 @@ class Evidence:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise NotProvedError(f"it is damaged: {error!r}; ask for the file again") from None
 
-    def check(self) -> Proven:
+    def check(self) -> ProvenLie:
         """Returns the contradiction that is proved. Raises NotProvedError if an honest author may have signed both
         statements.
         """
@@ -141,7 +141,7 @@ class Evidence:
         if first.content == second.content:
             raise NotProvedError("it proves nothing: both statements say the same; a repetition is no lie")
         says = f"{first.author} signed two different {self.lie} of one {first.of}: {first.told}; {second.told}"
-        return Proven(self.lie, first.author, first.key, self.owner, says)
+        return ProvenLie(self.lie, first.author, first.key, self.owner, says)
 
 
 # ---------------------------------------------------------------------------------------- what contradicts what
@@ -159,7 +159,7 @@ class _Said:
     told: str
 
 
-def _publication(evidence: Evidence, said: SignedStatement) -> _Said:
+def _publication(evidence: Contradiction, said: SignedStatement) -> _Said:
     """Reads a header. The key id has to be equal, for an honest gateway seals a number anew, with other bytes, under
     another data key: each key has 128 random bits, and no process but the one that drew it seals under it.
     """
@@ -178,7 +178,7 @@ def _publication(evidence: Evidence, said: SignedStatement) -> _Said:
     return _Said(certificate.name, certificate.public_key, "number under one data key", about, content, told)
 
 
-def _overlay(evidence: Evidence, said: SignedStatement) -> _Said:
+def _overlay(evidence: Contradiction, said: SignedStatement) -> _Said:
     verify(evidence.owner, DOMAIN_POLICY, said.body, said.signature)
     policy = Policy.decode(said.body, said.signature)
     told = f"version {policy.version} of {policy.overlay!r} with contents {policy.contents.hex()[:16]}"
@@ -186,7 +186,7 @@ def _overlay(evidence: Evidence, said: SignedStatement) -> _Said:
     return _Said(OWNER, evidence.owner, "version", about, said.body, told)
 
 
-def _swap(evidence: Evidence, said: SignedStatement) -> _Said:
+def _swap(evidence: Contradiction, said: SignedStatement) -> _Said:
     """Reads a swap. The former tree has to be equal: its digest names the overlay, of which an organiser may serve
     two.
     """
@@ -197,7 +197,7 @@ def _swap(evidence: Evidence, said: SignedStatement) -> _Said:
     return _Said(swap.author, swap.certificate.public_key, "number", about, said.body, told)
 
 
-_READERS: Mapping[Lie, Callable[[Evidence, SignedStatement], _Said]] = {
+_READERS: Mapping[Lie, Callable[[Contradiction, SignedStatement], _Said]] = {
     Lie.PUBLICATIONS: _publication,
     Lie.OVERLAYS: _overlay,
     Lie.SWAPS: _swap,
@@ -207,16 +207,16 @@ _READERS: Mapping[Lie, Callable[[Evidence, SignedStatement], _Said]] = {
 # ------------------------------------------------------------------------------------------------ its makers
 
 
-def of_overlays(owner: bytes, first: Policy, second: Policy) -> Evidence:
+def of_overlays(owner: bytes, first: Policy, second: Policy) -> Contradiction:
     """Returns the evidence of two signed policies."""
     one, other = (SignedStatement(each.body(), each.signature) for each in (first, second))
-    return Evidence(Lie.OVERLAYS, owner, one, other)
+    return Contradiction(Lie.OVERLAYS, owner, one, other)
 
 
-def of_swaps(owner: bytes, first: SignedSwap, second: SignedSwap) -> Evidence:
+def of_swaps(owner: bytes, first: SignedSwap, second: SignedSwap) -> Contradiction:
     """Returns the evidence of two signed swaps."""
     one, other = (SignedStatement(each.body(), each.signature) for each in (first, second))
-    return Evidence(Lie.SWAPS, owner, one, other)
+    return Contradiction(Lie.SWAPS, owner, one, other)
 
 
 def _text(data: bytes) -> str:

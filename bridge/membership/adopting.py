@@ -30,7 +30,7 @@ from typing import Any
 
 from bridge.contract import Adopt, Adoption, Allowance, Blame, Count, Effect, Prove, Received, Send, Wire
 from bridge.document import (
-    Evidence,
+    Contradiction,
     NotProvedError,
     Overlay,
     OverlayError,
@@ -474,7 +474,7 @@ class OverlayKeeper:
         return Send(peer, Wire(OVERLAY_TOPIC, self._latest.encode()))
 
 
-def _proved(evidence: Evidence) -> list[Effect]:
+def _proved(evidence: Contradiction) -> list[Effect]:
     """Returns the effect that keeps evidence; none for two statements that prove nothing to others."""
     try:
         return [Prove(evidence, evidence.check())]

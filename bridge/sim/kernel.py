@@ -53,7 +53,7 @@ from bridge.contract import (
     Watch,
     Withhold,
 )
-from bridge.document import Evidence
+from bridge.document import Contradiction
 from bridge.sim.history import SimulatedHistory
 from bridge.sim.outbox import SimulatedOutbox
 from bridge.topology import peers_of
@@ -80,7 +80,7 @@ class Trace:
     shared: dict[str, list[DeliverShared]] = field(default_factory=dict)
     delivered_at: dict[str, list[float]] = field(default_factory=dict)
     blamed: list[tuple[str, Blame]] = field(default_factory=list)
-    proved: list[tuple[str, Evidence]] = field(default_factory=list)
+    proved: list[tuple[str, Contradiction]] = field(default_factory=list)
     figures: dict[str, int] = field(default_factory=dict)
     forgotten: dict[str, set[int]] = field(default_factory=dict)
     not_adopted: list[tuple[str, str]] = field(default_factory=list)

@@ -8,7 +8,7 @@ data key. Whoever has verified both has the evidence. Not here: what contradicts
 from __future__ import annotations
 
 from bridge.contract import Blame, Count, Effect, FairTable, Prove
-from bridge.document import Evidence, Lie, Overlay, SignedStatement
+from bridge.document import Contradiction, Lie, Overlay, SignedStatement
 from keys.envelope import MessageHeader
 from keys.identity import SIGNATURE_BYTES, Certificate
 from keys.message import NO_KEY
@@ -59,7 +59,7 @@ class Sealings:
         first, second = (
             SignedStatement(frame[:-SIGNATURE_BYTES], frame[-SIGNATURE_BYTES:], topic) for frame, topic in (one, other)
         )
-        made = Evidence(Lie.PUBLICATIONS, self._overlay.owner, first, second, publisher.encode())
+        made = Contradiction(Lie.PUBLICATIONS, self._overlay.owner, first, second, publisher.encode())
         proven = made.check()
         self._accused.add(publisher.party_id)
         is_present = self._overlay.certificate(publisher.name).party_id == publisher.party_id

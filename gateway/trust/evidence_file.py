@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from bridge.document import Evidence, NotProvedError, Overlay, OverlayError, Proven, of_overlays
+from bridge.document import Contradiction, NotProvedError, Overlay, OverlayError, ProvenLie, of_overlays
 from gateway.base import PrivateFileError
 from gateway.files import write_public
 from gateway.trust.domains import read_public
@@ -20,7 +20,7 @@ FILES_MAX = 1_000  # a member that rotates and lies again and again fills no dis
 EVIDENCE_BYTES_MAX = 2 * MAX_OVERLAY_BYTES  # two policies of an overlay that is as large as can be
 
 
-def keep_evidence(identity: Path, evidence: Evidence, proven: Proven) -> Path | None:
+def keep_evidence(identity: Path, evidence: Contradiction, proven: ProvenLie) -> Path | None:
     """Writes evidence into the directory of an identity, and returns its path. Returns None if there is evidence of
     this lie by this key, or as many files as may be. Raises OSError.
     """
@@ -33,7 +33,7 @@ def keep_evidence(identity: Path, evidence: Evidence, proven: Proven) -> Path | 
     return path
 
 
-def write_evidence(path: Path, evidence: Evidence) -> None:
+def write_evidence(path: Path, evidence: Contradiction) -> None:
     """Writes evidence as a file that everybody may read. Raises OSError."""
     try:
         write_public(path, json.dumps(evidence.to_document(), indent=1).encode() + b"\n")
@@ -41,7 +41,7 @@ def write_evidence(path: Path, evidence: Evidence) -> None:
         raise OSError(str(error)) from None
 
 
-def compared(mine: Overlay, theirs: Path) -> Evidence | None:
+def compared(mine: Overlay, theirs: Path) -> Contradiction | None:
     """Returns the evidence that an overlay's owner signed another document of its version; None if the other file is
     of another version or says the same. Raises TrustError, OverlayError.
     """
@@ -54,7 +54,7 @@ def compared(mine: Overlay, theirs: Path) -> Evidence | None:
     return made
 
 
-def check_evidence(path: Path) -> Proven:
+def check_evidence(path: Path) -> ProvenLie:
     """Returns the lie that a file of evidence proves. Raises TrustError, NotProvedError, each with the path."""
     content = read_public(path, EVIDENCE_BYTES_MAX)
     try:
@@ -64,12 +64,12 @@ def check_evidence(path: Path) -> Proven:
     if not isinstance(document, dict):
         raise NotProvedError(f"{path}: is no evidence; ask for the right file")
     try:
-        return Evidence.of(document).check()
+        return Contradiction.of(document).check()
     except NotProvedError as error:
         raise NotProvedError(f"{path}: {error}") from None
 
 
-def standing(proven: Proven, overlay: Overlay) -> str:
+def standing(proven: ProvenLie, overlay: Overlay) -> str:
     """Returns a line on the author's place in an overlay. Raises OverlayError if the overlay is of another owner."""
     if proven.owner != overlay.owner:
         raise OverlayError(

@@ -13,7 +13,7 @@ import pytest
 from bridge.contract import LinkUp, Publication, Rotated, Tick
 from bridge.contract.machine import Committed, OutboxEntry, Wire
 from bridge.document import (
-    Evidence,
+    Contradiction,
     Lie,
     NotProvedError,
     Overlay,
@@ -46,9 +46,9 @@ def statement(wire: Wire) -> SignedStatement:
     return SignedStatement(frame[:-64], frame[-64:], wire.topic)
 
 
-def evidence(world: World, first: Wire, second: Wire, member: str = "evil") -> Evidence:
+def evidence(world: World, first: Wire, second: Wire, member: str = "evil") -> Contradiction:
     certificate = world.overlay.certificate(member).encode()
-    return Evidence(Lie.PUBLICATIONS, world.overlay.owner, statement(first), statement(second), certificate)
+    return Contradiction(Lie.PUBLICATIONS, world.overlay.owner, statement(first), statement(second), certificate)
 
 
 def two_of_one_number(world: World) -> tuple[Wire, Wire]:
@@ -64,7 +64,7 @@ def two_of_one_number(world: World) -> tuple[Wire, Wire]:
 
 def test_two_contents_of_one_number_are_proved_from_the_file_alone(world: World) -> None:
     made = evidence(world, *two_of_one_number(world))
-    read = Evidence.of(json.loads(json.dumps(made.to_document())))
+    read = Contradiction.of(json.loads(json.dumps(made.to_document())))
     assert read == made
     proven = read.check()
     assert (proven.author, proven.lie) == ("evil", Lie.PUBLICATIONS)
@@ -100,7 +100,7 @@ def test_two_swaps_of_one_number_are_proved() -> None:
 # ------------------------------------------------------------------------------------------------ the innocent
 
 
-def nobody(made: Evidence, why: str) -> None:
+def nobody(made: Contradiction, why: str) -> None:
     with pytest.raises(NotProvedError, match=why):
         made.check()
 
@@ -152,7 +152,9 @@ def test_nothing_that_honest_lives_of_a_gateway_sign_is_evidence(world: World) -
     certificates = [certificate.encode() for certificate in after.overlay.members["site"].certificates]
     for first, second in itertools.combinations(dict.fromkeys(told), 2):
         for certificate in certificates:
-            made = Evidence(Lie.PUBLICATIONS, world.overlay.owner, statement(first), statement(second), certificate)
+            made = Contradiction(
+                Lie.PUBLICATIONS, world.overlay.owner, statement(first), statement(second), certificate
+            )
             with pytest.raises(NotProvedError):
                 made.check()
 
@@ -180,7 +182,7 @@ def test_a_signature_of_somebody_else_proves_nothing(world: World) -> None:
         said.topic,
     )
     certificate = world.overlay.certificate("site").encode()
-    nobody(Evidence(Lie.PUBLICATIONS, world.overlay.owner, said, forged, certificate), "does not verify")
+    nobody(Contradiction(Lie.PUBLICATIONS, world.overlay.owner, said, forged, certificate), "does not verify")
 
 
 def test_a_header_moved_to_another_topic_proves_nothing(world: World) -> None:
@@ -235,7 +237,7 @@ def test_a_damaged_file_is_refused_in_a_line(world: World, field: str, value: ob
     document = evidence(world, *two_of_one_number(world)).to_document()
     for changed in ({**document, field: value}, {k: v for k, v in document.items() if k != field}):
         with pytest.raises(NotProvedError, match="; "):
-            Evidence.of(changed).check()
+            Contradiction.of(changed).check()
 
 
 def test_every_altered_byte_of_a_statement_is_noticed(world: World) -> None:

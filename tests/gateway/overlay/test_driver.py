@@ -41,7 +41,7 @@ from bridge.contract.machine import (
     Wire,
 )
 from bridge.contract.withholding import Take, Withhold
-from bridge.document import Evidence, Scope
+from bridge.document import Contradiction, Scope
 from gateway.base.figures import Figures
 from gateway.overlay import driver as driver_module
 from gateway.overlay.driver import Driver, NoHands
@@ -121,7 +121,7 @@ class Live:
         self.replaced: bytes | None = None
         self.kept: list[object] = []
         self.rotated: Any = None
-        self.proved: list[Evidence] = []
+        self.proved: list[Contradiction] = []
 
     def changed(self) -> bytes | None:
         document, self.replaced = self.replaced, None
