@@ -12,7 +12,7 @@ WORKERS ?= 3
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv wheel release demo test test-quick test-slow soak mutate mutate-broker check style docs tools bench bench-keys bench-broker bench-forwarding bench-availability bench-ingest bench-fairness bench-papers clean
+.PHONY: help venv wheel release audit demo test test-quick test-slow soak mutate mutate-broker check style docs tools bench bench-keys bench-broker bench-forwarding bench-availability bench-ingest bench-fairness bench-papers clean
 
 help:            ## what there is
 	@grep -hE '^[a-z-]+: .*##|^[a-z-]+:  *##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | sort | expand -t 14
@@ -84,6 +84,9 @@ release: wheel   ## the wheel built twice, its bill of materials (CycloneDX), an
 .PHONY: deb
 deb: wheel       ## dist/: a Debian package of the wheel and its libraries, for this Python and architecture; tried by unpacking it (root)
 	$(BIN)/python -m tests.debian dist/*.whl
+
+audit: venv        ## known weaknesses of the libraries, where the registry gives advisories
+	$(BIN)/python -m tests.audit
 
 bench: bench-keys bench-broker bench-forwarding bench-availability bench-ingest bench-fairness bench-papers ## all benches; BENCH_ARGS=--json for lines that a program reads
 
