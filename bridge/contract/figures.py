@@ -59,6 +59,7 @@ class FigureName(StrEnum):
     GAUGES_UNANSWERED = "gauges_unanswered", "A broker did not answer what a tracker wants to hear."
     HISTORY_DENIED = "history_denied", "A replica refused to give us its history."
     HISTORY_SLOW = "history_slow", "A replica made a reading of the history wait for too long, and was left behind."
+    GAPS_READ = "gaps_read", "Publications that replicas forgot are looked for in their histories."
     READ_ON = "read_on", "This gateway was away for long, and reads on in the history."
     UNVOUCHED = "unvouched", "Too few replicas have a record of the history for it to count."
     HISTORY_LOST = "history_lost", "A publication is missing in the history, since the disk did not take it."

@@ -23,7 +23,8 @@ PAGE_BYTES_MOST = 1 << 18
 TAG_BYTES = 8
 ERAS_MOST = 1_024
 DOMAIN_ERA = b"veilmq/1 era\0"
-FLAG_ERAS, FLAG_DOCUMENT = 0x01, 0x02  # of a request
+FLAG_ERAS, FLAG_DOCUMENT, FLAG_PUBLISHERS = 0x01, 0x02, 0x04  # of a request
+PUBLISHERS_MOST = 16  # that a request names; a lineage has at most nine keys
 PAGE_END, PAGE_ERAS, PAGE_DOCUMENT, PAGE_REFUSED = 0x01, 0x02, 0x04, 0x08
 
 
@@ -113,7 +114,8 @@ def read_body(frame: Reader) -> Body:
 class HistoryRequest:
     """A request for records of a scope, behind a position and a row, sealed in a span; or for eras, or a document.
 
-    `number`: the reader's own name for it. `digest`: of the era whose document is wanted.
+    `number`: the reader's own name for it. `digest`: of the era whose document is wanted. `publishers`: the only ones
+    whose records are wanted; none: all.
     """
 
     number: int
@@ -125,6 +127,7 @@ class HistoryRequest:
     most_bytes: int = PAGE_BYTES_MOST
     eras: bool = False
     digest: bytes = b""
+    publishers: tuple[bytes, ...] = ()
 
     def encode(self) -> bytes:
         if self.digest:
@@ -133,22 +136,29 @@ class HistoryRequest:
             return opening(Kind.HISTORY_REQUEST, FLAG_ERAS) + number(self.number, 8) + number(self.from_ms, 8)
         span = number(self.from_ms, 8) + number(self.until_ms, 8)
         rest = span + self.after.encode() + number(self.row, 8) + number(self.most_bytes, 4)
-        return opening(Kind.HISTORY_REQUEST) + number(self.number, 8) + number(self.scope, 4) + rest
+        only = number(len(self.publishers), 1) + b"".join(self.publishers) if self.publishers else b""
+        flags = FLAG_PUBLISHERS if only else 0
+        return opening(Kind.HISTORY_REQUEST, flags) + number(self.number, 8) + number(self.scope, 4) + rest + only
 
     @classmethod
     def decode(cls, data: bytes) -> HistoryRequest:
         """Reads a frame. Raises BadFrame."""
         frame = Reader(data)
-        flags, asked = frame.opening(Kind.HISTORY_REQUEST, FLAG_ERAS | FLAG_DOCUMENT), frame.number(8)
+        known = FLAG_ERAS | FLAG_DOCUMENT | FLAG_PUBLISHERS
+        flags, asked = frame.opening(Kind.HISTORY_REQUEST, known), frame.number(8)
         if flags == FLAG_DOCUMENT:
             made = cls(asked, digest=frame.take(32))
         elif flags == FLAG_ERAS:
             made = cls(asked, from_ms=frame.number(8), eras=True)
-        elif flags:
-            raise BadFrame("a request for eras and a document at once")
+        elif flags & ~FLAG_PUBLISHERS:
+            raise BadFrame("a request for two things at once")
         else:
             scope, from_ms, until_ms = frame.number(4), frame.number(8), frame.number(8)
-            made = cls(asked, scope, from_ms, until_ms, HistoryPosition.read(frame), frame.number(8), frame.number(4))
+            after, row, most = HistoryPosition.read(frame), frame.number(8), frame.number(4)
+            publishers = tuple([frame.take(16) for _ in range(frame.number(1))]) if flags else ()
+            made = cls(asked, scope, from_ms, until_ms, after, row, most, publishers=publishers)
+            if flags and not 0 < len(set(publishers)) == len(publishers) <= PUBLISHERS_MOST:
+                raise BadFrame(f"a request for {len(publishers)} publishers; 1 to {PUBLISHERS_MOST} different ones")
         frame.end()
         if made.most_bytes > PAGE_BYTES_MOST:
             raise BadFrame(f"a request for a page of {made.most_bytes} bytes; at most {PAGE_BYTES_MOST}")

@@ -15,8 +15,9 @@ from collections.abc import Mapping, Sequence
 from bridge.contract import COPY, Blame, Count, Effect, FairTable, Received, Withhold, earliest
 from bridge.document import Overlay, ScopeSecret, batch_topic
 from bridge.reader.assembling import Skipped
+from bridge.reader.gaps import GAP_S, Gap, Gaps
 from bridge.reader.handing_out import HandingOut
-from bridge.reader.intake import NOT_TAKEN, Intake, misfit
+from bridge.reader.intake import NOT_TAKEN, NUMBERS_PER_MS, Intake, misfit
 from bridge.reader.interest import Subscriptions
 from bridge.reader.kept import (
     KEY,
@@ -37,7 +38,7 @@ from bridge.reader.newest_retained import Joining
 from bridge.reader.overflow import AheadScopes, InHand, Overflow
 from bridge.reader.streams import COUNTED, HELD, Held, HeldStage, HeldTurn, Stream, StreamId, name_of
 from bridge.reader.waiting import REPAIR_S, Keyless, Waiting
-from bridge.wire import PROPERTY_PART, Admitted
+from bridge.wire import AHEAD_S, PROPERTY_PART, Admitted
 from keys.envelope import PROPERTY_HEADER, DataKey, Mode, content_digest
 from keys.epochs import ScopeKeys
 from keys.errors import BadContent, KeysError
@@ -77,6 +78,7 @@ class Collector:
         self._waiting, self._overflow = Waiting(), Overflow(overlay.hosted)
         self._keyless, self._ahead = Keyless(), AheadScopes(self._intake.admission, self.kept)
         self.skipped = Skipped(overlay, name)
+        self.gaps = Gaps()
 
     # --------------------------------------------------------------------------------------------- events
 
@@ -224,9 +226,10 @@ class Collector:
             if stream.remembers and self._lineages.stream_of(stream_id[1]) == scope
         ]
 
-    def rows_of(self, scope: int) -> Rows:
-        """Returns the rows that a collector of the scope alone needs to go on."""
-        streams = [(stream_key(stream_id), stream_row(stream)) for stream_id, stream in self.streams_of(scope)]
+    def rows_of(self, scope: int, only: Sequence[StreamId] = ()) -> Rows:
+        """Returns the rows that a collector of the scope alone, or of these streams of it, needs to go on."""
+        found = [(stream_id, stream) for stream_id, stream in self.streams_of(scope) if not only or stream_id in only]
+        streams = [(stream_key(stream_id), stream_row(stream)) for stream_id, stream in found]
         return [*self._lineages.rows(), (SCOPE + number(scope, 4), b""), *streams]
 
     def goes_on(self, streams: Sequence[tuple[StreamId, Stream]]) -> None:
@@ -235,6 +238,55 @@ class Collector:
             generation = self.subscriptions.generation(self._lineages.stream_of(stream_id[1]))
             self._streams.put(stream_id, stream_id[0], Stream(stream.first, stream.head, {}, generation))
             self.kept.stream(stream_id, stream)
+
+    # ----------------------------------------------------------------------------------------------- gaps
+
+    def fills(self, gap: Gap, streams: Sequence[tuple[StreamId, Stream]]) -> None:
+        """Takes deliveries of a reading of a gap: its numbers are delivered here, too."""
+        for stream_id, stream in streams:
+            mine = self._streams.get(stream_id)
+            if mine is None or stream_id not in gap.streams:
+                continue
+            if mine.head is not stream.head:
+                stream.head.mark_also(mine.head)
+                mine.head = stream.head
+            mine.time_ms = max(mine.time_ms, stream.time_ms)
+            self.kept.stream(stream_id, mine)
+
+    def filled(self, gap: Gap, now: float) -> list[Effect]:
+        """Goes on behind a gap of which all that replicas have was read."""
+        self.gaps.end(gap)
+        effects: list[Effect] = []
+        for stream_id in reversed(gap.streams):  # of the former keys first
+            stream = self._streams.get(stream_id) or Stream()
+            for sequence in [each for each in stream.held if stream.delivered(each)]:
+                self.kept.done(stream.held[sequence].name)
+                self._drop(stream, sequence)
+            effects += self._advance(stream_id, now)
+        return effects
+
+    def _awaits_history(self, stream_id: StreamId, now: float, is_patient: bool) -> bool:
+        """Returns True while a gap of the stream is read; without patience, or in the end, the wait is over."""
+        gap = self.gaps.get(stream_id)
+        if gap is None:
+            return False
+        if is_patient and now < gap.gives_up:
+            self._waiting.wakes(stream_id, min(gap.gives_up, now + REPAIR_S))
+            return True
+        self.gaps.end(gap)
+        return False
+
+    def _opens_gap(self, held: Held, stream: Stream, before: Stream, now: float) -> bool:
+        """Returns True if what is missing before a publication is read in the history from now on."""
+        header, scope = held.admitted.header, held.admitted.scope
+        if scope.history is None or header.previous <= stream.searched:
+            return False
+        stream.searched = header.previous
+        since = before.time_ms / 1000 - AHEAD_S if before.time_ms else before.highest / NUMBERS_PER_MS / 1000
+        parties = tuple(self._lineages.parties(header.publisher, before.highest + 1))
+        streams = tuple((party, held.scope_stream[1]) for party in parties)
+        span = max(since, now - scope.history.seconds), header.time_ms + 1
+        return self.gaps.open(Gap(streams, scope, parties, *span, now + GAP_S), now)
 
     # --------------------------------------------------------------------------------------- publications
 
@@ -375,6 +427,8 @@ class Collector:
         gone = self._streams.put(stream_id, stream_id[0], stream)
         if gone is not None:
             self.kept.stream_gone(gone[0])
+            if (gap := self.gaps.get(gone[0])) is not None:
+                self.gaps.end(gap)
             self._waiting.wakes(gone[0], None)
             if gone[1].remembers:
                 self.subscriptions.forgot(gone[0][0], self._lineages.stream_of(gone[0][1]), now)
@@ -402,6 +456,8 @@ class Collector:
         A publication without its key stops only its successors in the chain: of QoS 0 the key may be lost with a
         killed publisher. With `is_patient` False the first undeliverable publication has waited long enough.
         """
+        if self._awaits_history(stream_id, now, is_patient):
+            return []
         stream = self._streams.get(stream_id)
         effects: list[Effect] = []
         wake_at = None
@@ -420,14 +476,17 @@ class Collector:
                 # Nothing that is whole waits for longer than that for what is not.
                 whole = (other.arrived + REPAIR_S for other in stream.held.values() if other.content is not None)
                 wake_at = min([wake_at, *whole])
+            missing_at = None
+            if stage is HeldStage.PREDECESSOR and is_patient:
+                missing_at = self._predecessor_at(held, stream, effects, now)
+            if missing_at is not None:
+                wake_at = missing_at
+                break
             if stage is not HeldStage.READY and is_patient and now < wake_at:
                 if stage is HeldStage.KEY:
                     keyless[sequence] = wake_at
                     stop = stop or (sequence if held.admitted.header.qos else 0)
                     continue
-                if stage is HeldStage.PREDECESSOR:
-                    effects += self._miss_before(stream, held, now)
-                    wake_at = self.skipped.wakes(held.name, held.admitted.scope, held.arrived, now) or wake_at
                 break
             turn = HeldTurn.NEXT if stage is HeldStage.READY else HeldTurn.OVER
             if turn is HeldTurn.OVER:
@@ -462,12 +521,19 @@ class Collector:
         waits = before is not None and held.admitted.header.previous > before.highest
         return HeldStage.PREDECESSOR if waits else HeldStage.READY, False
 
-    def _miss_before(self, stream: Stream, held: Held, now: float) -> list[Effect]:
-        """Asks for the missing predecessors of a publication."""
+    def _predecessor_at(self, held: Held, stream: Stream, effects: list[Effect], now: float) -> float | None:
+        """Returns when to look again for a missing predecessor, which is asked for; None if it was waited for."""
         before = self._stream_before(stream, held)
         assert before is not None, "it waits for a predecessor there"
-        is_news = [self._assembling.miss(name, before.highest, now) for name in self._lineages.before(held)]
-        return [Count("reorder_waits")] if any(is_news) else []
+        until, scope = held.arrived + REPAIR_S, held.admitted.scope
+        if now < until:
+            is_news = [self._assembling.miss(name, before.highest, now) for name in self._lineages.before(held)]
+            effects += [Count("reorder_waits")] if any(is_news) else []
+            return self.skipped.wakes(held.name, scope, held.arrived, now) or until
+        if not self._opens_gap(held, stream, before, now):
+            return None
+        effects.append(Count("gaps_read"))
+        return now + REPAIR_S
 
     def _rest(self, stream_id: StreamId, stream: Stream | None, wake_at: float | None) -> None:
         if wake_at is not None or stream is None or not stream.held:
@@ -512,6 +578,7 @@ class Collector:
             previous = 0 if bridged else header.previous
             late = stream.deliver(header.sequence, previous, self.subscriptions.generation(held.admitted.scope.stream))
             late = late or self._lineages.is_overtaken(held.stream_id, self._streams.get)
+            stream.time_ms = header.time_ms if header.sequence == stream.highest else stream.time_ms
             self.kept.stream(held.stream_id, stream)
             return self._handing_out.open(held, late)
         stream = self._stream(held.scope_stream, now)

@@ -2,7 +2,8 @@
 
 After an absence a gateway reads on with the streams of the former process; live publications of the scope are dropped
 meanwhile, but for keys, and come by the reading. A client's reading begins with nothing known, for the client alone.
-Readings of one scope and time are shared. One reading stands in `replay`, live publications in `collector`.
+Readings of one scope and time are shared. A gap (`gaps`) is read for its stream alone. One reading stands in `replay`,
+live publications in `collector`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from bridge.contract import (
 )
 from bridge.document import Overlay, Scope, ScopeSecret, read_wire_topic
 from bridge.reader.collector import Collector
+from bridge.reader.gaps import Gap
 from bridge.reader.kept import ALIVE, LINEAGE, RETAINED, SCOPE, STREAM, WAITING, Rows, of_kind, wire_of
 from bridge.reader.replay import Replay
 from bridge.wire import AGE_S, AHEAD_S, KEYS_TOPIC
@@ -44,7 +46,7 @@ KEPT_WIRES_MAX = 4_096  # that come live in the last lap; beyond that one more l
 
 @dataclass(slots=True)
 class _Reading:
-    """A reading under way. `ids`: numbers of clients' readings; none after an absence."""
+    """A reading under way. `ids`: numbers of clients' readings; none after an absence. `gap`: the gap it fills."""
 
     replay: Replay
     ids: list[int] = field(default_factory=list)
@@ -53,6 +55,7 @@ class _Reading:
     kept: list[Received] = field(default_factory=list)
     parked: list[tuple[bytes, Received]] = field(default_factory=list)  # of a former process, with their rows
     is_told: bool = False
+    gap: Gap | None = None
 
 
 class Readings:
@@ -71,12 +74,13 @@ class Readings:
         self._collector, self._number = collector, first
         self._own: dict[int, _Reading] = {}  # by the scope's first number
         self._asked: list[_Reading] = []
+        self._gaps: list[_Reading] = []
         self._queue: OrderedDict[int, ReadAgain] = OrderedDict()
         self._up: set[str] = set()
         self._cut_since: float | None = None  # since when fewer than k replicas of our region have a link
 
     def __bool__(self) -> bool:
-        return bool(self._own or self._asked or self._queue)
+        return bool(self._own or self._asked or self._queue or self._gaps or self._collector.gaps.fresh)
 
     @property
     def is_behind(self) -> bool:
@@ -108,6 +112,7 @@ class Readings:
 
     def _read_on(self, scope: Scope, since: float, rows: Rows, now: float) -> list[Effect]:
         assert scope.history is not None
+        self._collector.gaps.end_of(scope.stream)
         since = max(since - OVERLAP_S, now - scope.history.seconds)
         reading = self._own[scope.stream] = _Reading(self._replay(scope, since, rows))
         self._collector.kept.put(BEHIND + number(scope.stream, 4), number(int((since + OVERLAP_S) * 1000), 8))
@@ -147,6 +152,17 @@ class Readings:
                 reading.replay.is_last = False
         told = tuple([pair for pair in event.wire.properties if pair[0] in (PROPERTY_KEY, PROPERTY_SHARES)])
         return self._collector.received(Received(event.peer, Wire(KEYS_TOPIC, b"", 1, False, told)), now)
+
+    def _fill(self, gap: Gap, now: float) -> list[Effect]:
+        """Begins to read a gap, unless its scope is being read on, or not ours any more."""
+        self._collector.gaps.fresh.remove(gap)
+        is_ours = any(secret.scope.number == gap.scope.number for secret in self._secrets)
+        if not is_ours or gap.scope.stream in self._own:
+            return self._collector.filled(gap, now)
+        rows = self._collector.rows_of(gap.scope.stream, gap.streams)
+        replay = self._replay(gap.scope, gap.since, rows, gap.publishers, gap.until_ms)
+        self._gaps.append(_Reading(replay, gap=gap))
+        return replay.begin(sorted(self._up), now)
 
     # ----------------------------------------------------------------------------------- clients' readings
 
@@ -206,8 +222,11 @@ class Readings:
         self._asked.append(reading)
         return reading.replay.begin(sorted(self._up), now)
 
-    def _replay(self, scope: Scope, since: float, rows: Rows = ()) -> Replay:
-        return Replay(self._overlay, self._name, self._secrets, self._keys, scope, since, self._next_number, rows)
+    def _replay(
+        self, scope: Scope, since: float, rows: Rows = (), publishers: tuple[bytes, ...] = (), until_ms: int = 0
+    ) -> Replay:
+        known = self._overlay, self._name, self._secrets, self._keys
+        return Replay(*known, scope, since, self._next_number, rows, publishers, until_ms)
 
     # --------------------------------------------------------------------------------------------- events
 
@@ -254,16 +273,21 @@ class Readings:
         return self._each(lambda replay: replay.adopt(overlay, secrets, now), now)
 
     def tick(self, now: float) -> list[Effect]:
-        return self._each(lambda replay: replay.tick(now), now)
+        begun = [effect for gap in tuple(self._collector.gaps.fresh) for effect in self._fill(gap, now)]
+        return begun + self._each(lambda replay: replay.tick(now), now)
 
     @property
     def next_deadline(self) -> float | None:
         if not self:
             return None
+        if self._collector.gaps.fresh:
+            return 0.0
         return earliest(*(reading.replay.next_deadline for reading in self._all()))
 
     def _all(self) -> list[_Reading]:
-        return [*self._own.values(), *self._asked]
+        if self._gaps:
+            self._gaps = [each for each in self._gaps if each.gap is not None and not each.gap.is_over]
+        return [*self._own.values(), *self._asked, *self._gaps]
 
     def _each(self, act: Callable[[Replay], list[Effect]], now: float) -> list[Effect]:
         return [effect for reading in self._all() for effect in self._followed(reading, act(reading.replay), now)]
@@ -271,6 +295,9 @@ class Readings:
     def _followed(self, reading: _Reading, effects: list[Effect], now: float) -> list[Effect]:
         """Returns the effects of a reading for the right receivers, and the effects of an end."""
         replay = reading.replay
+        if reading.gap is not None:
+            self._collector.fills(reading.gap, replay.changed_streams())
+            return effects + self._collector.filled(reading.gap, now) if replay.is_done else effects
         if reading.ids:
             ids = tuple(reading.ids)
             effects = [Reread(ids, each) if isinstance(each, Deliver) else each for each in effects]

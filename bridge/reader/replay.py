@@ -161,12 +161,19 @@ class Replay:
         since_s: float,
         numbers: Callable[[], int],
         rows: Rows = (),
+        publishers: tuple[bytes, ...] = (),
+        until_ms: int = 0,
     ) -> None:
-        """Takes `rows`: of a former process, whose streams go on here; none for a reading from nothing."""
+        """Takes `rows`: of a former process, whose streams go on here; none for a reading from nothing.
+
+        `publishers`: the only ones that are read; none: all. `until_ms`: where the reading ends, exclusive; 0: at the
+        present, after laps.
+        """
         self._overlay, self._name, self._secrets, self._keys = overlay, name, list(secrets), keys
         self.home = overlay.certificate(name).region
         self.scope, self.since_s = scope, since_s
         self._numbers, self._rows = numbers, rows
+        self._publishers = publishers
         self._sources: dict[str, _Source] = {}  # those that we wait for
         self._left: dict[str, float] = {}  # those that are left behind, and how long they made us wait
         self._up: set[str] = set()
@@ -178,9 +185,9 @@ class Replay:
         """The time of the last read record."""
         self._collector: Collector | None = None
         self._lap_from = 0.0
-        self._until_ms = 0
+        self._until_ms = until_ms
         self.laps = 0
-        self.is_last = False
+        self.is_last = until_ms > 0
         """True in the last lap: what comes live from now on is kept for its end."""
         self._blocked_at: float | None = None
         self._keys_until: float | None = None
@@ -196,7 +203,7 @@ class Replay:
         """Asks the replicas with a link for their eras."""
         self._up = set(up)
         self._sources = {peer: _Source() for peer in self._overlay.replicas(self.home)}
-        self._lap_from, self._until_ms = now, int((now + AHEAD_S) * 1000)
+        self._lap_from, self._until_ms = now, self._until_ms or int((now + AHEAD_S) * 1000)
         effects = [effect for peer in self._sources for effect in self._ask(peer, now)]
         self._blocked_at, self._at = now, now + WAIT_S
         return effects
@@ -295,9 +302,8 @@ class Replay:
             request = HistoryRequest(self._numbers(), digest=wanted[0])
         elif self.stage is ReplayStage.RECORDS and source.queued_bytes < BATCHED_BYTES:
             from_ms = max(0, int(self.since_s * 1000))
-            request = HistoryRequest(
-                self._numbers(), self.scope.number, from_ms, self._until_ms, source.after, source.behind
-            )
+            span = from_ms, self._until_ms, source.after, source.behind
+            request = HistoryRequest(self._numbers(), self.scope.number, *span, publishers=self._publishers)
         else:
             return []
         source.asked, source.asked_at = request.number, now
@@ -338,6 +344,8 @@ class Replay:
                 header_read.time_ms, header_read.publisher, header_read.sequence, tag_of(body.topic, body.header)
             )
             if not source.after < position or position.time_ms >= self._until_ms:
+                raise _out_of_order()
+            if self._publishers and position.publisher not in self._publishers:
                 raise _out_of_order()
             source.after = position
             source.queue.append(_Record(position, body, header_read.key_id))

@@ -111,6 +111,12 @@ class Head:
         self._marks.add(number, number)
         return True
 
+    def mark_also(self, other: Head) -> None:
+        """Marks the numbers that are marked in another head."""
+        for low, high in other._marks:
+            for number in range(low, high + 1):
+                self.mark(number)
+
     @property
     def is_empty(self) -> bool:
         """True if nothing was seen."""
@@ -259,6 +265,10 @@ class Stream:
     head: Head = field(default_factory=Head)
     held: dict[int, Held] = field(default_factory=dict)
     generation: int = -1
+    time_ms: int = 0
+    """The time of sealing of the highest delivered number; 0 if a former process delivered it."""
+    searched: int = 0
+    """The highest number up to which the history was read for what is missing."""
 
     @property
     def highest(self) -> int:

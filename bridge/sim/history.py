@@ -54,6 +54,8 @@ class SimulatedHistory:
             row, record = of[position]
             if not first <= position.time_ms < request.until_ms or row <= request.row:
                 continue
+            if request.publishers and position.publisher not in request.publishers:
+                continue
             size += len(record.body)
             if found and size > request.most_bytes:
                 upto = found[-1].position

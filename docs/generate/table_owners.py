@@ -223,6 +223,9 @@ OWNERS: dict[str, dict[str, str]] = {
             bridge.wire.pulling.Pulls wakeups""",
         "bridge.contract.budgets.RESEALED_MAX": """
             bridge.contract.budgets.Repeats _sealed""",
+        "bridge.reader.gaps.GAPS_MAX": """
+            bridge.reader.gaps.Gaps _budget _by_publisher _open fresh
+            bridge.reader.readings.Readings _gaps""",
         "bridge.reader.key_opening.DOUBTED_MAX": """
             bridge.reader.key_opening.KeyRing _doubted""",
         "bridge.reader.waiting.HELD_MAX": """

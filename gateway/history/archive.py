@@ -291,24 +291,27 @@ class Archive:
             and known.row > request.row
         ]
         waiting.sort(key=lambda known: -known.first_ms)
-        heads: list[tuple[HistoryPosition, int, Found]] = []
-        sources: dict[int, Iterator[Found]] = {}
+        heads: list[tuple[HistoryPosition, int, bytes, Found]] = []
+        sources: dict[tuple[int, bytes], Iterator[Found]] = {}
         while waiting or heads:
             while waiting and (not heads or waiting[-1].first_ms <= heads[0][0].time_ms):
                 known = waiting.pop()
-                sources[known.id] = self._places(known, after, request)
-                if (first := next(sources[known.id], None)) is not None:
-                    heapq.heappush(heads, (first.position, known.id, first))
+                for publisher in known.owned.keys() & request.publishers if request.publishers else (b"",):
+                    places = sources[known.id, publisher] = self._places(known, after, request, publisher)
+                    if (first := next(places, None)) is not None:
+                        heapq.heappush(heads, (first.position, known.id, publisher, first))
             if not heads:
                 continue
-            _, number, found = heapq.heappop(heads)
+            _, number, publisher, found = heapq.heappop(heads)
             yield self._segments[number], found
-            if (following := next(sources[number], None)) is not None:
-                heapq.heappush(heads, (following.position, number, following))
+            if (following := next(sources[number, publisher], None)) is not None:
+                heapq.heappush(heads, (following.position, number, publisher, following))
 
-    def _places(self, known: _Known, after: HistoryPosition, request: HistoryRequest) -> Iterator[Found]:
+    def _places(
+        self, known: _Known, after: HistoryPosition, request: HistoryRequest, publisher: bytes
+    ) -> Iterator[Found]:
         while True:
-            found = self._file(known).places(after, request.until_ms, request.row)
+            found = self._file(known).places(after, request.until_ms, request.row, publisher)
             yield from found
             if len(found) < READ_ROWS:
                 return

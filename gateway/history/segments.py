@@ -28,8 +28,14 @@ CREATE TABLE IF NOT EXISTS records (
     time INTEGER, publisher BLOB, sequence INTEGER, tag BLOB, row INTEGER NOT NULL, key BLOB NOT NULL,
     body BLOB NOT NULL, PRIMARY KEY (time, publisher, sequence, tag)
 ) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS authors ON records (publisher, time);
 CREATE TABLE IF NOT EXISTS keys (key BLOB PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
 """
+_PLACES = (
+    "SELECT time, publisher, sequence, tag, row, key FROM records WHERE (time, publisher, sequence, tag) > (?,?,?,?) "
+    "AND time < ? AND row > ? ORDER BY time, publisher, sequence, tag LIMIT ?"
+)
+_PLACES_OF_ONE = _PLACES.replace("WHERE", "INDEXED BY authors WHERE publisher = ? AND time >= ? AND")
 
 
 class Found(NamedTuple):
@@ -77,16 +83,13 @@ class Segment:
             self._database.execute("ROLLBACK") if self._database.in_transaction else None
             raise
 
-    def places(self, after: HistoryPosition, until_ms: int, row: int) -> list[Found]:
+    def places(self, after: HistoryPosition, until_ms: int, row: int, publisher: bytes = b"") -> list[Found]:
         """Returns where records are behind a position and a row, sealed before a time, in order: at most `READ_ROWS`.
-        Raises sqlite3.Error.
+        `publisher`: of this one alone. Raises sqlite3.Error.
         """
-        found = self._database.execute(
-            "SELECT time, publisher, sequence, tag, row, key FROM records WHERE "
-            "(time, publisher, sequence, tag) > (?,?,?,?) AND time < ? AND row > ? "
-            "ORDER BY time, publisher, sequence, tag LIMIT ?",
-            (*after, until_ms, row, READ_ROWS),
-        )
+        one = (publisher, after.time_ms) if publisher else ()
+        query = _PLACES_OF_ONE if publisher else _PLACES
+        found = self._database.execute(query, (*one, *after, until_ms, row, READ_ROWS))
         return [Found(HistoryPosition(*place), number, key_id) for *place, number, key_id in found]
 
     def body(self, position: HistoryPosition) -> bytes | None:

@@ -34,6 +34,11 @@ REQUESTS = st.one_of(
     st.builds(
         HistoryRequest, NUMBERS, st.integers(0, 9), NUMBERS, NUMBERS, POSITIONS, NUMBERS, st.integers(0, 1 << 18)
     ),
+    st.builds(
+        lambda asked, of: HistoryRequest(asked, 1, 0, 9, publishers=tuple(of)),
+        NUMBERS,
+        st.lists(st.binary(min_size=16, max_size=16), min_size=1, max_size=16, unique=True),
+    ),
     st.builds(lambda asked, at: HistoryRequest(asked, from_ms=at, eras=True), NUMBERS, NUMBERS),
     st.builds(lambda asked, of: HistoryRequest(asked, digest=of), NUMBERS, st.binary(min_size=32, max_size=32)),
 )
@@ -80,6 +85,11 @@ def test_what_is_no_frame_is_refused(data: bytes) -> None:
 def test_liars_frames_are_refused() -> None:
     with pytest.raises(BadFrame, match="at most"):
         HistoryRequest.decode(HistoryRequest(1, most_bytes=(1 << 18) + 1).encode())
+    for publishers in ((bytes(16),) * 2, tuple(bytes([n]) * 16 for n in range(17))):
+        with pytest.raises(BadFrame, match="publishers"):
+            HistoryRequest.decode(HistoryRequest(1, publishers=publishers).encode())
+    with pytest.raises(BadFrame, match="two things"):
+        HistoryRequest.decode(b"\1\x2b\5" + bytes(100))
     with pytest.raises(BadFrame, match="not in order"):
         read_page(HistoryPage(7, 1, eras=((2, bytes(32)), (1, bytes(32)))).encode())
     twice = encode_body("t", b"h", b"", {1: b"x"})[:-6] + b"\2" + 2 * b"\1\0\0\0\1x"

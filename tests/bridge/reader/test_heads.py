@@ -132,3 +132,12 @@ def test_a_damaged_file_is_refused(damage) -> None:
     head.take(10, 10, 4)
     with pytest.raises(ValueError, match=r"head|intervals"):
         Head.decode(damage(head.encode()))
+
+
+def test_a_head_takes_the_marks_of_another() -> None:
+    one, other = Head(), Head()
+    one.take(3, 3, 1)  # 1 is missed
+    for number in (1, 5, 6, 9):
+        assert other.mark(number)
+    one.mark_also(other)
+    assert numbers(one.unseen(1, 10)) == {2, 4, 7, 8, 10}

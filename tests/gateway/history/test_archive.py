@@ -70,6 +70,21 @@ def test_many_segments_are_one_history(tmp_path: Path, monkeypatch: pytest.Monke
     again.close()
 
 
+def test_a_reader_that_asks_for_some_publishers_gets_theirs_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SEGMENT_BYTES", 3_000)
+    archive = Archive(tmp_path, KEY)
+    for at in range(1, 200):
+        archive.write([record(at, at * 7 % 199 + 1, publisher=at % 5)], [key()], KEPT, NOW)
+    in_order = sorted(range(1, 200), key=lambda at: at * 7 % 199 + 1)
+    wanted = bytes([1]) * 16, bytes([4]) * 16, bytes([9]) * 16
+    request = HistoryRequest(1, 1, 0, 1 << 60, publishers=wanted)
+    page = archive.read(Recall("desk", request))
+    assert [int.from_bytes(each.body[:4]) for each in page.records] == [at for at in in_order if at % 5 in (1, 4)]
+    archive.close()
+
+
 def test_what_came_again_counts_once_and_the_longer_stays(tmp_path: Path) -> None:
     archive = Archive(tmp_path, KEY)
     archive.write([record(1, size=10)], [key(b"a")], KEPT, NOW)
