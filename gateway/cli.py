@@ -20,6 +20,7 @@ import typer
 
 from gateway.commands import (
     attaching,
+    histories,
     importing,
     keeping,
     organising,
@@ -64,6 +65,7 @@ app.add_typer(bridges_app, name="bridges")
 app.add_typer(tokens_app, name="tokens")
 app.add_typer(log_app, name="log")
 attaching.register(overlay_app)
+histories.register(overlay_app)
 organising.register(overlay_app)
 placing.register(overlay_app)
 verifying.register(app, overlay_app)

@@ -27,6 +27,7 @@ from tests.waits import wait_until
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = (
     "veilmq",
+    "sed",
     "mosquitto_pub",
     "mosquitto_sub",
     "printf",

@@ -53,6 +53,13 @@ EDGE = "printf 'listeners: {default: {bind: 127.0.0.1:1883}}\\nallow_anonymous: 
 LISTENS = "printf '' > /dev/tcp/127.0.0.1/1883"
 SEEN = "veilmq traces list --history seen.sqlite3"
 ALL_WELL = "grep -q 'well: all 5 members' .output*"
+ALL_HAVE_IT = (
+    "veilmq status --overlay plant/overlay.json --json | python -c 'import json, sys, pathlib; "
+    "from gateway.trust import load_overlay; "
+    'v = load_overlay(pathlib.Path("plant/overlay.json"), 0).policy.version; '
+    'sys.exit(sum(one["version"] == v for one in json.load(sys.stdin)["members"].values()) < 5)\''
+)
+"""Five members have the version that the owner signed last."""
 RECIPES: dict[str, Recipe] = {
     "how-to/client.md": Recipe(
         waits={"veilmq broker": LISTENS, "veilmq sub 'plant/#' &": "sleep 1"},
@@ -88,6 +95,7 @@ RECIPES: dict[str, Recipe] = {
         goes_on=["mosquitto_sub"],
         after={"veilmq overlay sign": ["veilmq up . &"]},
         waits={"veilmq overlay sign": ALL_WELL},
+        ends={"veilmq overlay history": 1},  # nothing was published
     ),
     "how-to/upgrade.md": Recipe(
         begin=OVERLAY, swap={"DIR --domain DOMAIN": "g1/identity --domain g1/domain", "OWNER": "owner"}
@@ -195,6 +203,8 @@ RECIPES: dict[str, Recipe] = {
             "veilmq broker": LISTENS,
             "veilmq up": ALL_WELL,
             "veilmq pub plant/press-4/temp 61": "grep -q 'plant/press-4/temp 61' .output*",
+            "veilmq overlay sign": ALL_HAVE_IT,
+            "veilmq sub -p 1884 '$since": "grep -q 'plant/press-4/temp 65' $(ls -t .output* | head -1)",
             "veilmq ingest run": "grep -q receiver_subscribed .output*",
         },
         after={

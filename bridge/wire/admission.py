@@ -6,7 +6,7 @@ refusal raises a keys error; the caller charges the link.
 
 Replicas and readers (gateways and ingest jobs) differ in a single thing. A replica refuses wires that cannot be fresh:
 an epoch that is dead or has not begun, a certificate that has ended, a key a bump outdated. A reader may have been
-away, or its clock be off, so it admits them and asks for vouchers (`Admitted.live`, `reader.replays`); a key needs
+away, or its clock be off, so it admits them and asks for vouchers (`Admitted.live`, `reader.intake`); a key needs
 none, since k of our replicas must have passed on its shares before it opens anything. Not here: content (`pieces`).
 """
 

@@ -22,7 +22,7 @@ from gateway.base.config_hosted import Hosted
 from gateway.base.config_listeners import Listener
 from gateway.base.config_traces import DeviceSettings, OtherWitnessSettings, TraceSettings, WatchedSettings
 from gateway.base.defects import Defects
-from gateway.base.figures import FIGURES_TOPIC, Figures, LinkFigures, LinkState
+from gateway.base.figures import FIGURES_TOPIC, Figures, HistoryState, LinkFigures, LinkState
 from gateway.base.garbage import collect_seldom, uncollected
 from gateway.base.limits import Limits
 from gateway.base.sealed_file import SealedFile, SealedFileError
@@ -56,6 +56,7 @@ __all__ = [
     "Discovery",
     "Figures",
     "FileStamp",
+    "HistoryState",
     "Hosted",
     "Limits",
     "LinkFigures",

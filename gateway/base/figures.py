@@ -64,10 +64,23 @@ class LinkState:
         return shown if one.acknowledge_s is None else {**shown, "acknowledge_s": round(one.acknowledge_s, 6)}
 
 
+@dataclass(frozen=True, slots=True)
+class HistoryState:
+    """How far the history of a scope reaches at a replica. `scope`: its wire filter; `first_ms`, `last_ms`: when its
+    oldest and newest publications were sealed, 0 for none; `refused`: why the disk takes nothing, empty while it does.
+    """
+
+    scope: str
+    first_ms: int = 0
+    last_ms: int = 0
+    bytes: int = 0
+    refused: str = ""
+
+
 @dataclass(slots=True)
 class Figures:
     """Counts by name (and label), suspicions by member, and the named members. `links` returns the states of the
-    links.
+    links, `histories` those of a replica's histories.
     """
 
     name: str
@@ -76,6 +89,7 @@ class Figures:
     suspected: Counter[str] = field(default_factory=Counter)
     named: dict[str, str] = field(default_factory=dict)
     links: Callable[[], Sequence[LinkState]] = tuple
+    histories: Callable[[], Sequence[HistoryState]] = tuple
     heard: dict[str, LinkFigures] = field(default_factory=dict)
     """Counters of publications from members that connected here; bounded by the number of members of the overlay."""
 

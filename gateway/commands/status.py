@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -55,8 +56,6 @@ def status(
 
 
 def _of_overlay(file: Path, ask: Sequence[str], as_json: bool) -> int:
-    import time
-
     from gateway.commands.overlay_status import ask_all, binds_beside, judge
     from gateway.trust import load_overlay
 
@@ -150,6 +149,10 @@ def _print_overlay(overlay: dict[str, Any]) -> None:
         members.setdefault(version, []).append(name)
     for version, names in sorted(members.items()):
         print(f"version {version} is in force at {', '.join(names)}")
+    for one in overlay.get("histories", ()):
+        since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(one["first_ms"] / 1000))
+        reach = f"since {since}, {one['bytes'] / 1e6:.1f} MB" if one["first_ms"] else "nothing yet"
+        print(f"history of {one['scope']}: {reach}")
     if overlay["outbox_depth"]:
         oldest_s = overlay["oldest_s"]
         waits = f"the oldest waits for {oldest_s:.0f} s" if oldest_s else "kept for replicas that are away"

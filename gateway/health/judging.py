@@ -176,6 +176,9 @@ def _overlay(one: OverlayStanding) -> Iterator[Finding]:
         yield from _key_servers(one.key_servers, bool(one.keys_missing))
     yield from _outbox(one)
     yield from _keys(one)
+    for why in {each.refused for each in one.histories if each.refused}:
+        said = f"the disk takes nothing of the history ({why}), which lacks what passes now; make room, or see the log"
+        yield Finding(DEGRADED, "history", said)
     for peer, reason in sorted(one.refusals.items()):
         said = f"{peer} refuses what we publish: {reason}; {_REFUSALS.get(reason, 'see its log')}"
         yield Finding(DEGRADED, f"refused:{peer}", said)

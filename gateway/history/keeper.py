@@ -24,7 +24,7 @@ log = logging.getLogger("veilmq.history")
 
 WAITING_BYTES_MAX = 64 << 20  # on their way to the disk; beyond that what passes is missing in the history
 RETRY_S = 10.0  # after a refusal of the disk
-KEEP_EVERY_S = 60.0  # how often it is looked for what is too old
+KEEP_EVERY_S = 10.0  # how often it is looked for what is too old, and how far histories reach
 T = TypeVar("T")
 
 
@@ -74,7 +74,7 @@ class HistoryKeeper:
                 self._count(Count("history_lost", len(effect.records)))
 
         self._run(lambda archive: archive.write(effect.records, effect.keys, histories, now), written)
-        self._tidy(histories, now)
+        self.tidy()
 
     def record_era(self, effect: RecordEra) -> None:
         """Keeps an era."""
@@ -95,8 +95,10 @@ class HistoryKeeper:
         loop = asyncio.get_running_loop()
         self._run(read, failed)
 
-    def _tidy(self, histories: Mapping[int, History], now: float) -> None:
-        if 0 <= now - self._kept_at < KEEP_EVERY_S:
+    def tidy(self) -> None:
+        """Erases what is too old, and looks how far histories reach, now and then. For a caller that has a history."""
+        histories, now = dict(self._histories()), self._clock()
+        if 0 <= now - self._kept_at < KEEP_EVERY_S or not (histories or self._directory.exists()):
             return
         self._kept_at = now
 

@@ -20,7 +20,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from gateway.base import Figures, Limits, LinkState, StartError
+from gateway.base import Figures, HistoryState, Limits, LinkState, StartError
 from gateway.base.log_events import LogEvent
 from gateway.operation.answers import BrokerHealth, HttpAnswers
 from gateway.operation.registry import BROKER_FIGURES, FigureKind
@@ -83,7 +83,22 @@ def overlay_metrics(figures: Figures, gauges: dict[str, int]) -> Iterator[Metric
     yield named
     for name, value in gauges.items():
         yield GaugeMetricFamily(f"{PREFIX}overlay_{name}", _GAUGES.get(name, name), value=value)
+    yield from history_metrics(figures.histories())
     yield from link_metrics(figures.links())
+
+
+def history_metrics(histories: Sequence[HistoryState]) -> Iterator[Metric]:
+    """Yields how far each history of a replica reaches."""
+    first = GaugeMetricFamily(
+        f"{PREFIX}history_first_time_seconds", "When the oldest publication kept was sealed.", labels=["scope"]
+    )
+    size = GaugeMetricFamily(f"{PREFIX}history_bytes", "Disk that the history of the scope takes.", labels=["scope"])
+    for one in histories:
+        size.add_metric([one.scope], one.bytes)
+        if one.first_ms:
+            first.add_metric([one.scope], one.first_ms / 1000)
+    yield first
+    yield size
 
 
 def tracing_metrics(figures: Figures, gauges: dict[str, int | float]) -> Iterator[Metric]:

@@ -50,7 +50,7 @@ from bridge.node import GatewayNode
 from bridge.predicates import Predicate
 from bridge.presence import BEAT_S
 from bridge.traces import Announce, AvailabilityEffect, AvailabilityEvent
-from gateway.base import FIGURES_TOPIC, Figures
+from gateway.base import FIGURES_TOPIC, Figures, HistoryState
 from gateway.base.followed import FollowedMessages
 from gateway.base.log_events import LogEvent
 from gateway.base.spans import PublicationSpans
@@ -122,6 +122,7 @@ class BrokerOverlay:
         if history is not None:
             key = partial(store.sealing_key, b"history")
             self._history = HistoryKeeper(history, key, self._histories, self._handle, figures.count, clock)
+            figures.histories = self._reach
         self._outgoing = Outgoing(store, figures, self._driver.handle, self._chain_of, full_is_local=full_is_local)
         self._entities = entities
         self.own_topics = OwnTopics()
@@ -531,6 +532,20 @@ class BrokerOverlay:
             case Reread() | ReadAgainLive() | ReadAgainDone():
                 self._rereading.effect(effect)
 
+    def _reach(self) -> list[HistoryState]:
+        """Returns how far each history of this replica reaches; nothing at other members."""
+        history, scopes = self._history, self._keeping.overlay.policy.scopes
+        if history is None:
+            return []
+        reach = {each.scope: each for each in history.reach}
+        kept = [(scope.filter, reach.get(scope.number)) for scope in scopes if scope.history is not None]
+        return [
+            HistoryState(name, one.first_ms, one.last_ms, one.bytes, history.refused)
+            if one is not None
+            else HistoryState(name, refused=history.refused)
+            for name, one in kept
+        ]
+
     @property
     def has_history(self) -> bool:
         """True if local clients may read a history."""
@@ -594,6 +609,8 @@ class BrokerOverlay:
                     self.subscribed(topic_filter, wanted, narrows=True)
             if self._flow is not None:
                 self._flow.tick(self._clock())
+            if self._history is not None:
+                self._history.tidy()
             if self._loads is not None and self._keeping.overlay.policy.organising is not None:
                 self._handle(self._loads.worked())
             body = self.figures.to_json(**self.gauges())

@@ -29,8 +29,10 @@ PUBLISH, READ = "publish", "read"
 
 @dataclass(frozen=True, slots=True)
 class ScopeRights:
-    """The rights of this gateway in a single scope now. `scope`: its clear filter. `lost`: rights that ended while the
-    process ran. `refused`: rights for want of which a client was refused since the last change.
+    """The rights of this gateway in a single scope now. `scope`: its clear filter; `number`: as all members know it.
+
+    `lost`: rights that ended while the process ran. `refused`: rights for want of which a client was refused since the
+    last change.
     """
 
     scope: str
@@ -38,6 +40,7 @@ class ScopeRights:
     read: bool
     lost: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
+    number: int = 0
 
 
 class LocalRights:
@@ -118,14 +121,18 @@ class LocalRights:
     def standing(self, gateway: GatewayNode) -> tuple[ScopeRights, ...]:
         """Returns the rights in each scope that this gateway knows, by clear filter."""
         self.review(gateway)
+        numbers = {secret.clear_filter: secret.scope.number for secret in gateway.secrets}
         return tuple(
             ScopeRights(
-                clear, (clear, PUBLISH) in self._held, (clear, READ) in self._held,
-                *(tuple(right for right in (PUBLISH, READ) if (clear, right) in of)
-                  for of in (self._lost, self._refused - self._held)),
+                clear,
+                (clear, PUBLISH) in self._held,
+                (clear, READ) in self._held,
+                tuple(right for right in (PUBLISH, READ) if (clear, right) in self._lost),
+                tuple(right for right in (PUBLISH, READ) if (clear, right) in self._refused - self._held),
+                number,
             )
-            for clear in sorted({secret.clear_filter for secret in gateway.secrets})
-        )  # fmt: skip
+            for clear, number in sorted(numbers.items())
+        )
 
     def _has(self, secret: ScopeSecret, right: str) -> bool:
         overlay = self._overlay()

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gateway.base.figures import LINKS_SHOWN_MAX, Figures, LinkFigures, LinkState
+from gateway.base.figures import LINKS_SHOWN_MAX, Figures, HistoryState, LinkFigures, LinkState
 from gateway.client.mqtt_client import MqttClient
 from gateway.mqtt5.packets import PubAck, Publish
 from gateway.operation.prometheus import overlay_metrics
@@ -290,6 +290,19 @@ def test_the_figures_of_links_reach_prometheus_with_peer_and_direction() -> None
     assert shown["veilmq_link_waiting_messages", "r1", "out"] == 5
     assert shown["veilmq_link_acknowledge_seconds", "r1", "out"] == 0.5
     assert ("veilmq_link_acknowledge_seconds", "r1", "in") not in shown
+
+
+def test_how_far_histories_reach_is_shown_by_scope() -> None:
+    kept = [HistoryState("plant/#", 1_800_000_000_000, 1_800_000_001_000, 77), HistoryState("yard/#")]
+    shown = {
+        (sample.name, *sample.labels.values()): sample.value
+        for metric in overlay_metrics(Figures("r", "replica", histories=lambda: kept), {})
+        for sample in metric.samples
+    }
+    assert shown["veilmq_history_first_time_seconds", "plant/#"] == 1_800_000_000
+    assert shown["veilmq_history_bytes", "plant/#"] == 77
+    assert shown["veilmq_history_bytes", "yard/#"] == 0
+    assert ("veilmq_history_first_time_seconds", "yard/#") not in shown
 
 
 def test_the_figures_of_links_are_in_the_json_object_in_bounded_number() -> None:

@@ -16,6 +16,10 @@ BIND = "127.0.0.1:9883"
 OVERLAY = {
     "name": "g1", "role": "gateway", "version": 3, "epoch": 7, "outbox_depth": 2, "oldest_s": 61.4,
     "versions": {"r3": 3, "r1": 3, "r2": 2},
+    "histories": [
+        {"scope": "plant/#", "first_ms": 1_800_000_000_000, "last_ms": 1_800_000_100_000, "bytes": 2_500_000},
+        {"scope": "yard/#", "first_ms": 0, "last_ms": 0, "bytes": 0},
+    ],
     "regions": [{"name": "campus", "up": ["r1", "r3"], "members": ["r1", "r2", "r3"], "needed": 2, "away": ["r2"]}],
 }  # fmt: skip
 DEGRADED = {
@@ -66,6 +70,7 @@ def test_what_is_wrong_comes_first_then_the_overlay(
     assert out.startswith("degraded: r2 is away; see its log\n")
     for text in ("2 of 3", "r2", "g1, gateway: version 3 of the overlay, epoch 7", "bridge cloud: away, 12 messages",
                  "version 2 is in force at r2\nversion 3 is in force at r1, r3\n",
+                 "history of plant/#: since 2027-01-15 08:00:00 UTC, 2.5 MB\nhistory of yard/#: nothing yet\n",
                  "outbox: 2 publications, the oldest waits for 61 s"):  # fmt: skip
         assert text in out
     assert "\nwell" not in out

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from gateway.base import HistoryState
 from gateway.health import BROKEN, DEGRADED, WELL, HealthReport, HealthWatch, View, judge
 from gateway.overlay import OverlayStanding, RegionPresence, RegionStanding, ScopeRights
 
@@ -31,6 +32,13 @@ def test_nothing_wrong_is_well() -> None:
     assert judge(View(NOW)).level == WELL
     report = judge(View(NOW, stands(versions={"r1": 5, "r2": 5}, clocks={"r1": 0.2}), ends={"x": NOW + 61 * DAY_S}))
     assert (report.level, report.findings) == (WELL, ())
+
+
+def test_a_disk_that_takes_no_history_is_said_once() -> None:
+    kept = tuple(HistoryState(scope, refused="no space left") for scope in ("plant/#", "yard/#"))
+    report = judge(View(NOW, stands(histories=kept)))
+    assert report.level == DEGRADED
+    assert said(report).count("no space left") == 1
 
 
 def test_a_replica_that_is_away_is_named_and_a_lost_quorum_breaks() -> None:

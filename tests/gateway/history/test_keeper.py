@@ -58,6 +58,28 @@ def test_what_was_written_is_read_also_by_the_next_process(tmp_path: Path) -> No
     asyncio.run(check())
 
 
+def test_a_process_without_new_records_says_how_far_it_reaches_and_one_without_a_history_opens_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def check() -> None:
+        shell = Shell(tmp_path / "kept")
+        shell.keeper.record(record(7))
+        assert await shell.read() == 1
+        shell.keeper.close()
+        again = Shell(tmp_path / "kept")
+        again.keeper.tidy()
+        await until(lambda: bool(again.keeper.reach))
+        assert again.keeper.reach[0].first_ms == 1_800_000_000_007
+        again.keeper.close()
+        monkeypatch.delitem(KEPT, 1)
+        none = Shell(tmp_path / "none")
+        none.keeper.tidy()
+        none.keeper.close()
+        assert not (tmp_path / "none").exists()
+
+    asyncio.run(check())
+
+
 def test_a_full_disk_stops_the_history_alone_and_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def check() -> None:
         shell = Shell(tmp_path)

@@ -98,7 +98,9 @@ class Policy:
 
     @property
     def gateway(self) -> Any:
-        scopes = [SimpleNamespace(clear_filter=each, scope=SimpleNamespace(filter=each)) for each in self.granted]
+        scopes = [
+            SimpleNamespace(clear_filter=each, scope=SimpleNamespace(filter=each, number=7)) for each in self.granted
+        ]
         return SimpleNamespace(secrets=scopes)
 
     def rights(self, *protected: str) -> LocalRights:
@@ -137,6 +139,7 @@ def test_a_lost_right_to_read_ends_subscriptions_though_publishing_stays_allowed
     assert rights.review(policy.gateway)
     assert not rights.may_subscribe(policy.gateway, "ward/1")
     (scope,) = rights.standing(policy.gateway)
+    assert scope.number == 7
     assert (scope.publish, scope.read, scope.lost, scope.refused) == (True, False, ("read",), ("read",))
     policy.granted["ward/#"] = {"publish", "read"}
     rights.forget()

@@ -11,6 +11,7 @@ import pytest
 from bridge.contract.machine import Acked, Committed, Publication
 from bridge.document import SwapNews
 from bridge.document.policy import Scope
+from gateway.base import HistoryState
 from gateway.overlay.standing import _servers_needed, standing
 from keys.epochs import Calendar
 from tests.bridge.helpers import gateway, replica
@@ -44,7 +45,10 @@ def stands(
         return next(((number, int((now - rows[number]) * 1000)) for number in sorted(rows) if number >= start), None)
 
     store = SimpleNamespace(depth=depth, held_bytes=7, first=first)
-    figures = SimpleNamespace(name=name, role="gateway", named={"liar": "why"}, counts=Counter())
+    reach = [HistoryState("plant/#", 1, 2, 3)]
+    figures = SimpleNamespace(
+        name=name, role="gateway", named={"liar": "why"}, counts=Counter(), histories=lambda: reach
+    )
     made = node or (gateway(world, name) if name.startswith("g") else replica(world, name))
     links = SimpleNamespace(
         parts=(made, store, SimpleNamespace(overlay=world.overlay), dials), figures=figures, rights=lambda: ()
@@ -66,6 +70,7 @@ def test_a_region_is_what_we_dial_of_it_with_what_it_needs(world: World) -> None
     assert (found.key_servers.up, found.key_servers.needed) == (("keys",), 1)
     assert found.clocks == {"r1a": 0.5, "keys": 0.5}
     assert (found.name, found.version, found.named) == ("g1", 1, {"liar": "why"})
+    assert found.histories == (HistoryState("plant/#", 1, 2, 3),)
     assert found.ends == {"certificate of g1 in the overlay": NOT_AFTER_MS / 1000}
 
 
