@@ -15,7 +15,7 @@
                                  (`publisher.cutting`)
     p sequence                   an outbox row that is sent in parts, and its rest (`publisher.cutting`)
     c                            the scopes in which this gateway stored something (`publisher.former_scopes`)
-    q run                        numbers of QoS 2 of which some were sealed (`publisher.sealed_before`)
+    q run                        which numbers of QoS 2 were sealed, of a run of numbers (`publisher.sealed_before`)
 
 Without these rows a restarted reader would deliver repetitions of replicas again, lose acknowledged publications, and
 take every retained publication for a live one. The machines change rows; `changes` returns the changed ones. The shell

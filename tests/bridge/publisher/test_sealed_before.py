@@ -1,4 +1,4 @@
-"""What of QoS 2 a former life may have sealed, by runs of numbers."""
+"""What of QoS 2 a former life may have sealed."""
 
 from __future__ import annotations
 
@@ -18,20 +18,52 @@ def restarted(before: SealedBefore, disk: dict[bytes, bytes]) -> SealedBefore:
     return again
 
 
-def test_a_run_is_written_once_and_counts_in_the_next_life_until_nothing_of_it_is_left() -> None:
+def test_each_sealed_number_counts_in_the_next_life_until_nothing_of_its_run_is_left() -> None:
+    disk: dict[bytes, bytes] = {}
+    before = SealedBefore()
+    for number in (5, 7, RUN_NUMBERS * 3, RUN_NUMBERS * 4 - 1):
+        before.sealed(number)
+    assert not before.may_be(5), "in this life it is known of each entry"
+    again = restarted(before, disk)
+    assert len(disk) == 2
+    assert [again.may_be(number) for number in (4, 5, 6, 7, 8)] == [False, True, False, True, False]
+    last = (RUN_NUMBERS * 2, RUN_NUMBERS * 3, RUN_NUMBERS * 3 + 1, RUN_NUMBERS * 4 - 1, RUN_NUMBERS * 4)
+    assert [again.may_be(number) for number in last] == [False, True, False, True, False]
+    again.all_read([6, RUN_NUMBERS * 2])
+    third = restarted(again, disk)
+    assert [third.may_be(number) for number in (5, RUN_NUMBERS * 3)] == [True, False]
+    third.all_read([])
+    assert not restarted(third, disk).may_be(5)
+    assert disk == {}
+
+
+def test_numbers_of_two_lives_in_one_run_stay_beside_each_other() -> None:
     disk: dict[bytes, bytes] = {}
     before = SealedBefore()
     before.sealed(5)
-    assert len(before.changes()[0].rows) == 1
+    again = restarted(before, disk)
+    again.sealed(6)
+    assert not again.may_be(6)
+    third = restarted(again, disk)
+    assert [third.may_be(number) for number in (5, 6, 7)] == [True, True, False]
+
+
+def test_a_row_is_written_again_only_for_another_number() -> None:
+    before = SealedBefore()
+    before.sealed(5)
+    before.sealed(6)
+    assert [len(keep.rows) for keep in before.changes()] == [1]
     before.sealed(6)
     assert before.changes() == []
-    before.sealed(RUN_NUMBERS * 3)
-    assert not before.may_be(5), "in this life it is known of each entry"
-    again = restarted(before, disk)
-    assert [again.may_be(number) for number in (5, RUN_NUMBERS * 2, RUN_NUMBERS * 3 + 1)] == [False, False, True]
-    again.all_read([RUN_NUMBERS * 2])
-    assert restarted(again, disk).may_be(RUN_NUMBERS * 3) is False
-    assert disk == {}
+    before.sealed(7)
+    assert [len(keep.rows) for keep in before.changes()] == [1]
+
+
+def test_of_a_row_of_an_earlier_version_all_numbers_count_as_sealed() -> None:
+    again = SealedBefore()
+    again.restore([(b"q" + (3).to_bytes(8), b"")])
+    ends = (RUN_NUMBERS * 3 - 1, RUN_NUMBERS * 3, RUN_NUMBERS * 4 - 1, RUN_NUMBERS * 4)
+    assert [again.may_be(number) for number in ends] == [False, True, True, False]
 
 
 def test_what_is_below_all_that_is_remembered_counts_as_sealed(monkeypatch: pytest.MonkeyPatch) -> None:
