@@ -451,6 +451,7 @@ class GatewayNode(ReaderNode):
     def woken(self) -> None:
         """Asks all machines for their deadlines anew; for callers that drive one of them beside `handle`."""
         self._sends_at = self._reads_at = _UNKNOWN
+        self._is_due_known = False
 
 
 class ReplicaNode(Node):

@@ -301,7 +301,9 @@ class Forwarder:
         if len(properties) != 1 or self._destinations.silent.waiting:
             return False
         admitted = self._admission.verified((properties[PROPERTY_HEADER], wire.topic))
-        if admitted is None or admitted.scope.planes or not self._content.is_whole_copy(admitted, wire.payload):
+        if admitted is None or admitted.scope.planes or admitted.header.attributes:
+            return False  # another way, or without the list of attributes that was signed
+        if not self._content.is_whole_copy(admitted, wire.payload):
             return False
         self.routes.topology.check_sender(event.peer, admitted.publisher, self.routes.region, admitted.tree)
         return True
