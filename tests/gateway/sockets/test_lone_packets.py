@@ -1,0 +1,197 @@
+"""Packets that are a read of their own: the short way for them gives the answers, the counters and the state of the
+general one.
+
+Each stream of bytes is fed in every cut at up to two places and byte by byte, to a connection with the short way and to
+one without. A read in the midst of a payload may look like a packet, and a packet may come malformed, out of place,
+for another flow or behind the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from itertools import combinations, pairwise
+from typing import Any, NamedTuple
+
+import pytest
+
+from gateway.mqtt5.codec import Decoder, encode
+from gateway.mqtt5.packets import ConnAck, Connect, Disconnect, PingResp, Publish, Subscribe, Subscription, Version
+from gateway.mqtt5.properties import Properties
+from gateway.sockets.connection import MqttConnection
+from tests.gateway.harness import serving
+from tests.gateway.sockets.test_connection import RecordingTransport
+from tests.waits import until
+
+PING = b"\xc0\0"
+IN_FLIGHT = 2  # of three messages; the third goes when one of them is acknowledged
+
+
+def ack(packet_id: int) -> bytes:
+    return b"\x40\2" + packet_id.to_bytes(2)
+
+
+def looks_like_packets(version: Version) -> bytes:
+    return encode(Publish("s", PING + ack(1) + PING), version) + PING
+
+
+STREAMS = {
+    "pings": PING * 3,
+    "acknowledgements": ack(1) + ack(2) + ack(3),
+    "both": PING + ack(2) + PING + ack(1),
+    "one twice": ack(1) + ack(1) + PING,
+    "of no message": ack(9) + PING,
+    "of a message that waits": ack(3) + PING,
+    "identifier 0": ack(0) + PING,
+    "another step of the flow": b"\x50\2\0\1" + ack(1) + PING,
+    "with a reason": b"\x40\3\0\1\0" + PING,
+    "with a reason of failure": b"\x40\3\0\1\x80" + PING,
+    "with properties": b"\x40\4\0\1\0\0" + PING,
+    "too short": b"\x40\1\1" + PING,
+    "a length in two bytes": b"\x40\x82\0\0\1" + PING,
+    "a ping with a length in two bytes": b"\xc0\x80\0" + PING,
+    "a ping with a body": b"\xc0\1\0" + PING,
+    "a ping with flags": b"\xc1\0" + PING,
+    "an acknowledgement with flags": b"\x42\2\0\1" + PING,
+    "an answer that no client sends": b"\xd0\0" + PING,
+    "behind the end": b"\xe0\0" + PING + ack(1),
+}
+
+
+class Outcome(NamedTuple):
+    """What a client and an operator see of the reads; `state`: of the session."""
+
+    answers: bytes
+    is_closed: bool
+    state: tuple[Any, ...]
+    counted: tuple[int, ...]
+    was_heard: bool
+    seen: int
+
+
+def cuts(stream: bytes) -> Iterator[tuple[bytes, ...]]:
+    """Returns the stream whole, in two and three reads, and in reads of a byte."""
+    places = range(1, len(stream))
+    for inner in ((), *combinations(places, 1), *combinations(places, 2), tuple(places)):
+        ends = (0, *inner, len(stream))
+        yield tuple(stream[begin:end] for begin, end in pairwise(ends))
+
+
+class Transport(RecordingTransport):
+    def can_write_eof(self) -> bool:
+        return False
+
+
+class General(MqttConnection):
+    """A connection without the short way."""
+
+    def _has_taken(self, data: bytes) -> bool:
+        return False
+
+
+async def reader(broker: Any, kind: type[MqttConnection], version: Version) -> tuple[MqttConnection, Transport]:
+    """Returns a connection with two messages in flight, and a third that waits for one of them."""
+    connection, transport = kind(broker.lifecycle, broker._flusher, "default", False, False), Transport()
+    connection.connection_made(transport)
+    asked = Properties(receive_maximum=IN_FLIGHT) if version is Version.V5 else Properties()
+    connection.data_received(encode(Connect("fake", version, properties=asked), version))
+    subscribed = encode(Subscribe(1, (Subscription("t", 1),)), version)
+    connection.data_received(subscribed)
+    for number in range(3):
+        connection.data_received(encode(Publish("t", b"%d" % number, 1, packet_id=number + 1), version))
+    session = broker.lifecycle.clients["fake"].session
+    await until(lambda: session.outbound.in_flight == IN_FLIGHT and len(session.waiting) == 1)
+    connection.flush()
+    transport.writes.clear()
+    return connection, transport
+
+
+async def outcome(broker: Any, kind: type[MqttConnection], version: Version, reads: tuple[bytes, ...]) -> Outcome:
+    connection, transport = await reader(broker, kind, version)
+    client, traffic = broker.lifecycle.clients["fake"], broker.lifecycle.traffic
+    session, seen = client.session, list[Any]()
+    session._last_received = client.seen_at = 0.0
+    broker.exchange.watchers[:] = [seen.append]
+    figures = ("packets_received", "packets_sent", "bytes_received", "bytes_sent", "publish_received")
+    before = [getattr(traffic, figure) for figure in figures]
+    for read in reads:
+        connection.data_received(read)
+    was_closed = connection.closed
+    connection.flush()
+    outbound = session.outbound
+    state = session.state, outbound.quota, sorted(outbound.unacknowledged), sorted(outbound.released)
+    counted = [getattr(traffic, figure) - was for figure, was in zip(figures, before, strict=True)]
+    found = Outcome(
+        b"".join(transport.writes),
+        was_closed,
+        (*state, len(session.waiting), session.held_bytes),
+        tuple(counted),
+        session._last_received > 0,
+        len(seen),
+    )
+    connection.connection_lost(None)
+    return found
+
+
+@pytest.mark.parametrize("version", [Version.V5, Version.V311], ids=["5", "3.1.1"])
+@pytest.mark.parametrize("name", [*STREAMS, "a payload that looks like packets"])
+def test_however_a_stream_is_cut_the_short_way_and_the_general_one_agree(name: str, version: Version) -> None:
+    stream = STREAMS.get(name) or looks_like_packets(version)
+
+    async def check() -> None:
+        async with serving({"limits": {"in_flight": IN_FLIGHT}}) as broker:
+            whole = await outcome(broker, General, version, (stream,))
+            for reads in cuts(stream):
+                short = await outcome(broker, MqttConnection, version, reads)
+                assert short == await outcome(broker, General, version, reads), reads
+                assert short[:3] == whole[:3], reads
+
+    asyncio.run(check())
+
+
+def test_a_connection_that_was_taken_over_acknowledges_nothing_of_its_successor() -> None:
+    async def check() -> None:
+        async with serving({"limits": {"in_flight": IN_FLIGHT}}) as broker:
+            former, before = await reader(broker, MqttConnection, Version.V5)
+            successor, transport = await reader(broker, MqttConnection, Version.V5)
+            session = broker.lifecycle.clients["fake"].session
+            session._last_received = 0.0
+            before.writes.clear()
+            for read in (ack(1), PING, encode(Disconnect(), Version.V5)):
+                former.data_received(read)
+            assert sorted(session.outbound.unacknowledged) == [1, 2]
+            assert session._last_received == 0.0
+            assert before.writes == transport.writes == []
+            for connection in (former, successor):
+                connection.connection_lost(None)
+
+    asyncio.run(check())
+
+
+def test_a_ping_between_connect_and_its_acceptance_is_answered_behind_it() -> None:
+    """The acceptance waits for a plugin, as a slow password does."""
+
+    async def check() -> None:
+        async with serving() as broker:
+            lifecycle, decision = broker.lifecycle, asyncio.get_running_loop().create_future()
+            connect = lifecycle.connecting
+            connection = MqttConnection(lifecycle, broker._flusher, "default", False, False)
+            transport = Transport()
+            connection.connection_made(transport)
+
+            async def later(*of_connect: Any) -> None:
+                await decision
+                assert connect(*of_connect) is None
+
+            lifecycle.connecting = later
+            connection.data_received(encode(Connect("fake", Version.V5), Version.V5))
+            for read in (PING, ack(1), PING):
+                connection.data_received(read)
+            assert transport.writes == []
+            decision.set_result(None)
+            await until(lambda: b"".join(transport.writes).endswith(b"\xd0\0\xd0\0"))
+            packets = Decoder(Version.V5, role="client").feed(b"".join(transport.writes))
+            assert [type(packet) for packet in packets] == [ConnAck, PingResp, PingResp]
+            connection.connection_lost(None)
+
+    asyncio.run(check())
