@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from math import inf
 from typing import NamedTuple
 
-from bridge.contract import EarlyPolicy, EarlyRoom
+from bridge.contract import CHAR_BYTES, EarlyPolicy, EarlyRoom
 from spark_ingest.receiving.sealings import Ack
 
 EARLY_S = 10.0
 EARLY_PIECES = 2048  # of the 4,096 that a replica may have under way
-EARLY_BYTES = 64 << 20  # of one replica's, content and properties
+EARLY_BYTES = 64 << 20  # of one replica's: content, properties and topics
 
 
 class EarlyPiece(NamedTuple):
@@ -35,8 +35,9 @@ class EarlyPiece(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The bytes of the piece."""
-        return len(self.payload) + sum(len(name) + len(value) for name, value in self.properties)
+        """The bytes of the piece. Its topic and properties are unverified and may be long."""
+        texts = (self.topic, *(text for pair in self.properties for text in pair))
+        return len(self.payload) + CHAR_BYTES * sum(map(len, texts))
 
 
 def early_pieces() -> EarlyRoom[object, EarlyPiece]:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from inspect import signature
+from sys import getsizeof
+
+import pytest
 
 from gateway.overlay import RegionClient
 from spark_ingest.receiving.early import EARLY_BYTES, EARLY_PIECES, EARLY_S, EarlyPiece, early_pieces, keep_piece
@@ -55,6 +58,21 @@ def test_large_pieces_that_nobody_may_publish_fill_no_memory() -> None:
     assert keep_piece(early, large)
     assert len(early.take()) == 1
     assert keep_piece(early, large)
+
+
+@pytest.mark.parametrize("char", ["a", "\N{GRINNING FACE}"])
+@pytest.mark.parametrize("of", ["topic", "property"])
+def test_long_topics_and_properties_of_pieces_that_nobody_may_publish_fill_no_memory(char: str, of: str) -> None:
+    """Attack: a replica brings headers of strangers, each on a topic as long as there may be."""
+    early, held = early_pieces(), list[str]()
+    for number in range(EARLY_PIECES):
+        text = char * (65_535 // len(char.encode()) - 4) + f"{number:04}"
+        topic, properties = (text, ()) if of == "topic" else ("veilmq/batch/1", (("vmq", text),))
+        if not keep_piece(early, EarlyPiece("r1", topic, b"", properties, lambda: None, NOW)):
+            break
+        held.append(text)
+    assert held
+    assert sum(map(getsizeof, held)) <= EARLY_BYTES * 1.1
 
 
 def test_a_replica_that_brings_without_end_what_nobody_may_is_refused_at_once() -> None:
