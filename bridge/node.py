@@ -556,6 +556,10 @@ class ReplicaNode(Node):
         self.measurer.adopt(overlay)
         self._presence.adopt(overlay)
         effects = self.forwarder.adopt(overlay, now)
+        for event in self.forwarder.early():
+            news = self.forwarder.received(event, now) if event.peer in overlay.members else []
+            self._links.charge(event.peer, news, now)
+            effects += news
         before, self._potential = self._potential, potential_peers(overlay, self.name)
         for peer in sorted(self.measurer.up):  # links that stood already, and came into use or went out of use
             if peer in before ^ self._potential and peer in self.peers:

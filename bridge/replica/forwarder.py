@@ -188,10 +188,11 @@ class Forwarder:
         self._destinations.adopt(overlay)
         self._relay.adopt(now)
         self._sweep_at = None
-        effects = self._sweep(now) + self._keys.adopt(overlay, now) + self._recorder.adopt(overlay, now)
-        for event in self._early.take():
-            effects += self.received(event, now) if event.peer in overlay.members else []
-        return effects
+        return self._sweep(now) + self._keys.adopt(overlay, now) + self._recorder.adopt(overlay, now)
+
+    def early(self) -> list[Received]:
+        """Takes out the publications that came before their tree, in the order of arrival, to be received again."""
+        return self._early.take()
 
     def erase(self) -> None:
         """Erases keys, shares and retained publications, since we are no replica any more."""
