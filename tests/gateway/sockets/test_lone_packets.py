@@ -14,12 +14,14 @@ from itertools import combinations, pairwise
 from typing import Any, NamedTuple
 
 import pytest
+from websockets.asyncio.client import connect as websocket_connect
+from websockets.exceptions import ConnectionClosed
 
 from gateway.mqtt5.codec import Decoder, encode
 from gateway.mqtt5.packets import ConnAck, Connect, Disconnect, PingResp, Publish, Subscribe, Subscription, Version
 from gateway.mqtt5.properties import Properties
 from gateway.sockets.connection import MqttConnection
-from tests.gateway.harness import serving
+from tests.gateway.harness import Wire, serving
 from tests.gateway.sockets.test_connection import RecordingTransport
 from tests.waits import until
 
@@ -193,5 +195,48 @@ def test_a_ping_between_connect_and_its_acceptance_is_answered_behind_it() -> No
             packets = Decoder(Version.V5, role="client").feed(b"".join(transport.writes))
             assert [type(packet) for packet in packets] == [ConnAck, PingResp, PingResp]
             connection.connection_lost(None)
+
+    asyncio.run(check())
+
+
+def test_pings_in_frames_of_a_websocket_are_answered_however_they_are_cut() -> None:
+    async def check() -> None:
+        async with serving({"listeners": {"ws": {"bind": "127.0.0.1:0", "type": "ws"}}}) as broker:
+            uri = f"ws://127.0.0.1:{broker.port('ws')}"
+            async with websocket_connect(uri, subprotocols=["mqtt"]) as socket:  # type: ignore[list-item]
+                await socket.send(encode(Connect("ws"), Version.V5))
+                await socket.recv()
+                for reads in cuts(PING + ack(9) + PING):
+                    for read in reads:
+                        await socket.send(read)
+                    answer = b""
+                    while len(answer) < 4:
+                        message = await socket.recv()
+                        assert isinstance(message, bytes)
+                        answer += message
+                    assert answer == b"\xd0\0\xd0\0", reads
+                await socket.send(encode(Disconnect(), Version.V5) + PING)
+                with pytest.raises(ConnectionClosed):
+                    await socket.recv()
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("split", [1, 20, 46, 47, 60], ids=str)
+def test_pings_behind_the_header_of_a_proxy_are_answered_however_they_are_cut(split: int) -> None:
+    header = b"PROXY TCP4 192.0.2.7 198.51.100.1 40000 1883\r\n"
+    listener = {"bind": "127.0.0.1:0", "proxy": ["127.0.0.1"]}
+
+    async def check() -> None:
+        async with serving({"listeners": {"default": listener}}) as broker:
+            wire = await Wire.open(broker)
+            stream = header + encode(Connect("fake"), Version.V5) + PING
+            for read in (stream[:split], stream[split:], PING, ack(9), PING):
+                wire.raw(read)
+                await wire.writer.drain()
+                await asyncio.sleep(0)
+            await wire.expect(ConnAck)
+            for _ in range(3):
+                await wire.expect(PingResp)
 
     asyncio.run(check())
