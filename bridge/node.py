@@ -256,7 +256,7 @@ class GatewayNode(ReaderNode):
             changed = self.collector.changes(now) + changed
         if changed or self._early.taken:
             effects += self._early.acknowledged(changed)
-        if not self.collector.sealings.is_quiet:
+        if self.collector.sealings.fresh:
             effects += self.collector.sealings.news()
         if self.intake.left_from is not None and not self.keeper.removed:
             self._sends_at = _UNKNOWN
@@ -539,7 +539,7 @@ class ReplicaNode(Node):
         if event.wire.topic.startswith(CONTROL_ROOT):
             self._others_at = _UNKNOWN
         effects = super().handle(event, now)
-        if not self.forwarder.sealings.is_quiet:
+        if self.forwarder.sealings.fresh:
             effects += self.forwarder.sealings.news()
         for effect in effects:
             if isinstance(effect, Count) and effect.name in REFUSALS:

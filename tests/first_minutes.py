@@ -66,8 +66,8 @@ class Walk:
             bin_directory = directory / "env" / "bin"
         paths = {} if wheel else {"PYTHONPATH": str(ROOT)}
         self._environment = {**os.environ, **paths, "PATH": f"{bin_directory}:{os.environ['PATH']}"}
-        first, *replicas = free_ports(3)
-        self._first = 20_000 + first % 20_000
+        first, _second_gateway, *replicas = free_ports(4)  # `veilmq init` gives gateways ports that follow each other
+        self._first = first
         self._replicas = replicas
         self._running: list[subprocess.Popen[bytes]] = []
         self.seen = ""

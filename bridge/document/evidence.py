@@ -6,10 +6,11 @@ Source: docs/protocol.md §13. The lies:
     overlays       two policies of one version of one overlay, by its owner
     swaps          two swaps of one number on top of one tree, by one organiser
 
-An honest author never signs two such statements, whatever its clock, its restarts and its rotations do: the table
-`_READERS` names, for each lie, the words that have to be equal and the words that have to differ. A check
-needs no network and no secret. Not here: finding two such statements (`bridge.wire.sealings`,
-`bridge.membership.adopting`), files (`gateway.trust.evidence_file`).
+An honest gateway never signs two such statements, whatever its clock, its restarts, backups and rotations do. An owner
+or organiser that goes on from an old backup may, and so may two processes with one key: evidence speaks of a key. The
+table `_READERS` names, for each lie, the words that have to be equal and the words that have to differ. A check needs
+no network and no secret. Not here: finding two such statements (`bridge.wire.sealings`, `bridge.membership.adopting`),
+files (`gateway.trust.evidence_file`).
 
 No evidence is made of a share that contradicts its commitment, nor of a key server's answer: a share is not signed by
 the replica that sent it, and an answer opens with the asker's secret alone.
@@ -32,7 +33,7 @@ from keys.errors import KeysError
 from keys.identity import CARRIERS, Certificate, verify
 
 FORMAT = 1
-OWNER = "owner"  # the author's name in evidence against the owner, who has no certificate
+OWNER = "the owner"  # the author of documents; no member has a name of two words
 
 
 class NotProvedError(OperatorError):
@@ -140,7 +141,9 @@ class Contradiction:
             raise NotProvedError(f"it proves nothing: the {self.lie} are not of one {first.of}; both may be true")
         if first.content == second.content:
             raise NotProvedError("it proves nothing: both statements say the same; a repetition is no lie")
-        says = f"{first.author} signed two different {self.lie} of one {first.of}: {first.told}; {second.told}"
+        says = (
+            f"the key of {first.author} signed two different {self.lie} of one {first.of}: {first.told}; {second.told}"
+        )
         return ProvenLie(self.lie, first.author, first.key, self.owner, says)
 
 

@@ -23,7 +23,8 @@ class Sealings:
         self._overlay = overlay
         self._known: FairTable[tuple[bytes, bytes, int], tuple[bytes, str]] = FairTable(SEALINGS_MAX)
         self._accused: set[bytes] = set()
-        self._news: list[Effect] = []
+        self.fresh: list[Effect] = []
+        """Accusations that are not told yet."""
 
     def adopt(self, overlay: Overlay) -> None:
         """Takes another version of the overlay, and forgets accusations of parties that are no members any more."""
@@ -46,13 +47,8 @@ class Sealings:
 
     def news(self) -> list[Effect]:
         """Returns the accusations since the last call."""
-        news, self._news = self._news, []
+        news, self.fresh = self.fresh, []
         return news
-
-    @property
-    def is_quiet(self) -> bool:
-        """True if there is no accusation to be told."""
-        return not self._news
 
     def _contradicts(self, publisher: Certificate, one: tuple[bytes, str], other: tuple[bytes, str]) -> None:
         """Accuses a publisher. Nobody is named by a former key: who has stolen it may have signed both."""
@@ -63,5 +59,5 @@ class Sealings:
         proven = made.check()
         self._accused.add(publisher.party_id)
         is_present = self._overlay.certificate(publisher.name).party_id == publisher.party_id
-        self._news += [Blame(publisher.name, is_present, proven.says), Prove(made, proven)]
-        self._news += [Count("named", 1, publisher.name)] if is_present else []
+        self.fresh += [Blame(publisher.name, is_present, proven.says), Prove(made, proven)]
+        self.fresh += [Count("named", 1, publisher.name)] if is_present else []

@@ -245,7 +245,7 @@ OWNERS: dict[str, dict[str, str]] = {
         "document": """
             bridge.replica.destinations.Destinations _ways_known
             bridge.replica.passed.Passed _repeats
-            bridge.wire.sealings.Sealings _accused _news""",
+            bridge.wire.sealings.Sealings _accused fresh""",
         "each": """
             bridge.reader.key_opening._Key brought served shares told
             bridge.replica.plane_routing._Served sent

@@ -133,7 +133,7 @@ SYMPTOMS = (
     ),
     Symptom(
         "A member is blamed",
-        (E.MEMBER_NAMED, E.MEMBER_SUSPECTED),
+        (E.MEMBER_NAMED, E.MEMBER_SUSPECTED, E.EVIDENCE_KEPT, E.EVIDENCE_NOT_KEPT),
         "A named member lied: detach it. Of a suspected link one of the two ends did, or its disk or memory is bad.",
         "veilmq overlay detach overlay.json --owner owner --member r2",
     ),

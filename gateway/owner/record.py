@@ -29,6 +29,8 @@ from keys.topictokens import tokenise_filter
 
 RECORD_FORMAT = 1
 RECORDS = "overlays"
+RESTORED = ".restored"
+"""File among the records that a restore from a backup leaves: versions may have been signed since."""
 VALID_DAYS = 365
 
 
@@ -199,7 +201,7 @@ def open_record(domain: TrustDomain, overlay: str, out: Path) -> tuple[OwnerReco
     """Returns the record of an overlay and the last signed version; an empty record if this owner never signed one.
 
     `out`: the present signed file. Raises TrustError if the file is of another owner or overlay, or newer than the
-    record; an older file is ignored.
+    record, or missing after a restore from a backup; an older file is ignored.
     """
     path = record_path(domain, overlay)
     present = _at(out, domain)
@@ -228,6 +230,11 @@ def open_record(domain: TrustDomain, overlay: str, out: Path) -> tuple[OwnerReco
         raise TrustError(
             f"{path}: remembers version {newest.policy.version}, but {out} is version {present.policy.version}; "
             "restore a newer backup of it"
+        )
+    if present is None and (path.parent / RESTORED).exists():
+        raise TrustError(
+            f"{path}: comes from a backup, and later versions may have been signed since; copy the overlay.json of a "
+            f"member that runs to {out}, so that no version is signed twice"
         )
     return record, newest
 
@@ -270,6 +277,7 @@ def save_record(domain: TrustDomain, record: OwnerRecord, overlay: Overlay) -> N
     try:
         private_directory(path.parent)
         write_private(path, stored.to_json(), replace=True)
+        (path.parent / RESTORED).unlink(missing_ok=True)
     except PrivateFileError as error:
         raise TrustError(str(error)) from None
 

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from gateway.base import ConfigError, PrivateFileError, load, private_directory, write_private
+from gateway.owner.record import RECORDS, RESTORED
 from gateway.setup.folders import CONFIG, DATA
 from gateway.setup.plan import SetupError
 
@@ -113,7 +114,8 @@ def _configured(folder: Path) -> frozenset[Path]:
 
 
 def restore(archive: Path, folder: Path) -> int:
-    """Writes the files into the new or empty `folder`, all private; returns their number.
+    """Writes the files into the new or empty `folder`, all private; returns their number. Records of an owner are
+    marked as restored.
 
     Raises SetupError, before writing anything, for a damaged, altered or newer archive.
     """
@@ -126,6 +128,9 @@ def restore(archive: Path, folder: Path) -> int:
             path = folder / name
             private_directory(path.parent)
             write_private(path, content)
+        for records in {(folder / name).parent for name in files}:
+            if records.name == RECORDS and not (records / RESTORED).exists():
+                write_private(records / RESTORED, b"")
     except PrivateFileError as error:
         raise SetupError(str(error)) from None
     except OSError as error:

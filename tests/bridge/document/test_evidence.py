@@ -86,7 +86,7 @@ def test_two_policies_of_one_version_are_proved(world: World) -> None:
     policy, owner = world.overlay.policy, owner_of(world)
     other = signed(owner, policy, grants=policy.grants[:1])
     proven = of_overlays(owner.public_bytes, policy, other).check()
-    assert (proven.author, proven.lie, proven.key) == ("owner", Lie.OVERLAYS, owner.public_bytes)
+    assert (proven.author, proven.lie, proven.key) == ("the owner", Lie.OVERLAYS, owner.public_bytes)
 
 
 def test_two_swaps_of_one_number_are_proved() -> None:

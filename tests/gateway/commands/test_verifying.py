@@ -30,7 +30,7 @@ def test_a_proof_is_said_with_its_author_and_owner(
     overlay.write_bytes(document_bytes(world.overlay))
     assert cli.run(["verify", str(path)]) == 0
     said = capsys.readouterr().out
-    assert "proved: evil signed two different publications of one number under one data key" in said
+    assert "proved: the key of evil signed two different publications of one number under one data key" in said
     assert world.overlay.owner.hex() in said
     assert "add --overlay" in said
     assert cli.run(["verify", str(path), "--overlay", str(overlay), "--json"]) == 0
@@ -79,7 +79,7 @@ def test_an_owner_that_gave_two_members_two_documents_is_proved_from_their_files
         said = capsys.readouterr().out
         if status:
             assert status == 1
-            assert "owner signed two different overlays of one version" in said
+            assert "the key of the owner signed two different overlays of one version" in said
             assert cli.run(["verify", str(proof), "--overlay", str(first)]) == 0
             assert "the author is the owner of this overlay" in capsys.readouterr().out
             proof.unlink()

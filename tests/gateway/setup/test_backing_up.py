@@ -162,3 +162,31 @@ def test_an_identity_elsewhere_is_said_and_a_linked_folder_is_refused(folder: Pa
     (folder / CONFIG).write_text(text.replace("identity: identity", f"identity: {tmp_path / 'identity'}"))
     with pytest.raises(SetupError, match="is outside"):
         back_up(folder, tmp_path / "a.tar.gz")
+
+
+def test_an_owner_from_a_backup_signs_no_version_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    site = make_overlay(tmp_path / "site", Plan(), 21000, NOW).directory
+    owner, description, signed = site / "owner", site / "overlay.yaml", site / "overlay.json"
+    sign = ["overlay", "sign", "--owner", str(owner), str(description), "--out"]
+    archive = tmp_path / "owner.tar.gz"
+    assert run(["backup", str(owner), str(archive)]) == 0
+    assert run([*sign, str(signed)]) == 0
+    shutil.rmtree(owner)
+    assert run(["restore", str(archive), str(owner)]) == 0
+    capsys.readouterr()
+    assert run([*sign, str(tmp_path / "fresh.json")]) == 2
+    assert "so that no version is signed twice" in capsys.readouterr().err
+    assert run([*sign, str(signed)]) == 2
+    assert "restore a newer backup of it" in capsys.readouterr().err
+
+
+def test_an_owner_from_the_newest_backup_goes_on_from_the_file_that_members_have(tmp_path: Path) -> None:
+    site = make_overlay(tmp_path / "site", Plan(), 21000, NOW).directory
+    owner, signed = site / "owner", site / "overlay.json"
+    sign = ["overlay", "sign", "--owner", str(owner), str(site / "overlay.yaml"), "--out"]
+    archive = tmp_path / "owner.tar.gz"
+    assert run(["backup", str(owner), str(archive)]) == 0
+    shutil.rmtree(owner)
+    assert run(["restore", str(archive), str(owner)]) == 0
+    assert run([*sign, str(signed)]) == 0
+    assert run([*sign, str(tmp_path / "fresh.json")]) == 0
