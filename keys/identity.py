@@ -137,7 +137,7 @@ def verify(public_key: bytes, domain: str, data: bytes, signature: bytes) -> Non
     if len(public_key) != PUBLIC_KEY_BYTES or len(signature) != SIGNATURE_BYTES:
         raise BadSignature("a public key has 32 bytes, and a signature 64")
     try:
-        crypto_sign_open(b"".join((signature, domain.encode("ascii"), b"\0", data)), public_key)
+        crypto_sign_open(signature + _with_domain(domain, data), public_key)
     except BadSignatureError:
         raise BadSignature(f"a signature ({domain}) does not verify") from None
 
