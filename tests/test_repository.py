@@ -304,7 +304,7 @@ def test_importing_a_package_is_cheap() -> None:
     assert not {"pyspark", "amqtt", "pyarrow", "cryptography", "psutil", "pydantic"} & set(loaded.stdout.split())
 
 
-@pytest.mark.parametrize(("module", "most"), [("spark_ingest", 2), ("spark_ingest.source", 130)])
+@pytest.mark.parametrize(("module", "most"), [("spark_ingest", 2), ("spark_ingest.source", 131)])
 def test_a_worker_of_spark_loads_few_modules_and_no_broker(module: str, most: int) -> None:
     """Each Python worker of an executor pays for these imports; it opens rows and neither receives nor publishes."""
     code = f"import sys, {module}; print(*sys.modules)"
