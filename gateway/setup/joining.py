@@ -6,6 +6,7 @@ Only the card goes to the owner, who adds it to the signed overlay and returns t
 from __future__ import annotations
 
 import contextlib
+import re
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ from pathlib import Path
 import yaml
 
 from gateway.base import PrivateFileError, write_private, write_public
-from gateway.setup.folders import DOMAIN, IDENTITY, RoleFolder
+from gateway.setup.folders import CONFIG, DOMAIN, IDENTITY, RoleFolder
 from gateway.setup.initialising import LOOPBACK, METRICS_ABOVE, PORT_MAX
 from gateway.setup.plan import PlannedMember, SetupError, settings, title
 from gateway.trust import TrustDomain
@@ -22,6 +23,7 @@ from keys.identity import Role
 
 ROLES = (Role.REPLICA, Role.GATEWAY, Role.KEY_SERVER)
 GATEWAY_ADDRESS = "127.0.0.1:1883"
+_BOUND = re.compile(r"^\s*bind: .*:(\d{1,5})\s*$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ def join(
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit() or int(port) > PORT_MAX:
         raise SetupError(f"--address {address}: is no HOST:PORT; write e.g. {name}.example.net:8883")
-    metrics = f"{LOOPBACK}:{_metrics_port(int(port))}"
+    metrics = f"{LOOPBACK}:{_metrics_port(int(port), directory)}"
     member = PlannedMember(name, role, address, address, metrics)
     if not member.is_here:
         member = replace(member, bind=f"0.0.0.0:{port}")
@@ -79,10 +81,23 @@ def join(
     return Joined(folder, member)
 
 
-def _metrics_port(port: int) -> int:
-    """Returns a port for metrics that is free now. Another process may take it first; the start then reports that."""
+def _metrics_port(port: int, directory: Path) -> int:
+    """Returns a port for metrics that is free now and that no member in a folder beside `directory` has: that member
+    may not run yet. Another process may take the port first; the start then reports that.
+    """
+    taken = {each for path in directory.resolve().parent.glob(f"*/{CONFIG}") for each in _ports(path)}
     for candidate in range(min(port + METRICS_ABOVE, PORT_MAX - 1_000), PORT_MAX + 1):
         with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind((LOOPBACK, candidate))
-            return candidate
+            if candidate not in taken:
+                probe.bind((LOOPBACK, candidate))
+                return candidate
     raise SetupError(f"no port near {port + METRICS_ABOVE} is free for metrics; stop what uses them")
+
+
+def _ports(path: Path) -> set[int]:
+    """Returns the ports of a configuration; none of a file that is damaged or may not be read."""
+    try:
+        content = path.read_text("utf-8")
+    except (OSError, ValueError):
+        return set()
+    return {int(port) for port in _BOUND.findall(content)}

@@ -46,6 +46,17 @@ def test_a_replica_joins_with_its_card_alone(made: Made, tmp_path: Path, veilmq:
     assert veilmq("join", tmp_path / "r4", "--address", "127.0.0.1:29001")[0] == 2
 
 
+def test_members_that_join_side_by_side_have_ports_of_their_own(tmp_path: Path, veilmq: Any) -> None:
+    """Neither runs yet, so that the system would give both the one port that is free."""
+    for name, port in (("r4", 29_001), ("r5", 29_001 - 1)):
+        assert veilmq("join", tmp_path / name, "--address", f"127.0.0.1:{port}")[0] == 0
+    (tmp_path / "r6").mkdir()
+    (tmp_path / "r6" / "broker.yaml").write_bytes(b"\xff")
+    assert veilmq("join", tmp_path / "r7", "--address", "127.0.0.1:29000")[0] == 0
+    metrics = [load(tmp_path / name / "broker.yaml").metrics for name in ("r4", "r5", "r7")]
+    assert len({each.bind for each in metrics if each is not None}) == 3
+
+
 def test_a_gateway_that_others_reach_lets_nobody_in_without_a_login(tmp_path: Path, veilmq: Any) -> None:
     status, out, _ = veilmq("join", tmp_path / "g3", "--role", "gateway", "--address", "g3.example.net:1883")
     assert status == 0
