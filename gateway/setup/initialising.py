@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -104,15 +104,23 @@ def _members(plan: Plan, first_port: int) -> Iterator[PlannedMember]:
 
 
 def _free(first: int, taken: set[int]) -> int:
-    """Returns the first port from `first` on that is free on this machine now. Raises SetupError."""
+    """Returns the first port from `first` on that is free, and takes it. Raises SetupError."""
+    port = first_free(first, taken)
+    if port is None:
+        raise SetupError(f"no port from {first} to {PORT_MAX} is free; give another --port")
+    taken.add(port)
+    return port
+
+
+def first_free(first: int, taken: Collection[int]) -> int | None:
+    """Returns the first port from `first` on that is not taken, and free on this machine now; None without one."""
     for port in range(first, PORT_MAX + 1):
         if port in taken:
             continue
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind((LOOPBACK, port))
-            taken.add(port)
             return port
-    raise SetupError(f"no port from {first} to {PORT_MAX} is free; give another --port")
+    return None
 
 
 def _write_yaml(path: Path, content: Mapping[str, Any], heading: str) -> None:

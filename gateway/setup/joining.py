@@ -5,9 +5,7 @@ Only the card goes to the owner, who adds it to the signed overlay and returns t
 
 from __future__ import annotations
 
-import contextlib
 import re
-import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,8 +13,8 @@ from pathlib import Path
 import yaml
 
 from gateway.base import PrivateFileError, write_private, write_public
-from gateway.setup.folders import CONFIG, DOMAIN, IDENTITY, RoleFolder
-from gateway.setup.initialising import LOOPBACK, METRICS_ABOVE, PORT_MAX
+from gateway.setup.folders import DOMAIN, IDENTITY, RoleFolder, role_folders
+from gateway.setup.initialising import LOOPBACK, METRICS_ABOVE, PORT_MAX, first_free
 from gateway.setup.plan import PlannedMember, SetupError, settings, title
 from gateway.trust import TrustDomain
 from keys.identity import Role
@@ -85,13 +83,11 @@ def _metrics_port(port: int, directory: Path) -> int:
     """Returns a port for metrics that is free now and that no member in a folder beside `directory` has: that member
     may not run yet. Another process may take the port first; the start then reports that.
     """
-    taken = {each for path in directory.resolve().parent.glob(f"*/{CONFIG}") for each in _ports(path)}
-    for candidate in range(min(port + METRICS_ABOVE, PORT_MAX - 1_000), PORT_MAX + 1):
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            if candidate not in taken:
-                probe.bind((LOOPBACK, candidate))
-                return candidate
-    raise SetupError(f"no port near {port + METRICS_ABOVE} is free for metrics; stop what uses them")
+    taken = {each for folder in role_folders(directory.resolve().parent) for each in _ports(folder.config)}
+    found = first_free(min(port + METRICS_ABOVE, PORT_MAX - 1_000), taken)
+    if found is None:
+        raise SetupError(f"no port near {port + METRICS_ABOVE} is free for metrics; stop what uses them")
+    return found
 
 
 def _ports(path: Path) -> set[int]:
