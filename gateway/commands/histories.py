@@ -7,13 +7,12 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gateway.commands.printing import print_json, print_table
+from gateway.commands.printing import print_json, print_table, utc_text
 from gateway.commands.status import asked
 
 if TYPE_CHECKING:
@@ -144,4 +143,4 @@ def _print(replicas: list[ReplicaReach], regions: list[RegionReach]) -> None:
 
 
 def _at(time_ms: int) -> str:
-    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(" ", "seconds")[:19] if time_ms else ""
+    return utc_text(time_ms) if time_ms else ""

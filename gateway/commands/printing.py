@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from datetime import UTC, datetime
 
 WIDTH_OF_A_FILE = 10_000
 """Characters of a line that no terminal folds; rich pads a table to its content, not to this width."""
@@ -18,6 +19,13 @@ def as_text(value: object) -> str:
     if isinstance(value, dict):
         return " ".join(as_text(item) for item in value.values())
     return ("yes" if value else "no") if isinstance(value, bool) else str(value)
+
+
+def utc_text(time_ms: float) -> str:
+    """Returns a UNIX time in milliseconds as date and time of UTC. Raises OverflowError, ValueError or OSError for a
+    time that no calendar has.
+    """
+    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def print_json(content: object) -> None:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gateway.commands.printing import print_json, print_table
+from gateway.commands.printing import print_json, print_table, utc_text
 
 ASK_S = 10.0
 EXIT = {"well": 0, "degraded": 1, "broken": 2}
@@ -150,8 +150,9 @@ def _print_overlay(overlay: dict[str, Any]) -> None:
     for version, names in sorted(members.items()):
         print(f"version {version} is in force at {', '.join(names)}")
     for one in overlay.get("histories", ()):
-        since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(one["first_ms"] / 1000))
-        reach = f"since {since}, {one['bytes'] / 1e6:.1f} MB" if one["first_ms"] else "nothing yet"
+        reach = (
+            f"since {utc_text(one['first_ms'])} UTC, {one['bytes'] / 1e6:.1f} MB" if one["first_ms"] else "nothing yet"
+        )
         print(f"history of {one['scope']}: {reach}")
     if overlay["outbox_depth"]:
         oldest_s = overlay["oldest_s"]

@@ -7,13 +7,12 @@ from __future__ import annotations
 import json
 import sys
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gateway.commands.printing import as_text, print_json, print_table
+from gateway.commands.printing import as_text, print_json, print_table, utc_text
 from gateway.commands.trust import OPTIONS, Json
 
 if TYPE_CHECKING:
@@ -275,6 +274,6 @@ def _lasted(milliseconds: int) -> str:
 
 def _date(time_ms: int) -> str:
     try:
-        return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        return utc_text(time_ms)
     except (OverflowError, ValueError, OSError):
         return "never"
