@@ -189,6 +189,16 @@ def from_property(value: str) -> bytes:
     return data
 
 
+def to_base64(data: bytes) -> str:
+    """Returns bytes as a field of a JSON document: base64 with padding (RFC 4648 §4)."""
+    return base64.b64encode(data).decode("ascii")
+
+
+def of_base64(text: str) -> bytes:
+    """Returns the bytes of a field. Raises ValueError for other characters and wrong padding, TypeError for no text."""
+    return base64.b64decode(text, validate=True)
+
+
 _TO_STANDARD = bytes.maketrans(b"-_+/=", b"+/!!!")
 """base64url as `binascii` reads it; characters of the standard alphabet alone become an invalid one."""
 _LAST = {1: "", 2: "AQgw", 3: "AEIMQUYcgkosw048"}

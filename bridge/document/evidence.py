@@ -18,8 +18,6 @@ the replica that sent it, and an answer opens with the asker's secret alone.
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -30,6 +28,7 @@ from bridge.document.policy import DOMAIN_POLICY, Policy
 from bridge.document.swaps import SignedSwap
 from keys.envelope import MessageHeader, Mode, verify_header
 from keys.errors import KeysError
+from keys.frames import of_base64, to_base64
 from keys.identity import CARRIERS, Certificate, verify
 
 FORMAT = 1
@@ -57,7 +56,7 @@ class SignedStatement:
     topic: str = ""
 
     def to_document(self) -> dict[str, str]:
-        document = {"body": _text(self.body), "signature": _text(self.signature)}
+        document = {"body": to_base64(self.body), "signature": to_base64(self.signature)}
         return document | ({"topic": self.topic} if self.topic else {})
 
     @classmethod
@@ -69,7 +68,7 @@ class SignedStatement:
         topic = document.get("topic", "")
         if not isinstance(topic, str):
             raise TypeError("topic")
-        return cls(_bytes(document["body"]), _bytes(document["signature"]), topic)
+        return cls(of_base64(document["body"]), of_base64(document["signature"]), topic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +103,8 @@ class Contradiction:
         return {
             "veilmq_evidence": FORMAT,
             "lie": self.lie.value,
-            "owner": _text(self.owner),
-            "certificate": _text(self.certificate),
+            "owner": to_base64(self.owner),
+            "certificate": to_base64(self.certificate),
             "first": self.first.to_document(),
             "second": self.second.to_document(),
         }
@@ -118,10 +117,10 @@ class Contradiction:
         try:
             return cls(
                 Lie(document["lie"]),
-                _bytes(document["owner"]),
+                of_base64(document["owner"]),
                 SignedStatement.of(document["first"]),
                 SignedStatement.of(document["second"]),
-                _bytes(document["certificate"]),
+                of_base64(document["certificate"]),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise NotProvedError(f"it is damaged: {error!r}; ask for the file again") from None
@@ -220,16 +219,3 @@ def of_swaps(owner: bytes, first: SignedSwap, second: SignedSwap) -> Contradicti
     """Returns the evidence of two signed swaps."""
     one, other = (SignedStatement(each.body(), each.signature) for each in (first, second))
     return Contradiction(Lie.SWAPS, owner, one, other)
-
-
-def _text(data: bytes) -> str:
-    return base64.b64encode(data).decode()
-
-
-def _bytes(text: object) -> bytes:
-    if not isinstance(text, str):
-        raise TypeError("a field that is no text")
-    try:
-        return base64.b64decode(text, validate=True)
-    except binascii.Error as error:
-        raise ValueError(str(error)) from None

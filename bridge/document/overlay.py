@@ -13,7 +13,6 @@ you attach or detach**. Not here: placement (A11, A12).
 
 from __future__ import annotations
 
-import base64
 import binascii
 import contextlib
 import hashlib
@@ -33,7 +32,7 @@ from bridge.document.swaps import NEWS_SWAPS_MOST, ORGANISERS, SwapNews
 from bridge.document.tree_checks import overlong, unjoined
 from bridge.document.trees import Tree, Trees
 from keys.errors import BadFrame, BadSignature, Expired, KeysError
-from keys.frames import sized, text
+from keys.frames import of_base64, sized, text, to_base64
 from keys.grants import Grant, Right
 from keys.identity import CARRIERS, Certificate, Identity, Role, verify
 from keys.keyheader import frame_bytes
@@ -110,16 +109,16 @@ class Overlay(Reorganised):
         return {
             "veilmq_overlay": FORMAT,
             "name": self.policy.overlay,
-            "owner": _b64(self.owner),
+            "owner": to_base64(self.owner),
             "policy": _signed(self.policy.body(), self.policy.signature),
             "views": [_view_document(v) for _, v in sorted(self.latest.items())],
-            "endorsements": sorted(_b64(endorsement.encode()) for endorsement in self.endorsements),
-            "swaps": [_b64(swap.encode()) for swap in self.swap_news.swaps],
-            "swap_endorsements": [_b64(each.encode()) for each in self.swap_news.endorsements],
+            "endorsements": sorted(to_base64(endorsement.encode()) for endorsement in self.endorsements),
+            "swaps": [to_base64(swap.encode()) for swap in self.swap_news.swaps],
+            "swap_endorsements": [to_base64(each.encode()) for each in self.swap_news.endorsements],
             "members": [
                 {
-                    "certificate": _b64(m.certificate.encode()), "address": m.address, "ca": _b64(m.ca),
-                    "box": _b64(m.box), "before": _b64(m.before.encode() if m.before else b""),
+                    "certificate": to_base64(m.certificate.encode()), "address": m.address, "ca": to_base64(m.ca),
+                    "box": to_base64(m.box), "before": to_base64(m.before.encode() if m.before else b""),
                 }
                 for _, m in sorted(self.members.items())
             ],
@@ -463,19 +462,15 @@ def _view(entry: Mapping[str, Any], public: bytes, what: str) -> RegionView:
     return RegionView.decode(*_verified(entry, public, DOMAIN_VIEW, what), before)
 
 
-def _b64(data: bytes) -> str:
-    return base64.b64encode(data).decode()
-
-
 def _unb64(text: str) -> bytes:
     try:
-        return base64.b64decode(text, validate=True)
+        return of_base64(text)
     except binascii.Error as error:
         raise BadFrame("field is not base64") from error
 
 
 def _signed(body: bytes, signature: bytes) -> dict[str, str]:
-    return {"body": _b64(body), "signature": _b64(signature)}
+    return {"body": to_base64(body), "signature": to_base64(signature)}
 
 
 def _verified(entry: Mapping[str, str], public: bytes, domain: str, what: str) -> tuple[bytes, bytes]:

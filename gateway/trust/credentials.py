@@ -11,7 +11,6 @@ passwords of the connection.
 
 from __future__ import annotations
 
-import base64
 import json
 import secrets
 from collections.abc import Iterable
@@ -25,6 +24,7 @@ from gateway.base import PrivateFileError, private_directory, write_private, wri
 from gateway.trust.domains import Card, TrustDomain, TrustError, load_key, read_public
 from keys.delegation import Advertisement
 from keys.errors import KeysError
+from keys.frames import of_base64, to_base64
 from keys.identity import Certificate, Identity, Role
 
 FORMAT = 1
@@ -71,9 +71,9 @@ class Credentials:
             private_directory(out)
             content = {
                 "veilmq_entity": FORMAT,
-                "certificate": _b64(certificate.encode()),
-                "authority": _b64(domain.ca.public_bytes),
-                "nodes": {card.name: _b64(card.public_key) for card in nodes},
+                "certificate": to_base64(certificate.encode()),
+                "authority": to_base64(domain.ca.public_bytes),
+                "nodes": {card.name: to_base64(card.public_key) for card in nodes},
             }
             write_public(out / "entity.json", json.dumps(content, indent=2).encode() + b"\n")
             write_private(out / "key.pem", identity.private_pem())  # last: its presence means that all files are there
@@ -92,9 +92,9 @@ class Credentials:
             content = json.loads(read_public(path, MAX_BYTES))
             if content["veilmq_entity"] != FORMAT:
                 raise ValueError("unknown format")
-            certificate = Certificate.decode(_unb64(content["certificate"]))
-            authority = _unb64(content["authority"])
-            nodes = {str(name): _unb64(key) for name, key in content["nodes"].items()}
+            certificate = Certificate.decode(of_base64(content["certificate"]))
+            authority = of_base64(content["authority"])
+            nodes = {str(name): of_base64(key) for name, key in content["nodes"].items()}
         except (KeysError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise TrustError(f"{path}: is damaged ({error}); issue the entity anew") from None
         if certificate.public_key != identity.public_bytes:
@@ -137,11 +137,3 @@ def _fits_a_topic(name: str) -> bool:
     except TopicError:
         return False
     return parsed is not None and parsed.constrainer == name and name != constrained.BROKER
-
-
-def _b64(data: bytes) -> str:
-    return base64.b64encode(data).decode("ascii")
-
-
-def _unb64(text: str) -> bytes:
-    return base64.b64decode(text, validate=True)

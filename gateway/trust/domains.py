@@ -33,6 +33,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 from bridge.base import OperatorError
 from gateway.base import PrivateFileError, private_directory, read_private, sync_directory, write_private, write_public
 from keys.errors import KeysError
+from keys.frames import of_base64, to_base64
 from keys.identity import Identity, Role, make_ca, make_leaf, public_key_of, verify
 
 CARD_DOMAIN = "veilmq/1 card"
@@ -76,11 +77,11 @@ class Card:
             "name": self.name,
             "role": self.role.value,
             "domain": self.domain,
-            "public_key": _b64(self.public_key),
-            "agreement_key": _b64(self.agreement_key),
-            "ca": _b64(self.ca),
+            "public_key": to_base64(self.public_key),
+            "agreement_key": to_base64(self.agreement_key),
+            "ca": to_base64(self.ca),
             "hosts": list(self.hosts),
-            "former": _b64(self.former),
+            "former": to_base64(self.former),
         }
 
     def signed_bytes(self) -> bytes:
@@ -98,7 +99,7 @@ class Card:
         )
 
     def to_json(self) -> bytes:
-        signatures = {"signature": _b64(self.signature), "former_signature": _b64(self.former_signature)}
+        signatures = {"signature": to_base64(self.signature), "former_signature": to_base64(self.former_signature)}
         return json.dumps({**self._fields(), **signatures}, indent=2).encode() + b"\n"
 
     @classmethod
@@ -120,13 +121,13 @@ class Card:
                 name=str(fields["name"]),
                 role=Role(fields["role"]),
                 domain=str(fields["domain"]),
-                public_key=_unb64(fields["public_key"]),
-                agreement_key=_unb64(fields["agreement_key"]),
-                ca=_unb64(fields["ca"]),
+                public_key=of_base64(fields["public_key"]),
+                agreement_key=of_base64(fields["agreement_key"]),
+                ca=of_base64(fields["ca"]),
                 hosts=tuple(str(host) for host in fields["hosts"]),
-                former=_unb64(fields["former"]),
-                signature=_unb64(fields["signature"]),
-                former_signature=_unb64(fields["former_signature"]),
+                former=of_base64(fields["former"]),
+                signature=of_base64(fields["signature"]),
+                former_signature=of_base64(fields["former_signature"]),
             )
             verify(card.public_key, CARD_DOMAIN, card.signed_bytes(), card.signature)
             if card.former:
@@ -367,11 +368,3 @@ def export(directory: Path, out: Path) -> None:
         write_public(out, content)
     except PrivateFileError as error:
         raise TrustError(str(error)) from None
-
-
-def _b64(data: bytes) -> str:
-    return base64.b64encode(data).decode("ascii")
-
-
-def _unb64(text: str) -> bytes:
-    return base64.b64decode(text, validate=True)
