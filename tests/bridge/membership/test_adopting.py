@@ -197,7 +197,7 @@ def test_two_contents_of_one_version_are_told_and_ours_stays():
     effects = answered(made, document(other), other)
     assert counted(effects, "overlay_equivocations") == 1
     (proof,) = [effect for effect in effects if isinstance(effect, Prove)]
-    assert (proof.evidence.check().author, proof.proven.lie) == ("owner", Lie.OVERLAYS)
+    assert (proof.evidence.check().author, proof.proven.lie) == ("the owner", Lie.OVERLAYS)
     assert made.overlay is OVERLAY
     assert asks(made.received(Received("r1b", offer(other)), NOW + 2 * ASK_S)) == []
     with pytest.raises(OverlayError, match="two overlays of version 1"):
