@@ -1,7 +1,7 @@
-"""Transitions: the states of a thing, and one table that says which event moves it where.
+"""Transitions: the states of a thing, and the table of the next state for each event.
 
-Code asks the table for the next state. The documentation prints and draws the same table
-(`docs/generate/lifecycles.py`), so that neither can say what the other does not.
+Code asks the table for the next state. The documentation prints and draws that table
+(`docs/generate/lifecycles.py`), so that code and documentation always agree.
 """
 
 from __future__ import annotations

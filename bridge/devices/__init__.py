@@ -1,4 +1,4 @@
-"""Unchanged devices: what a gateway hears of them, what it concludes, and what it tells as their traces.
+"""Unchanged devices: the words a gateway hears, the verdicts, and the traces of each device.
 
 Conventions of Home Assistant, Homie and Sparkplug B are read here. Imports `traces` and below.
 """

@@ -1,7 +1,7 @@
-"""Unchanged devices: what a gateway hears of them, and what it then says of each, in kinds of traces (B4, B5).
+"""Unchanged devices: the words a gateway hears, and the traces the gateway then tells of each device (B4, B5).
 
-A device is a client that says nothing of VeilMQ, or something behind a bridge that never connects itself (`rules`), or
-what a convention names. Connections, messages, wills and words go in as events; out comes what to tell. A flapping
+A device is a client that says nothing of VeilMQ, a thing behind a bridge without a connection (`rules`), or a thing
+that a convention names. Connections, messages, wills and words are the events; traces are the effects. A flapping
 device costs a single change a `CALM_S`.
 
 Not here: whose word counts (`speaking`), what follows from the evidence (`standing`), who is told (`device_tracing`).

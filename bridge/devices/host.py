@@ -1,9 +1,9 @@
 """A gateway as a host application of Sparkplug's, and as a server that is aware of it: what it does about messages.
 
-It takes no death for one of the present session that is of another one. It asks nodes to be born again behind a gap
-that is not filled in time, before any birth, or where they use an alias no birth explained. It keeps the last births
-for whoever comes later (`$sparkplug/certificates/…`). Asking and keeping need a name as a host
-(`Rules.sparkplug_host`): who has none only listens. Not here: reading (`sparkplug`).
+The host never takes the death of a former session for a death of the present session. The host asks a node for a
+rebirth behind a gap that nothing fills in time, before any birth, or after an alias without a birth. The last births
+are kept for later subscribers (`$sparkplug/certificates/…`). Asking and keeping need a name as a host
+(`Rules.sparkplug_host`); a gateway without a name only listens. Not here: reading (`sparkplug`).
 """
 
 from __future__ import annotations

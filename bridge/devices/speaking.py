@@ -1,15 +1,15 @@
-"""Who speaks for which unchanged device, and whom a gateway believes about whom.
+"""Speakers of unchanged devices: the connection that a gateway believes about each device.
 
-    * a client's connection, will and messages speak for the device that is called like it
-    * anybody else's device is bound to the connection that spoke of it first: while that one is open nobody else is
-      believed, not even that it died. When it is gone, another connection of the same origin (its address)
-      may speak for it, after `HANDOVER_S` one of any origin; the first one may always come back
-    * what hangs on a Sparkplug node is spoken for by the connection that speaks for the node
+    * a client's connection, will and messages speak for the device of the client's own name
+    * any other device is bound to the first connection that spoke of the device. While this connection is open,
+      no other is believed, not even about a death. After its end another connection of equal origin (the address)
+      may speak for the device, after `HANDOVER_S` a connection of any origin; the first may always come back
+    * the connection of a Sparkplug node speaks for the node's devices
     * a client that speaks VeilMQ is no unchanged device, and is not believed about any
 
-That is for sites letting everybody publish everywhere; rules of topics (an `acl`) are the better guard, for they also
-hold before the first word. The table is fair: whoever floods it with names loses its own devices first. Not here: what
-is heard (`devices`), what follows from it (`standing`).
+These rules serve sites where everybody may publish everywhere. Rules of topics (an `acl`) are the better guard: an
+`acl` also holds before the first word. The table is fair: a client that floods the table with names loses its own
+devices first. Not here: messages (`devices`), verdicts (`standing`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Work on many devices that one event begins: a few at a time, so that nobody's packet waits for all of them.
+"""Work on many devices that a single event begins: a few devices a turn, so that no packet waits for all devices.
 
-Each origin, an address, has its own pace, and its works take turns. A work that is begun again while it is under way
-starts over once it came to its end. Names are those at its beginning; whoever does the work sees which are left. Pure.
+Each origin, an address, has a pace of its own, and the works of an origin take turns. A work that is begun again while
+under way starts over after its end. The names of a work are the names at the beginning; the caller skips names that
+are gone. Pure.
 """
 
 from __future__ import annotations

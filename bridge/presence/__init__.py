@@ -1,7 +1,7 @@
 """Presence: replicas tell all regions that they live, and to which replicas of neighbouring regions they are linked.
 
-Each word is signed by its replica, so that nobody can speak for a replica that is gone; a region's links are the median
-of what its replicas say. Imports `organising`, `topology`, `wire` and below. Not here: what an operator is told about
+Each replica signs its words, so that nobody can speak for a dead replica. The links of a region are the median of its
+replicas' words. Imports `organising`, `topology`, `wire` and below. Not here: what an operator is told about
 it (`gateway/health`).
 """
 

@@ -1,9 +1,9 @@
 """Traces: their kinds, their topics, and the interests of trackers (B4, B6).
 
-A trace topic is a UUID, known only to those that may discover it; the topics below derive from it. Five of them carry
-traces, one for each kind of *interest*. A broker asks trackers for their interests every 30 s, and an interest lives
-90 s. Without interest there are no traces. Not here: signatures (`keys.delegation`), the occasions of traces
-(`tracer`).
+A trace topic is a UUID, known only to the entity's discoverers; the topics below derive from the UUID. Five topics
+carry traces, a topic for each kind of *interest*. A broker asks trackers for their interests every 30 s, and an
+interest lives 90 s. Without interest there are no traces. Not here: signatures (`keys.delegation`), the occasions of
+traces (`tracer`).
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
 """The health of a broker that judges others: a broker that is late for its own turns suspects itself first (Lifeguard).
 
-A broker without processor time reads answers late and sends pings late; to it all others look slow. So it measures
-itself. The worse it does, the longer it waits before a verdict, the less it asks, and the more it says so in its
-signed traces. Two signs count:
+A broker without processor time reads answers late and sends pings late, so all others look slow. Therefore a broker
+measures its own health. A broker in bad health waits longer before a verdict, asks less, and says so in its signed
+traces. Two signs count:
 
-    lateness   the part of the last `WINDOW_S` seconds by which its turns came after their time
-    many       more than `MANY` of all, and `MANY_LEAST` at least, are overdue together: rather we than all of them
+    lateness   the part of the last `WINDOW_S` seconds by which the broker's turns were late
+    many       more than `MANY` of all entities, and `MANY_LEAST` at least, are overdue together: the broker is the
+               likelier cause
 
-`score` is 0 for a broker that does well, 1 for a broker that hardly runs. Source: A. Dadgar, J. Phillips, J. Currey,
+`score` is 0 for a broker in good health, 1 for a broker that hardly runs. Source: A. Dadgar, J. Phillips, J. Currey,
 Lifeguard: local health awareness for more accurate failure detection (2018). Not here: the verdicts on others.
 """
 
