@@ -257,7 +257,8 @@ def _rights(one: OverlayStanding) -> Iterator[Finding]:
             if not lost and right not in scope.refused:
                 continue
             what = f"{'lost' if lost else 'has'} {'the' if lost else 'no'} right to {right} {scope.scope}"
-            cure = f"`veilmq trust grant overlay.json --member {one.name} --{right} '{scope.scope}'` at its owner"
+            grant = f"veilmq trust grant overlay.json --owner owner --member {one.name} --{right} '{scope.scope}'"
+            cure = f"`{grant}` at its owner"
             text = (
                 f"{one.name} {what}: {then}; to have it back: {cure}" if lost else f"{one.name} {what}: {then}; {cure}"
             )

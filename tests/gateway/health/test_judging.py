@@ -133,7 +133,7 @@ def test_a_lost_right_is_broken_and_a_right_that_clients_lack_degraded() -> None
     report = judge(View(NOW, stands(rights=(lost,))))
     assert report.level == BROKEN
     assert "g1 lost the right to read plant/#: subscriptions are refused (0x87)" in said(report)
-    assert "veilmq trust grant overlay.json --member g1 --read 'plant/#'" in said(report)
+    assert "veilmq trust grant overlay.json --owner owner --member g1 --read 'plant/#'" in said(report)
     refused = ScopeRights("plant/#", publish=False, read=True, refused=("publish",))
     report = judge(View(NOW, stands(rights=(refused,))))
     assert (report.level, len(report.findings)) == (DEGRADED, 1)
