@@ -204,7 +204,7 @@ def test_random_scripts_show_the_same(stage: Stage, found: list[list[Step]]) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", range(5))
+@pytest.mark.parametrize("number", range(7))
 def test_many_random_scripts_show_the_same(stage: Stage, number: int) -> None:
     before = stage.scripts
 
