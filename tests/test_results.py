@@ -17,7 +17,21 @@ FILES = sorted(results.RESULTS.glob("*.jsonl"))
 def test_the_tables_of_the_page_are_those_of_the_result_files() -> None:
     text = results.PAGE.read_text()
     assert results.page(text) == text, "python -m tests.bench.results page"
-    assert {found[1] for found in results.MARK.findall(text)} == {path.stem for path in FILES}
+    assert {found[1] for found in results.MARK.findall(text)} >= {path.stem for path in FILES}
+
+
+def test_between_marks_of_a_bench_that_is_not_kept_the_text_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(results, "RESULTS", tmp_path)
+    text = "<!-- results: new -->\none run by hand\n<!-- end -->\n"
+    assert results.page(text) == text
+    row = {"work": "split", "ours": 2.5, "peer": None, "peer_name": "", "ratio": None, "unit": "us"}
+    (tmp_path / "new.jsonl").write_text(
+        f"{json.dumps({'command': 'make bench', 'day': '2026-11-28'})}\n{json.dumps(row)}\n"
+    )
+    assert "one run by hand" not in results.page(text)
+    assert "| split | 2.5 µs |" in results.page(text)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

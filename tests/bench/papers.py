@@ -1,6 +1,6 @@
 """One live evaluation for each of the five papers: `python -m tests.bench.papers [--json] [--runs N] [--only PART]`.
 
-    path        A: a sealed path over four regions of three, beside the same path signed and not sealed
+    path        A: sealed paths over four and five regions of three, beside the paths signed and not sealed
     traces      B: traces of an entity over two to four hops, beside a plain message over the same hops
     planes      C: dynamic routing while a link is throttled, beside static routing and beside copies to every replica
     organised   D: an organiser that leaves a way that became slow, beside the tree that stays
@@ -32,7 +32,7 @@ from tests.gateway import overlay_processes
 
 RUNS = 3
 START_S = 240.0
-"""Time in which all members of an overlay must listen: up to fourteen processes begin at once."""
+"""Time in which all members of an overlay must listen: up to seventeen processes begin at once."""
 Samples = Iterator[tuple[str, str, list[float], str, list[float]]]
 """Work, unit, our figure of each run, the peer's name, its figure of each run."""
 PARTS: dict[str, Callable[[int], Samples]] = {

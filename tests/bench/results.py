@@ -70,8 +70,13 @@ def table(path: Path) -> str:
 
 
 def page(text: str) -> str:
-    """Returns the page with each of its tables made anew."""
-    return MARK.sub(lambda found: f"{found[1]}{table(RESULTS / f'{found[2]}.jsonl')}{found[3]}", text)
+    """Returns the page with each of its tables made anew. Between marks whose bench nobody kept yet the text stays."""
+
+    def anew(found: re.Match[str]) -> str:
+        path = RESULTS / f"{found[2]}.jsonl"
+        return f"{found[1]}{table(path)}{found[3]}" if path.exists() else found[0]
+
+    return MARK.sub(anew, text)
 
 
 def _said(head: Line) -> str:
