@@ -36,7 +36,7 @@ GUARDED = {
     "cluster-1, relayed": (Placement.CLUSTER_1, True),
 }
 """The placement of attackers, and True if adjacent attackers pass on each other's floods."""
-SHORT_PATH = 4  # regions on a path that an overlay of ours may have (A8)
+SHORT_PATH = 4  # regions on a path of few regions
 
 
 # -------------------------------------------------------------------------------------------------- Figure 4
@@ -146,7 +146,7 @@ def _notes_4(attacked: int, control: str) -> tuple[str, ...]:
         "the tree's own path; nodes are half as many as subscribers.",
         "VeilMQ, shares only: each node a region of 3 replicas, which reads once two are bad, and even then alters "
         "nothing; where it takes an epoch key, too, it reads nothing either, as the EventGuard line shows.",
-        f"Our overlays have at most {SHORT_PATH} regions on a path: at p = 0.05, 0.25, 0.5 that leaves {short}.",
+        f"With {SHORT_PATH} regions on a path instead of the tree's many, p = 0.05, 0.25 and 0.5 make that {short}.",
     )
 
 

@@ -15,8 +15,11 @@ from typing import TypeAlias
 
 from bridge.experiments.draws import Draws
 from bridge.experiments.experiments import Figure, Progress, Series
+from keys.wrapping import REGIONS_LIMIT, is_long
 
 BROKERS = 400
+WRAPPED_NODES = REGIONS_LIMIT
+"""The most virtual nodes of a way with wrapped keys."""
 REPLICAS = 3
 ALPHAS = (0.5, 1.0, 2.0)
 FANOUTS = (2, 5)
@@ -120,6 +123,19 @@ def on_the_way(hops: int, replicas: int = REPLICAS) -> float:
     subscriber.
     """
     return sum(float(replicas**level) for level in (*range(1, hops + 2), hops + 1))
+
+
+def wrapped_on_the_way(hops: int, replicas: int = REPLICAS) -> float:
+    """Returns the shares and wraps that any link carries if keys of long ways are wrapped (docs/protocol.md §3.5).
+
+    A replica behind the second virtual node is sent a share of each wrap key, the wraps of its sender, and all wraps of
+    the nodes before that. Where the way is short this is `on_the_way`.
+    """
+    nodes, pairs = hops + 1, replicas**2
+    if not is_long(nodes):
+        return on_the_way(hops, replicas)
+    between = sum(pairs * (1 + replicas + (node - 2) * pairs) for node in range(2, nodes))
+    return float(replicas + pairs + between + replicas * (replicas + (nodes - 2) * pairs))
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,7 +169,7 @@ def figure_7(
             "keys is 5 times less, and so is every count that follows from it: the text and its own inputs disagree.",
             f"Whole tree: shares over every link, with a subscriber at each leaf, at {PAPER_SHARE_BYTES} bytes each "
             "(figure 10).",
-            "Our paths end at 4 virtual nodes; the fifth is for comparison.",
+            "On paths of more than 4 virtual nodes VeilMQ wraps keys instead; the fifth is for comparison.",
         ),
         log_y=True,
     )

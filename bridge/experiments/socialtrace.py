@@ -33,8 +33,8 @@ PAPER_GB = {1: "144 GB", 10: "39 GB"}
 def frame_bytes(nodes: int) -> int:
     """Returns the bytes of the `vmq-shares` properties a subscriber gets with a key over `nodes` virtual nodes.
 
-    A frame comes from each replica of the last node, in base64. Our paths end at 4 nodes; beyond, the layout is
-    continued for the sake of comparison.
+    A frame comes from each replica of the last node, in base64. Beyond 4 nodes, where our keys are wrapped instead, the
+    layout is continued for the sake of comparison.
     """
     opening = len(frames.opening(frames.Kind.SHARES)) + 1 + 8 * nodes + 2
     share = nodes + TAG_BYTES * (nodes - 1) + SECRET_BYTES
@@ -188,7 +188,7 @@ def _notes(interactions: int, alphas: Sequence[float], means: Sequence[float]) -
         f"Shares an interaction: {shares} (paper: 939 for α = 0.5; see the note on it at figure 9).",
         f"{PAPER_SHARE_BYTES} bytes a share follow from the paper's own 144 GB and 939 shares, so GB compare no more "
         "than shares do; what is saved does not depend on it. Our frames are those of the wire, in base64, continued "
-        "beyond the 4 nodes that our paths may have.",
+        "beyond 4 nodes, where VeilMQ wraps keys instead.",
         "The trace of the paper is not public. What refreshing saves depends on how often two friends interact; here "
         "users publish, and choose among their friends, by Zipf with exponent 1.",
         "A key a publisher: one for all its friends, its shares go with its first message alone. A friend who gets "

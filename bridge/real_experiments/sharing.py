@@ -2,9 +2,10 @@
 
 Interactions are the demands of real backbones, flights between airports on a backbone, and meetings of people who are
 put on brokers at random. Brokers stand on the nodes of a backbone, joined by the shortest ways from a random root.
-A key that is shared anew at each virtual node (Algorithm 2) stands beside network coding, which one bad replica stops,
-and beside a repository: n parties, each at a random broker, that hold a share each and give it to a subscriber who
-asks. Counted are shares over links; a block of network coding counts 1 / n, since it is that part of the secret.
+A key that is shared anew at each virtual node (Algorithm 2) stands beside wrapped shares, which VeilMQ has on ways of
+more than four nodes, beside network coding, which one bad replica stops, and beside a repository: n parties, each at a
+random broker, that hold a share each and give it to a subscriber who asks. Counted are shares and wraps over links; a
+block of network coding counts 1 / n, since it is that part of the secret.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import TypeAlias
 
-from bridge.experiments.dispersion import REPLICAS, on_the_way
+from bridge.experiments.dispersion import REPLICAS, WRAPPED_NODES, on_the_way, wrapped_on_the_way
 from bridge.experiments.draws import Draws
 from bridge.experiments.experiments import Figure, Progress, Series
 from bridge.experiments.intervals import mean_interval
@@ -110,11 +111,12 @@ def figure_hops(seed: int, progress: Progress, *, recorded: Recorded, runs: int 
         progress(done / count)
     points = [hops for hops in sorted(spent) if len(spent[hops]) >= LEAST_SAMPLES]
     rows = [
-        (float(hops), float(len(spent[hops])), on_the_way(hops), coded(hops), *mean_interval(spent[hops]))
+        (float(hops), float(len(spent[hops])), on_the_way(hops), wrapped_on_the_way(hops), coded(hops),
+         *mean_interval(spent[hops]))
         for hops in points
-    ]
+    ]  # fmt: skip
     xs = tuple(map(float, points))
-    columns = [tuple(row[at] for row in rows) for at in range(6)]
+    columns = [tuple(row[at] for row in rows) for at in range(7)]
     return Figure(
         experiment=EXPERIMENT,
         number="hops",
@@ -123,12 +125,15 @@ def figure_hops(seed: int, progress: Progress, *, recorded: Recorded, runs: int 
         y_label="shares over links",
         series=(
             Series("Algorithm 2", xs, columns[2]),
-            Series("network coding", xs, columns[3]),
-            Series("repository of three parties", xs, columns[4], columns[5]),
+            Series("wrapped shares (VeilMQ)", xs, columns[3]),
+            Series("network coding", xs, columns[4]),
+            Series("repository of three parties", xs, columns[5], columns[6]),
         ),
-        columns=("hops", "interactions", "Algorithm 2", "network coding", "repository", "± 95 %"),
+        columns=("hops", "interactions", "Algorithm 2", "wrapped shares", "network coding", "repository", "± 95 %"),
         rows=tuple(rows),
         notes=(
+            "Wrapped shares count shares and wraps. Up to three hops VeilMQ wraps nothing; beyond, they grow as the "
+            "square of the hops and no more by n a hop.",
             "From the second hop on the repository costs less: that is the price of a key that no party holds for "
             "longer than it takes to pass it on. What a repository keeps, its parties can be asked for later, and "
             "everybody must reach them.",
@@ -234,7 +239,7 @@ def figure_scale(seed: int, progress: Progress, *, recorded: Recorded, runs: int
     """Counts shares of an interaction on parts of a large backbone, between brokers that are drawn evenly."""
     world, rows = recorded.world(), list[tuple[float, ...]]()
     for size in BROKERS:
-        ours, theirs, far = [], [], []
+        ours, wrapped, theirs, far = [], [], [], []
         for run in range(runs * ROOTS):
             draws = Draws("real scale", seed, size, run)
             network = part_of(world, size, draws)
@@ -243,12 +248,13 @@ def figure_scale(seed: int, progress: Progress, *, recorded: Recorded, runs: int
                 pair = draws.randrange(size), draws.randrange(size)
                 far.append(float(hops_from(tree, pair[0])[pair[1]]))
                 ours.append(on_the_way(int(far[-1])))
+                wrapped.append(wrapped_on_the_way(int(far[-1])))
                 theirs.append(by_repository(tree, pair, REPLICAS, draws))
-        middle = sorted(ours)[len(ours) // 2]
-        rows.append((float(size), *mean_interval(far), middle, *mean_interval(theirs)))
+        middles = (sorted(counts)[len(counts) // 2] for counts in (ours, wrapped))
+        rows.append((float(size), *mean_interval(far), *middles, *mean_interval(theirs)))
         progress(len(rows) / len(BROKERS))
     xs = tuple(map(float, BROKERS))
-    columns = [tuple(row[at] for row in rows) for at in range(6)]
+    columns = [tuple(row[at] for row in rows) for at in range(7)]
     return Figure(
         experiment=EXPERIMENT,
         number="scale-sharing",
@@ -257,13 +263,16 @@ def figure_scale(seed: int, progress: Progress, *, recorded: Recorded, runs: int
         y_label="shares over links",
         series=(
             Series("Algorithm 2, median", xs, columns[3]),
-            Series("repository of three parties, mean", xs, columns[4], columns[5]),
+            Series("wrapped shares (VeilMQ), median", xs, columns[4]),
+            Series("repository of three parties, mean", xs, columns[5], columns[6]),
         ),
-        columns=("brokers", "hops", "± 95 %", "Algorithm 2, median", "repository", "± 95 %"),
+        columns=("brokers", "hops", "± 95 %", "Algorithm 2, median", "wrapped, median", "repository", "± 95 %"),
         rows=tuple(rows),
         notes=(
             "A broker on each node of a backbone: ways are long, and a key that is shared at each of them cannot be "
-            "paid. Algorithm 2 is for few regions; the repository's cost grows with the way alone.",
+            "paid. Algorithm 2 is for few regions. Wrapped shares grow as the square of the way; VeilMQ has them for "
+            f"up to {WRAPPED_NODES} regions, and longer ways stand here for comparison. The repository's cost grows "
+            "with the way alone.",
             "Parts of TopoHub's backbone of the world around random nodes, trees of the shortest ways from the node "
             "that is nearest to all.",
         ),

@@ -21,6 +21,10 @@ LEGEND_COLUMNS, LEGEND_CHARS = 3, 105
 """Columns of a legend at most, and characters that fit below a picture."""
 DECADE = 10.0
 """A logarithmic axis over less than this factor shows no power of ten: such an axis is linear."""
+WIDEST, NARROWEST = 3.0, 1.0
+"""Widths of the first line and of the last: a line below another one that has equal values still shows."""
+FLAT_CHARS = 16
+"""Characters of a name that fits below its point without being turned."""
 MARKERS = "osD^vPX*"
 LINES = ("-", "--", "-.", ":")
 
@@ -51,9 +55,11 @@ def draw(figure: Figure, path: Path) -> None:
 
 def _plot(figure: Figure, axes: Any) -> None:
     names = _names(figure)
-    for series, (marker, style) in zip(figure.series, _styles(), strict=False):
+    for at, (series, (marker, style)) in enumerate(zip(figure.series, _styles(), strict=False)):
         line = "none" if names else style  # no line joins what has no order
-        look = {"label": series.name, "marker": marker, "linestyle": line, "markersize": 4, "linewidth": 1.3}
+        width = WIDEST - (WIDEST - NARROWEST) * at / max(1, len(figure.series) - 1)
+        look = {"label": series.name, "marker": marker, "linestyle": line, "linewidth": width}
+        look["markersize"] = 3 + width
         if series.intervals:
             axes.errorbar(series.xs, series.ys, yerr=series.intervals, capsize=2.5, elinewidth=0.9, **look)
         else:
@@ -64,14 +70,18 @@ def _plot(figure: Figure, axes: Any) -> None:
     if figure.log_x:
         axes.set_xscale("log", nonpositive="mask")
     elif names:
-        axes.set_xticks(figure.series[0].xs, names, rotation=20, ha="right", fontsize=8)
+        turned = {} if max(map(len, names)) <= FLAT_CHARS else {"rotation": 20, "ha": "right"}
+        axes.set_xticks(figure.series[0].xs, names, fontsize=8, **turned)
     elif all(x.is_integer() for series in figure.series for x in map(float, series.xs)):
         axes.locator_params(axis="x", integer=True)
     ys = [y for series in figure.series for y in series.ys if y > 0]
     if figure.log_y and ys and max(ys) >= DECADE * min(ys):
         axes.set_yscale("log", nonpositive="mask")
     else:
-        axes.ticklabel_format(axis="y", style="plain", useOffset=False)
+        axes.get_yaxis().set_major_formatter(lambda value, _: f"{value:,.10g}")
+        ends = [y - half for one in figure.series for y, half in zip(one.ys, one.intervals, strict=False)]
+        if min(ends, default=0.0) < 0 <= min(y for one in figure.series for y in one.ys):
+            axes.set_ylim(bottom=0)  # an interval longer than its mean
     axes.grid(visible=True, alpha=0.3)
 
 

@@ -49,7 +49,7 @@ LONGEST = 1e9
 STYLE = """
 body{font:16px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;color:#1a1a1a;background:#fff}
 table{border-collapse:collapse;font-size:.85rem;margin:1rem 0}td,th{padding:.25rem .6rem;border-bottom:1px solid #ddd;
-text-align:right;vertical-align:top}td.text,th.text{text-align:left}.scroll{overflow-x:auto;max-height:30rem}
+text-align:right;vertical-align:top}td.text,th.text{text-align:left}.scroll{overflow-x:auto}
 td.mark,td.figure{white-space:nowrap}td.what{min-width:11rem}td.why{min-width:16rem}dt{font-weight:bold}
 .hit{background:#e6f4ea}.miss{background:#fde8e6}img{max-width:100%;height:auto}h2{margin-top:3rem}
 @media(max-width:40rem){body{margin:1rem auto}h1{font-size:1.5rem}h2{font-size:1.1rem;margin-top:2rem}
@@ -136,7 +136,7 @@ def _claimed(rows: Sequence[Compared], key: str) -> Iterator[str]:
     yield f"<p>{_text(key)}. Of {len(rows)} numbers of the papers ours hit {hits} and miss {len(rows) - hits}. "
     yield "A number counts as hit if it is off by no more than the factor in the last column. Each row is a number "
     yield "that a paper claims, beside what our simulation or this machine gives. Each name links to its curve.</p>"
-    yield "<div class=scroll style='max-height:none'><table><tr>"
+    yield "<div class=scroll><table><tr>"
     yield "".join(f"<th class=text>{name}" for name in ("", "figure", "what"))
     yield "<th>paper<th>ours<th class=text>reason of a miss<th>within</tr>"
     for row in rows:
@@ -173,18 +173,22 @@ def _section(figure: Figure, directory: Path) -> Iterator[str]:
     yield f"<h2 id='{_anchor(figure)}'>{_heading(figure)}</h2>"
     if (directory / _picture(figure)).exists():
         yield f"<img src='{_picture(figure)}' alt='{_text(figure.title)}'>"
-    texts = [" class=text" * any(isinstance(row[at], str) for row in figure.rows) for at in range(len(figure.columns))]
-    heads = zip(texts, figure.columns, strict=True)
+    shown = [at for at in range(len(figure.columns)) if not _is_unknown(figure, at)]
+    texts = [" class=text" * any(isinstance(row[at], str) for row in figure.rows) for at in shown]
+    heads = zip(texts, (figure.columns[at] for at in shown), strict=True)
     yield "<div class=scroll><table><tr>" + "".join(f"<th{kind}>{_text(one)}" for kind, one in heads) + "</tr>"
     for row in figure.rows:
-        yield (
-            "<tr>"
-            + "".join(
-                f"<td class=text>{_text(value)}" if isinstance(value, str) else f"<td>{_number(value)}" for value in row
-            )
-            + "</tr>"
-        )
+        yield "<tr>" + "".join(map(_cell, (row[at] for at in shown))) + "</tr>"
     yield "</table></div><ul>" + "".join(f"<li>{_code(note)}" for note in figure.notes) + "</ul>"
+
+
+def _cell(value: float | str) -> str:
+    return f"<td class=text>{_text(value)}" if isinstance(value, str) else f"<td>{_number(value)}"
+
+
+def _is_unknown(figure: Figure, at: int) -> bool:
+    """Returns True for a column of standard deviations that are all 0: a single run has none."""
+    return "sd" in figure.columns[at].split() and not any(row[at] for row in figure.rows)
 
 
 def _label(number: str) -> str:

@@ -16,11 +16,13 @@ from bridge.experiments.dispersion import (
     hops_between,
     on_the_way,
     summary,
+    wrapped_on_the_way,
     zipf_weights,
 )
 from bridge.experiments.draws import Draws
 from bridge.experiments.secret_forwarding import FIGURES
 from tests.bridge.experiments.helpers import rows, silent
+from tests.keys.wrapped import Way
 
 
 def test_figure_9_at_full_size_has_the_orders_of_magnitude_of_the_paper():
@@ -79,6 +81,25 @@ def test_shares_by_hand():
     assert [by_hops(hops) for hops in (0, 1, 4)] == [1, 3, 81]
     assert [delivered(hops) for hops in (0, 1, 4)] == [3, 9, 243]
     assert on_the_way(1) == 3 + 9 + 9
+
+
+@pytest.mark.parametrize(("hops", "replicas"), [(4, 3), (6, 3), (4, 5)])
+def test_wrapped_shares_are_as_many_as_replicas_really_make(hops: int, replicas: int) -> None:
+    """Counted by who gets which (docs/protocol.md §3.5, rule 5), of wraps and shares that the live functions made."""
+    way = Way((replicas,) * (hops + 1))
+    carried = len(way.level1) + len(way.values[1])
+    for at in range(2, hops + 1):
+        for (sender, _), _ in way.values[at].items():
+            own = [wrap for wrap in way.wraps if wrap.name.owner == way.place(at - 1, sender)]
+            farther = [wrap for wrap in way.wraps if wrap.name.owner.region < way.hops[at - 1].region]
+            carried += 1 + len(own) + len(farther)
+    carried += len(way.told) + replicas * len(way.wraps)
+    assert wrapped_on_the_way(hops, replicas) == carried
+
+
+def test_up_to_four_nodes_nothing_is_wrapped() -> None:
+    assert [wrapped_on_the_way(hops) for hops in range(4)] == [on_the_way(hops) for hops in range(4)]
+    assert wrapped_on_the_way(4) < on_the_way(4)
 
 
 def test_the_median_is_where_half_of_all_pairs_are():

@@ -101,6 +101,35 @@ def test_a_logarithmic_axis_spans_a_decade_at_least(recorder: Recorder, tmp_path
     assert not recorder.of("set_yscale")
 
 
+def test_an_interval_longer_than_its_mean_does_not_go_below_zero(recorder: Recorder, tmp_path: Path) -> None:
+    wide = Series("one", (0.0, 1.0), (1.0, 2.0), (0.5, 3.0))
+    draw(replace(FIGURE, series=(wide,)), tmp_path / "a.svg")
+    assert recorder.of("set_ylim") == [((), {"bottom": 0})]
+    recorder.calls.clear()
+    for series in (FIGURE.series[0], replace(wide, ys=(-1.0, 2.0)), replace(wide, intervals=(0.5, 1.0))):
+        draw(replace(FIGURE, series=(series,)), tmp_path / "a.svg")
+    assert not recorder.of("set_ylim")
+
+
+def test_a_line_below_another_one_shows(recorder: Recorder, tmp_path: Path) -> None:
+    draw(FIGURE, tmp_path / "a.svg")
+    first, second = (kwargs for _, kwargs in recorder.of("plot"))
+    assert (first["linewidth"], first["markersize"]) > (second["linewidth"], second["markersize"])
+
+
+def test_short_names_of_points_are_not_turned(recorder: Recorder, tmp_path: Path) -> None:
+    for rows, turned in (((("I",), ("II",), ("III",)), False), ((("a name that is long",), ("b",), ("c",)), True)):
+        recorder.calls.clear()
+        draw(replace(FIGURE, rows=rows), tmp_path / "a.svg")
+        assert ("rotation" in recorder.of("set_xticks")[0][1]) is turned
+
+
+def test_large_numbers_of_an_axis_are_grouped(recorder: Recorder, tmp_path: Path) -> None:
+    draw(FIGURE, tmp_path / "a.svg")
+    (((said,), _),) = recorder.of("set_major_formatter")
+    assert [said(value, 0) for value in (2_700_000.0, 0.25, -1500.0)] == ["2,700,000", "0.25", "-1,500"]
+
+
 @pytest.mark.parametrize(("length", "columns"), [(3, 3), (35, 2), (60, 1)])
 def test_a_legend_is_no_wider_than_its_picture(recorder: Recorder, tmp_path: Path, length: int, columns: int) -> None:
     draw(replace(FIGURE, series=(Series("x" * length, (0.0,), (1.0,)),)), tmp_path / "a.svg")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -74,3 +75,12 @@ def test_without_matplotlib_there_is_the_page(monkeypatch: pytest.MonkeyPatch, t
     monkeypatch.setattr(report, "draw", drawn)
     report.write([FIGURE], tmp_path, Costs(), "Seed 1")
     assert "<img" not in (tmp_path / "index.html").read_text("utf-8")
+
+
+@pytest.mark.parametrize(("deviations", "is_shown"), [((0.0, 0.0), False), ((0.0, 0.5), True)])
+def test_a_single_run_shows_no_deviation(tmp_path: Path, deviations: tuple[float, float], is_shown: bool) -> None:
+    rows = tuple((float(at), one, 0.0) for at, one in enumerate(deviations))
+    report.write([replace(FIGURE, columns=("x", "sd ms", "lost"), rows=rows)], tmp_path, Costs(), "Seed 1")
+    page = (tmp_path / "index.html").read_text("utf-8")
+    assert ("sd ms" in page) is is_shown
+    assert "<th>lost" in page
