@@ -161,6 +161,15 @@ _REFUSALS = {
 }
 
 
+_REFUSED = {
+    "time": "set both clocks by NTP",
+    "generation": "its identity may run twice",
+    "view": "compare clocks and versions of the overlay",
+    "right": "compare versions of the overlay",
+}
+"""Cures of refusals of others' publications. A budget that is spent is the publisher's own affair."""
+
+
 def _overlay(one: OverlayStanding) -> Iterator[Finding]:
     if one.removed:
         yield Finding(BROKEN, "removed", f"the overlay lists {one.name} no longer; ask its owner, or stop this process")
@@ -182,6 +191,10 @@ def _overlay(one: OverlayStanding) -> Iterator[Finding]:
     for peer, reason in sorted(one.refusals.items()):
         said = f"{peer} refuses what we publish: {reason}; {_REFUSALS.get(reason, 'see its log')}"
         yield Finding(DEGRADED, f"refused:{peer}", said)
+    for peer, reason in sorted(one.refused.items()):
+        if reason in _REFUSED:
+            said = f"{one.name} refuses what {peer} publishes: {reason}; {_REFUSED[reason]}, or ask who runs {peer}"
+            yield Finding(DEGRADED, f"refuses:{peer}", said)
     for peer, ahead_s in sorted(one.clocks.items()):
         if abs(ahead_s) >= CLOCK_WARN_S:
             way = "ahead of" if ahead_s > 0 else "behind"
@@ -237,7 +250,8 @@ def _silent(region: RegionPresence, is_living: bool) -> Finding:
     lost = "" if is_living else "quorum is lost, and what is published reaches no client there: "
     heard = len(region.members) - len(region.silent)
     since = ", ".join(
-        f"{name} ({f'{region.heard[name]:.0f} s ago' if name in region.heard else 'never'})" for name in region.silent
+        f"{name} ({f'{region.heard[name]:.0f} s ago' if name in region.heard else 'not since we started'})"
+        for name in region.silent
     )
     said = f"region {region.name}: {lost}{heard} of {len(region.members)} replicas heard, {region.needed} needed"
     return Finding(

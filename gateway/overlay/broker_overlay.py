@@ -82,6 +82,7 @@ from keys.identity import Role
 log = logging.getLogger("veilmq.links")
 
 FIGURES_EVERY_S = 1.0
+REFUSED_SHOWN_S = 150.0  # a publisher offers again what was refused after 60 s at most
 SMALL_BYTES = 1024  # payloads that every replica takes
 TOPIC_NAME_INVALID = 0x90
 NOT_AUTHORIZED = 0x87
@@ -136,6 +137,7 @@ class BrokerOverlay:
         self._broker: LocalBroker | None = None
         self._drop: Callable[[str], None] = lambda peer: None
         self._refusal = ""  # why what is handled at this moment is refused
+        self._refused: dict[str, tuple[str, float]] = {}  # by neighbour: why what it published was, and when last
         self._delay_s = 0.0  # by how much later it is acknowledged
         self._delays = Delays()
         self._withheld = Withheld(self._when_kept)
@@ -310,6 +312,11 @@ class BrokerOverlay:
         """Returns the rights of this gateway in each of its scopes; empty at other members."""
         return () if self._gateway is None else self._rights.standing(self._gateway)
 
+    def refused(self, now: float) -> dict[str, str]:
+        """Returns the last reason for which publications were refused, by neighbour, within `REFUSED_SHOWN_S`."""
+        self._refused = {peer: last for peer, last in self._refused.items() if now - last[1] < REFUSED_SHOWN_S}
+        return {peer: reason for peer, (reason, _) in self._refused.items()}
+
     def _review_rights(self) -> None:
         """Ends local subscriptions of scopes whose right to read ended."""
         if self._gateway is not None and self._broker is not None and self._rights.review(self._gateway):
@@ -387,6 +394,7 @@ class BrokerOverlay:
             flow.begin()
         self._received(peer, publish)
         if self._refusal:
+            self._refused[peer] = self._refusal, self._clock()
             return refusal(self._refusal, self._clock())
         hold = None if flow is None else flow.hold(peer, publish)
         return self._delays.hold(peer, self._delay_s, hold) if self._delay_s else hold
@@ -596,13 +604,15 @@ class BrokerOverlay:
 
     async def _show_figures(self) -> None:
         loop_time = asyncio.get_running_loop().time
-        beat_at = loop_time() + BEAT_S  # the first beat says what is linked when links have had time to come
+        beat_at, has_beaten = loop_time() + BEAT_S, False
         while True:
             assert self._broker is not None
             self._keeping.tick(self._clock())
             self._review_rights()
-            if self._flow is not None and loop_time() >= beat_at:
-                beat_at += BEAT_S
+            # The first beat says what is linked: once all links have come, or had time to come.
+            is_linked = not has_beaten and self._dials.up and set(self.peers_to_dial()) <= set(self._dials.up)
+            if self._flow is not None and (is_linked or loop_time() >= beat_at):
+                beat_at, has_beaten = loop_time() + BEAT_S, True
                 self._handle(Beat(tuple({*self._dials.up, *self._shown})))
             for topic_filter in self._broker.narrowed():
                 if (wanted := self._broker.wanted_of(topic_filter)) is not None:

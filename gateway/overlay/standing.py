@@ -38,8 +38,8 @@ class OverlayStanding:
     though it could have been fetched for `late_s` seconds. `oldest_s`: how long the oldest in the outbox waits that too
     few replicas have; what only one that is away lacks is in `outbox_depth`, and waits for nothing else.
     `outlived`: a later start of our identity runs elsewhere. `failures`: exceptions of our machine.
-    `refusals`: why replicas take nothing of ours. `proposal`: which swap of the tree replicas
-    speak for, as `SwapProposal.to_json` has it; empty where nobody measures. `swaps`: what the organiser changed and
+    `refusals`: why replicas take nothing of ours. `refused`: why we took nothing of a neighbour lately. `proposal`:
+    which swap of the tree replicas speak for, as `SwapProposal.to_json` has it; empty where nobody measures. `swaps`: what the organiser changed and
     offers; empty where there is none. `presence`: what was heard of each region of an overlay of several. `rights`: of
     a gateway, in each scope. `classical`: members to which keys are sealed with X25519 alone.
     `histories`: how far those of a replica reach.
@@ -67,6 +67,7 @@ class OverlayStanding:
     outlived: bool = False
     failures: int = 0
     refusals: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
     proposal: Mapping[str, object] = field(default_factory=dict)
     swaps: Mapping[str, object] = field(default_factory=dict)
     presence: tuple[RegionPresence, ...] = ()
@@ -131,6 +132,7 @@ def standing(links: BrokerOverlay, now: float, outbox_bytes_max: int) -> Overlay
         removed=node.removed,
         failures=links.figures.counts["machine_failed"],
         refusals=dict(node.publisher.refusals.reasons) if isinstance(node, GatewayNode) else {},
+        refused=links.refused(now),
         outlived=isinstance(node, GatewayNode) and node.life.outlived_by > 0,
         proposal=found.to_json() if isinstance(node, ReplicaNode) and (found := node.proposal(now)) else {},
         presence=node.presence.regions(now)

@@ -64,6 +64,8 @@ def test_a_replica_that_is_away_is_named_and_a_lost_quorum_breaks() -> None:
         (View(NOW, defects=3), DEGRADED, "3 internal errors since the start"),
         (View(NOW, stands(failures=2), defects=1), DEGRADED, "3 internal errors since the start"),
         (View(NOW, stands(removed=True)), BROKEN, "lists g1 no longer"),
+        (View(NOW, stands(refusals={"r1": "time"})), DEGRADED, "r1 refuses what we publish: time; compare its clock"),
+        (View(NOW, stands(refused={"g2": "time"})), DEGRADED, "g1 refuses what g2 publishes: time; set both clocks"),
         (View(NOW, stands(clocks={"r1": 6.0})), DEGRADED, "r1 was 6 s ahead of ours"),
         (View(NOW, stands(clocks={"r1": -61.0})), BROKEN, "61 s behind ours"),
         (View(NOW, stands(versions={"r1": 4, "r2": 5})), DEGRADED, "r1 still has an older version"),
@@ -119,6 +121,10 @@ def test_other_regions_faults_are_shown_and_leave_this_process_ready(
     assert word in said(report)
     assert len(report.findings) == (level != WELL)
     assert HealthWatch(lambda: View(NOW, stands(presence=regions)), lambda: NOW).ready
+
+
+def test_a_publisher_that_spends_its_budget_is_no_fault_of_the_replica() -> None:
+    assert judge(View(NOW, stands(refused={"g2": "budget", "g3": "form"}))).level == WELL
 
 
 def test_nothing_is_said_of_other_regions_where_no_word_can_arrive() -> None:
