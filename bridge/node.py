@@ -530,7 +530,8 @@ class ReplicaNode(Node):
     def _neighbour(self, event: LinkUp | LinkDown, now: float) -> list[Effect]:
         if isinstance(event, LinkDown):
             return self.forwarder.link_down(event.peer, now)
-        return self.forwarder.link_up(event.peer, now) + self._leases.link_up(event.peer, now)
+        effects = self.forwarder.link_up(event.peer, now) + self._leases.link_up(event.peer, now)
+        return effects + self._presence.link_up(event.peer, now)
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         if not isinstance(event, Received):

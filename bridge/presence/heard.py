@@ -90,6 +90,10 @@ class PresenceTable:
         """
         return tuple(self._region(region, now) for region in sorted(self._overlay.views))
 
+    def fresh(self, now: float) -> list[PresenceWord]:
+        """Returns the words of replicas that are not silent, in the order of their names."""
+        return [word for _, (word, at) in sorted(self._words.items()) if now - at < LOST_S]
+
     def _region(self, region: int, now: float) -> RegionPresence:
         view = self._overlay.views[region]
         spoken: dict[str, PresenceWord] = {}
@@ -141,6 +145,17 @@ class Presence:
         self.table.keep(word, now)
         return self._onwards(word, Wire(PRESENCE_TOPIC, word.encode()), "")
 
+    def link_up(self, peer: str, now: float) -> list[Effect]:
+        """Tells a gateway of our region all that is known: words passed while it had no link here."""
+        if not self._is_own_gateway(peer):
+            return []
+        return [Send(peer, Wire(PRESENCE_TOPIC, word.encode())) for word in self.table.fresh(now)]
+
+    def _is_own_gateway(self, name: str) -> bool:
+        certificate = self._overlay.certificate(name)
+        own = self._overlay.certificate(self._name).region
+        return (certificate.role, certificate.region) == (Role.GATEWAY, own)
+
     def received(self, event: Received, now: float) -> list[Effect]:
         """Takes a word of another replica, and passes it on if it is new."""
         effects = self.table.received(event, now)
@@ -158,9 +173,5 @@ class Presence:
         before = self._overlay.certificate(sender).region if sender else own
         regions = [r for r in Topology(self._overlay).neighbours(own) if r != before or r == word.region]
         peers = {peer for region in regions for peer in self._overlay.replicas(region)}
-        peers |= {
-            name
-            for name, member in self._overlay.members.items()
-            if (member.certificate.role, member.certificate.region) == (Role.GATEWAY, own)
-        }
+        peers |= {name for name in self._overlay.members if self._is_own_gateway(name)}
         return [Send(peer, wire) for peer in sorted((peers & self._up) - {word.member, sender, self._name})]

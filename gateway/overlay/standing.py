@@ -39,10 +39,10 @@ class OverlayStanding:
     few replicas have; what only one that is away lacks is in `outbox_depth`, and waits for nothing else.
     `outlived`: a later start of our identity runs elsewhere. `failures`: exceptions of our machine.
     `refusals`: why replicas take nothing of ours. `refused`: why we took nothing of a neighbour lately. `proposal`:
-    which swap of the tree replicas speak for, as `SwapProposal.to_json` has it; empty where nobody measures. `swaps`: what the organiser changed and
-    offers; empty where there is none. `presence`: what was heard of each region of an overlay of several. `rights`: of
-    a gateway, in each scope. `classical`: members to which keys are sealed with X25519 alone.
-    `histories`: how far those of a replica reach.
+    which swap of the tree replicas speak for, as `SwapProposal.to_json` has it; empty where nobody measures. `swaps`:
+    what the organiser changed and offers; empty where there is none. `presence`: what was heard of each region of an
+    overlay of several. `rights`: of a gateway, in each scope. `classical`: members to which keys are sealed with X25519
+    alone. `histories`: how far those of a replica reach.
     """
 
     name: str

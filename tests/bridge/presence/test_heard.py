@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from bridge.contract import Beat, Blame, Count, Effect, Received, Send, Wire
+from bridge.contract import Beat, Blame, Count, Effect, LinkUp, Received, Send, Wire
 from bridge.node import GatewayNode, ReplicaNode
 from bridge.presence import BEAT_S, LOST_S, PRESENCE_TOPIC, PresenceWord, RegionPresence
 from bridge.presence.heard import EARLY_S
@@ -99,6 +99,21 @@ def test_a_replica_that_was_never_heard_is_silent_only_after_a_while(world: Worl
     line = Line(world)
     assert all(region.silent == () for region in line.regions("g1", NOW).values())
     assert all(len(region.silent) == 3 for region in line.regions("g1", NOW + LOST_S).values())
+
+
+def test_a_gateway_that_comes_later_hears_at_once_what_passed_before(world: World) -> None:
+    line = Line(world)
+    line.dead = {"g1"}
+    line.beat(NOW)
+    line.dead = {"r3a"}
+    told = line.nodes["r1a"].handle(LinkUp("g1"), NOW + 5)
+    line._carry("r1a", told, NOW + 5)
+    seen = line.regions("g1", NOW + 5)
+    assert set(seen["region-3"].heard) == {"r3a", "r3b", "r3c"}
+    late = line.nodes["r1b"].handle(LinkUp("g1"), NOW + LOST_S)
+    assert not [each for each in late if isinstance(each, Send) and each.wire.topic == PRESENCE_TOPIC]
+    passed = line.nodes["r1a"].handle(LinkUp("r2a"), NOW + 5)
+    assert not [each for each in passed if isinstance(each, Send) and each.wire.topic == PRESENCE_TOPIC]
 
 
 def test_one_liar_moves_no_region(world: World) -> None:
