@@ -4,6 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 RUNS   := $(VENV)/.runs
+PLAIN  := $(VENV)/.plain
 OLD_PYTHON = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
   { echo "veilmq: $(PYTHON) is older than 3.11; install a newer one or say make PYTHON=python3.12" >&2; exit 2; }
 # Tests of processes mostly wait for them, so that a third worker saves a quarter of the time even on two cores.
@@ -24,7 +25,7 @@ $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --disable-pip-version-check --editable '.[spark,schemas,sinks,sim,real,dev,plugins,dashboard,docs,otel]'
 	@$(BIN)/python -m compileall -q keys bridge gateway spark_ingest
-	@touch $@ $(RUNS)
+	@touch $@ $(RUNS) $(PLAIN)
 
 # What the demo needs, and no more: no tools of tests and documentation. A `.venv` with everything has it.
 $(RUNS): pyproject.toml
@@ -32,6 +33,14 @@ $(RUNS): pyproject.toml
 	@echo "veilmq: installs VeilMQ and Spark into $(VENV), once; Spark and its Java are some hundred megabytes" >&2
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --disable-pip-version-check --editable '.[spark]'
+	@touch $@ $(PLAIN)
+
+# What building a package needs.
+$(PLAIN): pyproject.toml
+	@$(OLD_PYTHON)
+	@echo "veilmq: installs VeilMQ into $(VENV), once" >&2
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --disable-pip-version-check --editable .
 	@touch $@
 
 demo: $(RUNS)    ## the whole system on loopback with this machine's telemetry; DEMO_ARGS="--seconds 20 --json"
@@ -72,13 +81,13 @@ docs: venv       ## the documentation as a site in site/; a dead link or an undo
 tools:           ## Debian packages and npm clients that the interop tests drive (root)
 	tests/interop/install-tools.sh
 
-wheel: venv      ## dist/: the wheel, tried in a clean environment without extras; the manual page
+wheel: $(PLAIN)   ## dist/: the wheel, tried in a clean environment without extras; the manual page
 	rm -rf dist
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 	$(BIN)/veilmq man > dist/veilmq.1
 	$(BIN)/python -m tests.serve_wheel dist/*.whl
 
-release: wheel   ## the wheel built twice, its bill of materials (CycloneDX), and the hashes that a release is attested by
+release: venv wheel ## the wheel built twice, its bill of materials (CycloneDX), and the hashes that a release is attested by
 	$(BIN)/python -m tests.release dist/*.whl
 
 .PHONY: deb

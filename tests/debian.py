@@ -23,15 +23,27 @@ Package: veilmq
 Version: {version}
 Architecture: {architecture}
 Maintainer: VeilMQ <root@localhost>
-Depends: python3 (>= {minor}), python3 (<< {next_minor})
+Depends: python3 (>= {minor}), python3 (<< {next_minor}), systemd | systemd-standalone-sysusers
 Section: net
 Priority: optional
 Description: MQTT gateway and edge broker whose brokers cannot read what they carry
  Brings its Python libraries in /opt/veilmq. Members are units veilmq@NAME.
 """
-AFTER = (
-    "#!/bin/sh\nset -e\nif [ -d /run/systemd/system ]; then systemd-sysusers veilmq.conf; systemctl daemon-reload; fi\n"
-)
+ENDS = "if [ -d /run/systemd/system ]; then"
+SCRIPTS = {
+    # Byte code is made once, here: members may not write it, and each would compile all modules at each start.
+    "postinst": f"""systemd-sysusers veilmq.conf
+/{HOME}/bin/python -m compileall -q /{HOME}/lib >/dev/null
+{ENDS} systemctl daemon-reload; fi
+""",
+    "prerm": f"""if [ "$1" = remove ] && [ -d /run/systemd/system ]; then
+  systemctl stop 'veilmq@*.service' 'veilmq-renew@*.timer' veilmq-renew.timer
+fi
+find /{HOME} -name __pycache__ -prune -exec rm -r {{}} +
+""",
+    "postrm": f"{ENDS} systemctl daemon-reload; fi\n",
+}
+"""Scripts of the package. Removal ends running members, and leaves users, keys and data where they are."""
 
 
 def said(*command: str | Path) -> str:
@@ -53,9 +65,9 @@ def environment(tree: Path, wheel: Path) -> None:
 
 
 def furnish(tree: Path, manual: str) -> None:
-    """Puts command, units, user and manual page below `tree`."""
+    """Puts command, units, user, manual page and the folder of members below `tree`."""
     units, page = tree / "lib" / "systemd" / "system", tree / "usr" / "share" / "man" / "man1" / "veilmq.1"
-    for folder in (units, tree / "usr" / "bin", tree / "usr" / "lib" / "sysusers.d", page.parent):
+    for folder in (units, tree / "usr" / "bin", tree / "usr" / "lib" / "sysusers.d", page.parent, tree / "etc/veilmq"):
         folder.mkdir(parents=True)
     for unit in (ROOT / "configs" / "systemd").iterdir():
         is_unit = unit.suffix in (".service", ".timer")
@@ -79,8 +91,9 @@ def build(wheel: Path) -> Path:
                 version=version, architecture=architecture, minor=f"{major}.{minor}", next_minor=f"{major}.{minor + 1}~"
             )
         )
-        (tree / "DEBIAN" / "postinst").write_text(AFTER)
-        (tree / "DEBIAN" / "postinst").chmod(0o755)
+        for name, script in SCRIPTS.items():
+            (tree / "DEBIAN" / name).write_text(f"#!/bin/sh\nset -e\n{script}")
+            (tree / "DEBIAN" / name).chmod(0o755)
         tree.chmod(0o755)
         said("dpkg-deb", "--root-owner-group", "-Zgzip", "--build", tree, package)
     return package

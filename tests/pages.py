@@ -2,9 +2,10 @@
 
     python -m tests.pages docs/how-to/client.md ...     prints each command and its seconds
 
-Each page has a network of its own (a namespace of Linux: root and iproute2), so that no port has to be replaced. What a
-page takes for granted, such as an overlay of the page before, is in its `Recipe`, with the few words that stand for
-something of the reader's. A command that ends with `&`, or that the recipe says goes on, runs until the page ends.
+A page that installs something has a machine of its own (`tests/machine.py`). Any other page has a network of its own (a
+namespace of Linux: root and iproute2), so that no port has to be replaced. What a page takes for granted, such as an
+overlay of the page before, is in its `Recipe`, with the few words that stand for something of the reader's. A command
+that ends with `&`, or that the recipe says goes on, runs until the page ends.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.machine import Machine
 from tests.pages_known import RECIPES, Recipe
+from tests.ports import free_ports
 from tests.waits import wait_until
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -38,10 +41,33 @@ PROGRAMS = (
     "openssl",
     "export",
     "amqtt",
+    "make",
+    "python3",
+    ".venv/bin/pip",
+    ".venv/bin/veilmq",
+    "/usr/bin/python3",
+    "/opt/veilmq/bin/pip",
+    "ln",
+    "dpkg",
+    "install",
+    "systemd-sysusers",
+    "cp",
+    "chown",
+    "systemctl",
+    "podman",
+    "echo",
+    "SITE=$PWD/site",
+    "rm",
+    "spark-submit",
+    "mkdir",
+    "(umask",
+    "kubectl",
 )
 """First words of commands in indented blocks; other lines there are what a command prints."""
 WITHIN_S = 120.0
 """For one command, or for one thing to be seen: a machine may be busy."""
+INSTALLED_WITHIN_S = 600.0
+"""For a command of a page that installs something."""
 FENCED = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
@@ -95,6 +121,14 @@ class PageRun:
 
     def __init__(self, directory: Path, recipe: Recipe) -> None:
         self._directory, self._recipe = directory, recipe
+        self._running: list[subprocess.Popen[bytes]] = []
+        self._begun = 0
+        self._machine: Machine | None = None
+        if recipe.installs:
+            ports = {"CHECKOUT": str(ROOT), "PORT": str(free_ports(1)[0])}
+            self._machine = Machine(directory, ports)
+            self._environment = dict(os.environ)
+            return
         self._network = f"page{os.getpid()}"
         programs = directory / ".programs"
         programs.mkdir()
@@ -104,13 +138,14 @@ class PageRun:
         (programs / "python").chmod(0o755)
         path = f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}"
         self._environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "HOME": str(directory)}
-        self._running: list[subprocess.Popen[bytes]] = []
-        self._begun = 0
 
     def begin(self) -> None:
-        """Makes the network, and what the page takes for granted."""
-        subprocess.run(["ip", "netns", "add", self._network], check=True)
-        subprocess.run(["ip", "-n", self._network, "link", "set", "lo", "up"], check=True)
+        """Makes the network or the machine, and what the page takes for granted."""
+        if self._machine is not None:
+            self._machine.start()
+        else:
+            subprocess.run(["ip", "netns", "add", self._network], check=True)
+            subprocess.run(["ip", "-n", self._network, "link", "set", "lo", "up"], check=True)
         if self._recipe.begin:
             self.do(f"set -e; {self._recipe.begin.strip()}")
         for command, condition in self._recipe.runs.items():
@@ -121,6 +156,9 @@ class PageRun:
         """Ends what runs, and the network."""
         for process in reversed(self._running):
             self._stop(process)
+        if self._machine is not None:
+            self._machine.stop()
+            return
         left = subprocess.run(["ip", "netns", "pids", self._network], capture_output=True, text=True, check=False)
         for daemon in left.stdout.split():  # a page may have put some into the background
             with suppress(ProcessLookupError):
@@ -191,7 +229,7 @@ class PageRun:
         """Runs a command to its end. `refused`: it must end with status 2 and this in its line."""
         done = subprocess.run(
             self._inside(command), cwd=self._directory, env=self._environment, capture_output=True, text=True,
-            timeout=WITHIN_S, check=False, input=self._recipe.typed,
+            timeout=self._within_s, check=False, input=self._recipe.typed,
         )  # fmt: skip
         said = done.stdout + done.stderr
         assert done.returncode == (status if refused is None else 2), f"{command}\nends with {done.returncode}: {said}"
@@ -207,7 +245,13 @@ class PageRun:
                 )
             )  # fmt: skip
 
+    @property
+    def _within_s(self) -> float:
+        return WITHIN_S if self._machine is None else INSTALLED_WITHIN_S
+
     def _inside(self, command: str) -> list[str]:
+        if self._machine is not None:
+            return self._machine.inside(command)
         return ["ip", "netns", "exec", self._network, "bash", "-ec", command]
 
     def _wait(self, condition: str, command: str) -> None:
@@ -215,11 +259,11 @@ class PageRun:
         def holds() -> bool:
             done = subprocess.run(
                 self._inside(condition), cwd=self._directory, env=self._environment, capture_output=True, check=False,
-                timeout=WITHIN_S,
+                timeout=self._within_s,
             )  # fmt: skip
             return done.returncode == 0
 
-        assert wait_until(holds, WITHIN_S, every_s=0.2), f"{command}\nnever: {condition}\n{self.outputs()}"
+        assert wait_until(holds, self._within_s, every_s=0.2), f"{command}\nnever: {condition}\n{self.outputs()}"
 
     def outputs(self) -> str:
         """Returns the ends of what the running commands printed."""

@@ -19,6 +19,7 @@ have npm || missing="$missing npm"
 have chromium || missing="$missing chromium"
 ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || missing="$missing postgresql"
 have systemd-analyze || missing="$missing systemd"
+have systemd-nspawn || missing="$missing systemd-container"
 
 if [ -n "$missing" ]; then
     if [ "$(id -u)" -ne 0 ]; then
