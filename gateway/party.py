@@ -21,7 +21,16 @@ from bridge.contract import Count, OverlayNode
 from bridge.document import Issuer, Overlay, OverlayError, Scope, ScopeSecret
 from bridge.node import LINK_WINDOW, GatewayNode, KeyServerNode, ReplicaNode
 from gateway.attached import Attached
-from gateway.base import ConfigError, Figures, LinkFigures, LinkState, OverlaySettings, Settings, collect_seldom, stamp
+from gateway.base import (
+    ConfigError,
+    Figures,
+    LinkFigures,
+    LinkState,
+    OverlaySettings,
+    Settings,
+    collect_by_clock,
+    stamp,
+)
 from gateway.base.log_events import LogEvent
 from gateway.broker import LINK_LIMITS, EdgeBroker, Lifecycle, run_broker
 from gateway.client import LinkTls, MqttClient
@@ -335,7 +344,7 @@ async def _serve(
             def serves(broker: EdgeBroker) -> None:
                 for join in joined:
                     join(broker)
-                collect_seldom()
+                collect_by_clock(asyncio.get_running_loop())
 
             try:
                 await run_broker(settings, started=serves, read=read)
@@ -363,7 +372,7 @@ async def _serve(
             beside.begin(broker)
             if neighbours is not None:
                 neighbours.advertise(settings, broker.port)
-            collect_seldom()
+            collect_by_clock(asyncio.get_running_loop())
 
         try:
             await run_broker(settings, links, overlay_context=party.tls.server, started=started, read=read)

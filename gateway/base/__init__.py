@@ -23,7 +23,7 @@ from gateway.base.config_listeners import Listener
 from gateway.base.config_traces import DeviceSettings, OtherWitnessSettings, TraceSettings, WatchedSettings
 from gateway.base.defects import Defects
 from gateway.base.figures import FIGURES_TOPIC, Figures, HistoryState, LinkFigures, LinkState
-from gateway.base.garbage import collect_seldom, uncollected
+from gateway.base.garbage import collect_by_clock, collect_seldom, uncollected
 from gateway.base.limits import Limits
 from gateway.base.sealed_file import SealedFile, SealedFileError
 from gateway.base.stamps import Stamps
@@ -74,6 +74,7 @@ __all__ = [
     "WatchedSettings",
     "alone_in",
     "behind_reads",
+    "collect_by_clock",
     "collect_seldom",
     "erase",
     "give_way",

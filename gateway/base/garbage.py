@@ -7,7 +7,9 @@ meanwhile: some 20 ms each time in a fresh gateway, more with each client.
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -16,6 +18,12 @@ THRESHOLDS = (1_000, 5, 5_000)
 one. A look takes up to 0.3 ms for a thousand objects, and nobody is served meanwhile: the young are few, and all
 objects are looked at after 25 million new ones only.
 """
+LOOKS = 350_000
+"""The looks at middle-aged objects before one at all, where looks go by the clock: a day of a broker that rests."""
+LOOK_S = 0.001
+"""The time that a look at young objects may take; after a longer one the next comes sooner."""
+PAUSE_MIN_S, PAUSE_MAX_S = 0.02, 0.32
+"""Between two looks by the clock."""
 
 
 def collect_seldom() -> None:
@@ -24,6 +32,31 @@ def collect_seldom() -> None:
     """
     gc.freeze()
     gc.set_threshold(*THRESHOLDS)
+
+
+def collect_by_clock(loop: asyncio.AbstractEventLoop) -> None:
+    """Does as `collect_seldom`, and looks at young objects by the clock for as long as the loop runs.
+
+    The collector counts how many more objects there are than before. In a full table each new entry replaces an old
+    one: nothing is counted, a hundred thousand young objects come together, and one look at them takes 25 ms.
+    """
+    collect_seldom()
+    gc.set_threshold(*THRESHOLDS[:2], LOOKS)
+    _look(loop, PAUSE_MAX_S)
+
+
+def pause_after(took_s: float, pause_s: float) -> float:
+    """Returns the pause behind a look that took so long after the pause before it."""
+    if took_s > LOOK_S:
+        return max(PAUSE_MIN_S, pause_s / 2)
+    return min(PAUSE_MAX_S, 2 * pause_s) if took_s < LOOK_S / 4 else pause_s
+
+
+def _look(loop: asyncio.AbstractEventLoop, pause_s: float) -> None:
+    began = time.thread_time()
+    gc.collect(1)
+    pause_s = pause_after(time.thread_time() - began, pause_s)
+    loop.call_later(pause_s, _look, loop, pause_s)
 
 
 @contextmanager
