@@ -420,6 +420,8 @@ OWNERS: dict[str, dict[str, str]] = {
             gateway.bridging.releases.Releases _repeated _since""",
         "gateway.tracing.client.OBSERVED_MAX": """
             gateway.tracing.client.Tracker _observed""",
+        "gateway.tracing.writing.PENDING_MAX": """
+            gateway.tracing.writing._Changes advertisements entities waiters""",
         "gateway.history.archive.OPEN_MAX": """
             gateway.history.archive.Archive _reading""",
         "bridge.replica.recording.KEYLESS_MAX": """

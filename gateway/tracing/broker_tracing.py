@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from functools import partial
+from typing import Protocol
 
 from bridge.base import TopicError
 from bridge.contract import Count, Publication, Tick
@@ -65,7 +66,8 @@ from gateway.base import Clock, Figures, behind_reads
 from gateway.base.log_events import LogEvent
 from gateway.mqtt5.packets import Publish, Will
 from gateway.tracing.other_witnesses import OtherWitnesses
-from gateway.tracing.store import TraceStore, TraceStoreError
+from gateway.tracing.store import TraceStore
+from gateway.tracing.writing import TraceWriter
 
 log = logging.getLogger("veilmq.traces")
 
@@ -135,6 +137,7 @@ class Tracing:
         self._fleet, self._call = fleet, caller
         self._detect_within_s = detect_within_s
         self._tracer, self._node, self._store, self._devices = tracer, node, store, devices
+        self._writer = None if store is None else TraceWriter(store, partial(LogEvent.TRACES_NOT_KEPT.say, log))
         self._reporter = reporter
         self._more_counts, self._clock = count, clock or Clock()
         self._broker: Publishes | None = None
@@ -179,9 +182,9 @@ class Tracing:
             self._others.stop()
         if self._timer is not None:
             self._timer.cancel()
-        if self._store is not None:
+        if self._writer is not None:
             self._remember()
-            self._store.close()
+            self._writer.close()
 
     def _others_changed(self, up: int) -> None:
         self._tracer.self_health.others = up
@@ -276,7 +279,7 @@ class Tracing:
                 asyncio.get_running_loop().call_soon(self._admit)
         elif name in (CREATION_TOPIC, DISCOVERY_TOPIC):
             if self._node is not None:
-                self._perform(self._node.handle(Asked(client_id, payload), self._clock()))
+                self._answer(self._node.handle(Asked(client_id, payload), self._clock()))
         elif topic.event_type == constrained.TRACES and len(topic.suffixes) == 2:
             first, second = (_hex(suffix) for suffix in topic.suffixes)
             if first is not None and topic.suffixes[1] == "Interest":
@@ -343,6 +346,19 @@ class Tracing:
         self._trace(event)
         self._watch(event)
 
+    def _answer(self, effects: Sequence[DiscoveryEffect]) -> None:
+        """Performs effects of a question. An entity learns of its new topic when that is on disk: the topic outlives
+        a kill.
+        """
+        shared = [effect for effect in effects if isinstance(effect, ShareAdvertisement)]
+        if self._writer is None or not shared:
+            self._perform(effects)
+            return
+        self._perform(shared)
+        self._writer.when_written(
+            lambda: self._perform([effect for effect in effects if effect not in shared] if self._broker else ())
+        )
+
     def _perform(self, effects: Iterable[TracingEffect | DiscoveryEffect | DeviceTracingEffect | ReportEffect]) -> None:
         assert self._broker is not None, "start first"
         for effect in effects:
@@ -365,8 +381,8 @@ class Tracing:
                 case Complain(client, why):
                     LogEvent.TRACE_REFUSED.say(log, client, why)
                 case ShareAdvertisement(advertisement):
-                    if self._store is not None:
-                        self._kept(self._store.keep, advertisement)
+                    if self._writer is not None:
+                        self._writer.keep(advertisement)
                     life_s = (advertisement.not_after_ms - advertisement.created_ms) // 1000
                     self._broker.advertise(advertisement_topic(advertisement.topic), advertisement.encode(), life_s)
                 case Resumed(client):
@@ -383,8 +399,8 @@ class Tracing:
                     for topic, payload in [each for one in topics for each in self._broker.kept(one)]:
                         self._watch(RetainedBefore(topic, payload, device))
                 case ForgetDevice(topic):
-                    if self._store is not None:
-                        self._kept(self._store.forget, topic)
+                    if self._writer is not None:
+                        self._writer.forget(topic)
                 case Count():
                     self._count(effect)
 
@@ -404,12 +420,6 @@ class Tracing:
             self._broker.say(topic, payload, qos, stays_here=stays_here)
         finally:
             self._speaking = False
-
-    def _kept(self, write: Callable[[Any], None], what: Any) -> None:
-        try:
-            write(what)
-        except TraceStoreError as error:
-            LogEvent.TRACES_NOT_KEPT.say(log, error)
 
     def _schedule(self) -> None:
         """A timer and no more: a tick that is on its way sets the next one."""
@@ -446,15 +456,15 @@ class Tracing:
         self._perform(self._tracer.handle(Tick(), now))
         if self._devices is not None:
             self._perform(self._devices.handle(Tick(), now))
-        if self._store is not None and now >= self._remember_at:
+        if self._writer is not None and now >= self._remember_at:
             self._remember_at = now + REMEMBER_S
             self._remember()
         self._schedule()
 
     def _remember(self) -> None:
         records = self._tracer.records()
-        if records and self._store is not None:
-            self._kept(self._store.remember, records)
+        if records and self._writer is not None:
+            self._writer.remember(records)
 
 
 def _hex(level: str) -> bytes | None:

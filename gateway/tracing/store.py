@@ -2,8 +2,8 @@
 tracker's history of observations.
 
 A SQLite file, bounded by rows and age; of the entity with most observations the oldest go first. A lost last second
-costs nothing that cannot be asked for again, so commits are not waited for. Not here: which statements are believed
-(`bridge`).
+costs nothing that cannot be asked for again, so commits do not wait for the device; what is committed outlives a kill.
+Not here: when a broker commits (`writing`), which statements are believed (`bridge`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import contextlib
 import json
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,7 +63,7 @@ class SeenTrace:
 
 
 class TraceStore:
-    """A file with one process that writes."""
+    """A file with one process that writes, and one thread at a time."""
 
     def __init__(self, path: Path, secret: bytes = b"") -> None:
         """Open or make it, private to its owner. `secret`: what records of entities are sealed under; whoever has the
@@ -74,7 +74,7 @@ class TraceStore:
         try:
             private_directory(path.parent)
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-            self._db = sqlite3.connect(path, isolation_level=None, timeout=30)
+            self._db = sqlite3.connect(path, isolation_level=None, timeout=30, check_same_thread=False)
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = NORMAL")
             self._db.executescript(_SCHEMA)
@@ -85,15 +85,6 @@ class TraceStore:
         self._db.close()
 
     # ----------------------------------------------------------------------------------------- advertisements
-
-    def keep(self, advertisement: Advertisement) -> None:
-        """Raises TraceStoreError."""
-        row = (advertisement.topic, advertisement.not_after_ms, advertisement.encode())
-        self._execute("INSERT OR REPLACE INTO advertisements VALUES (?, ?, ?)", row)
-
-    def forget(self, topic: bytes) -> None:
-        """Raises TraceStoreError."""
-        self._execute("DELETE FROM advertisements WHERE topic = ?", (topic,))
 
     def advertisements(self, now_ms: int) -> Iterator[Advertisement]:
         """Those that still count, oldest first; the others are dropped. Raises TraceStoreError."""
@@ -108,13 +99,21 @@ class TraceStore:
 
     # ------------------------------------------------------------------------------------------------ entities
 
-    def remember(self, records: Sequence[tuple[bytes, RememberedEntity | None]]) -> None:
-        """Entities by trace topic, None for one that is registered no longer. Raises TraceStoreError."""
-        kept = [(topic, self._sealed(topic, record)) for topic, record in records if record is not None]
-        gone = [(topic,) for topic, record in records if record is None]
+    def write(
+        self,
+        advertisements: Mapping[bytes, Advertisement | None],
+        entities: Mapping[bytes, RememberedEntity | None],
+    ) -> None:
+        """Writes both by trace topic in one transaction; None: it is forgotten. Raises TraceStoreError."""
+        kept = [(topic, ad.not_after_ms, ad.encode()) for topic, ad in advertisements.items() if ad is not None]
+        forgotten = [(topic,) for topic, advertisement in advertisements.items() if advertisement is None]
+        here = [(topic, self._sealed(topic, record)) for topic, record in entities.items() if record is not None]
+        gone = [(topic,) for topic, record in entities.items() if record is None]
         try:
             self._db.execute("BEGIN")
-            self._db.executemany("INSERT OR REPLACE INTO entities VALUES (?, ?)", kept)
+            self._db.executemany("INSERT OR REPLACE INTO advertisements VALUES (?, ?, ?)", kept)
+            self._db.executemany("DELETE FROM advertisements WHERE topic = ?", forgotten)
+            self._db.executemany("INSERT OR REPLACE INTO entities VALUES (?, ?)", here)
             self._db.executemany("DELETE FROM entities WHERE topic = ?", gone)
             self._db.execute("COMMIT")
         except sqlite3.Error as error:

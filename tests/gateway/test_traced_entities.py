@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from typing import Any
 
 import paho.mqtt.client as mqtt
 import pytest
+import yaml
 from paho.mqtt.enums import CallbackAPIVersion
 
 from bridge.traces.kinds import TraceKind
@@ -20,6 +22,7 @@ from bridge.tracking.entity import Stage, Wishes
 from gateway.tracing.client import TracedEntity, Tracker
 from tests.gateway.overlay_processes import ENVIRONMENT
 from tests.gateway.traced_site import Site, observed
+from tests.ports import free_ports
 from tests.waits import wait_until
 
 OPEN = Wishes(("desk",))
@@ -156,6 +159,27 @@ def test_a_broker_that_restarts_keeps_trace_topics(site: Site, tmp_path: Path) -
         desk.follow("vane")
         observed(desk, TraceKind.ALLS_WELL)
     assert site.counted["trace_topics"] == made, "the topic of before serves"
+
+
+def test_a_topic_that_an_entity_was_told_of_outlives_a_kill_of_the_broker(site: Site, tmp_path: Path) -> None:
+    """`kill -9` in the moment in which the entity has its topic; the file `topic.bin` is written then."""
+    (port,) = free_ports(1)
+    file = tmp_path / "broker.yaml"
+    config = site.config(data=str(tmp_path / "data"), listeners={"default": {"bind": f"127.0.0.1:{port}"}})
+    file.write_text(yaml.safe_dump(config), "utf-8")
+
+    topic = site.credentials("mast").joinpath("topic.bin")
+    broker = subprocess.Popen([Path(sys.executable).with_name("veilmq"), "broker", "-c", file], env=ENVIRONMENT)
+    try:
+        with TracedEntity(site.credentials("mast"), "127.0.0.1", port, wishes=OPEN):
+            assert wait_until(topic.exists)
+            broker.kill()
+            broker.wait()
+    finally:
+        broker.kill()
+    with sqlite3.connect(tmp_path / "data" / "traces.sqlite3") as database:
+        ((kept,),) = database.execute("SELECT topic FROM advertisements").fetchall()
+    assert kept in topic.read_bytes()
 
 
 def test_a_new_topic_is_found_again_after_the_old_one_leaked(site: Site) -> None:

@@ -140,7 +140,7 @@ def test_entities_are_sealed_for_those_who_verified_them(tmp_path: Path) -> None
     record = RememberedEntity(advertised(), TOKEN, HOLDER.private_bytes(), b"s" * 16, b"k" * 32, b"", {})
     for secret, found in zip(secrets, ([record], [], []), strict=True):
         store = TraceStore(tmp_path / "traces.sqlite3", secrets[0])
-        store.remember([(record.advertisement.topic, record)])
+        store.write({}, {record.advertisement.topic: record})
         store.close()
         store = TraceStore(tmp_path / "traces.sqlite3", secret)
         assert list(store.remembered()) == found

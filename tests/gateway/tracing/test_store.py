@@ -21,9 +21,8 @@ def seen(entity: str, number: int, kind: TraceKind = TraceKind.ALLS_WELL) -> Obs
 def test_advertisements_come_back_until_they_end(tmp_path: Path) -> None:
     store = TraceStore(tmp_path / "data" / "traces.sqlite3")
     first, second = advertised(topic=b"1" * 16), advertised("other", topic=b"2" * 16)
-    store.keep(second)
-    store.keep(first)
-    store.keep(first)
+    store.write({each.topic: each for each in (second, first)}, {})
+    store.write({first.topic: first}, {})
     store.close()
     again = TraceStore(tmp_path / "data" / "traces.sqlite3")
     assert {each.topic for each in again.advertisements(NOW_MS)} == {first.topic, second.topic}
