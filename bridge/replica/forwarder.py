@@ -43,6 +43,7 @@ from bridge.replica.statement_relay import COMPARE_TOPIC, StatementRelay
 from bridge.topology import Routes
 from bridge.wire import (
     CONTROL_ROOT,
+    KEYS_TOPIC,
     PROPERTY_PART,
     PROPERTY_SHOWN,
     PROPERTY_SKIP,
@@ -69,6 +70,9 @@ from keys.errors import BadFrame, KeysError, NotFresh, Superseded, UnknownView
 NEWCOMER_BURST = 8  # restarts of a subscriber that are served at once all that is retained ...
 NEWCOMER_EVERY_S = 60.0  # ... and then once a minute, the others later: stops statements without end
 FORWARDED = Count("forwarded")
+RIDING_BYTES_MAX = 16 << 10
+"""The longest publication, with key, shares and wraps, on which these ride: 16 KiB. They grow on the way, and could
+make a publication too long for a peer that its publisher found short enough. So the key goes alone before it."""
 YOUNG_S = 30.0  # after a start, statements come that others knew before; later ones are news, and find what is new only
 RETELLS_BURST, RETELLS_EVERY_S = 8, 10.0  # of one link that comes up; beyond that all statements are sent later
 
@@ -499,8 +503,8 @@ class Forwarder:
     ) -> list[Effect]:
         """Returns the wires of a publication for a peer.
 
-        The first under a key, and every retained one, carries key and shares, unless the key stands alone: then the
-        key goes before the first.
+        The first under a key, and every retained one, carries key and shares, unless the key stands alone or the wire
+        would be long: then the key goes before it.
         """
         scope = admitted.scope
         if (scope.shown or scope.planes) and (said := self._destinations.beside(peer, admitted)):
@@ -519,9 +523,11 @@ class Forwarder:
         if held.announced.get(peer) and not wire.retain:  # the usual case
             return [Send(peer, wire)]
         carried = self._keys.riding(peer, held, again=wire.retain)
-        if carried:
-            wire = Wire(wire.topic, wire.payload, 1, wire.retain, wire.properties + carried)
-        return [Send(peer, wire)]
+        if not carried:
+            return [Send(peer, wire)]
+        if len(wire.payload) + sum(len(value) for _, value in carried) > RIDING_BYTES_MAX:
+            return [Send(peer, Wire(KEYS_TOPIC, b"", 1, False, carried)), Send(peer, wire)]
+        return [Send(peer, Wire(wire.topic, wire.payload, 1, wire.retain, wire.properties + carried))]
 
     # ----------------------------------------------------------------------------------------------- keys
 

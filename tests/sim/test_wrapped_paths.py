@@ -16,11 +16,12 @@ import pytest
 
 from bridge.contract.machine import Effect, Event, Machine, Received, Send, Wire
 from bridge.document.policy import Refresh, Scope
+from bridge.node import GatewayNode
 from bridge.reader import key_opening
 from bridge.sim.adversary import Behaviour, each_wrap
 from bridge.sim.checkers import check_blame, check_liveness, check_safety
 from bridge.wire import KEYS_TOPIC
-from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, PROPERTY_WRAPS, KeyHeader, from_property, to_property
+from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, PROPERTY_WRAPS, KeyHeader, Mode, from_property, to_property
 from keys.sharetree import Hop, decode_shares
 from keys.wrapping import Wrap, decode_wraps, encode_wraps
 from tests.keys.wrapped import Bad, Way, derived, garbage
@@ -370,6 +371,34 @@ def test_a_replica_is_sent_n_values_a_key_at_its_own_place_however_far_it_is() -
         before = [((region - 1, sender),) for sender in (1, 2, 3)] if region > 1 else [()]
         assert labels
         assert all(told == {(*first, (region, place)) for first in before} for told in labels.values())
+
+
+@pytest.mark.parametrize(("count", "n"), [(5, 3), (4, 5), pytest.param(6, 5, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("retain", [False, True])
+def test_no_link_carries_a_longer_packet_than_the_publishers_own(count: int, n: int, retain: bool) -> None:
+    """Shares and wraps grow on the way. A content that just fits at home would find a link that takes it no more."""
+    world = line(count, n, scopes=[Scope("plant/#", mode=Mode.COPIES)])
+    kernel = world.kernel(random.Random(13))
+    heard = {member: Listening(kernel.nodes[member]) for member in world.overlay.members}
+    kernel.nodes.update(heard)
+    for reader in ("near", "control"):
+        subscribe(kernel, reader, "plant/#")
+    traffic = Traffic("site")
+    for number in range(2):
+        traffic.publish(kernel, NOW + 5 + number, "plant/1", bytes([number]) * 1_000_000, qos=1, retain=retain)
+    trace = kernel.run(NOW + 60)
+    check_liveness(traffic.published, trace.delivered["control"])
+    bytes_of = {member: max(_wire_bytes(event.wire) for event in each.received) for member, each in heard.items()
+                if each.received}  # fmt: skip
+    site: GatewayNode = heard["site"].machine  # type: ignore[assignment]
+    bound = site.packet_bytes(next(iter(traffic.published.values())))
+    assert max(bytes_of.values()) <= bound
+
+
+def _wire_bytes(wire: Wire) -> int:
+    """An upper bound of the packet: fixed header, lengths and packet id take less than 16 bytes."""
+    properties = sum(5 + len(key) + len(value.encode()) for key, value in wire.properties)
+    return 16 + len(wire.topic.encode()) + len(wire.payload) + properties
 
 
 def test_on_ways_of_four_regions_nothing_is_wrapped() -> None:
