@@ -131,7 +131,7 @@ def test_one_more_in_a_region_sees_it_and_in_a_leaf_too(name: str) -> None:
 
 
 def test_one_polynomial_for_two_next_regions_would_give_the_secret_away() -> None:
-    """So coefficients have to hang on the next region (§10): f of each branch would be k of one polynomial."""
+    """So coefficients hang on the next region (docs/protocol.md §10): f of each branch would be k of one polynomial."""
     overlay = TREES["a fork in the middle"]
     bad = {4: (1,), 6: (2,)}
     assert Wrapped(overlay, related=True).reaches_secret(bad)
