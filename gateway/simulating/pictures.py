@@ -21,7 +21,7 @@ LEGEND_COLUMNS, LEGEND_CHARS = 3, 105
 """Columns of a legend at most, and characters that fit below a picture."""
 DECADE = 10.0
 """A logarithmic axis over less than this factor shows no power of ten: such an axis is linear."""
-WIDEST, NARROWEST = 3.0, 1.0
+WIDEST, NARROWEST = 2.4, 1.0
 """Widths of the first line and of the last: a line below another one that has equal values still shows."""
 FLAT_CHARS = 16
 """Characters of a name that fits below its point without being turned."""
