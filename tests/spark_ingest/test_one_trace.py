@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from spark_ingest.receiver.receiver import Receiver, ReceiverSettings
 from spark_ingest.receiver.replicas import RegionReplicas
 from spark_ingest.source.reader import SpoolReader
 from tests.gateway.overlay_processes import OverlayProcesses
-from tests.gateway.telemetry.collector import collector
+from tests.gateway.telemetry.collector import ROTEL, Collector, collector, through_rotel
 from tests.gateway.telemetry.test_context import TEXT
 from tests.waits import wait_until
 
@@ -45,9 +46,23 @@ def rows_told(options: Any) -> int:
     return sum(batch.num_rows for part in reader.partitions() for batch in reader.read(part))
 
 
-def test_one_trace_from_publish_to_row(overlay: OverlayProcesses, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "place",
+    [
+        pytest.param(
+            through_rotel,
+            marks=[
+                pytest.mark.tools, pytest.mark.skipif(not ROTEL.is_file(), reason="no Rotel; run `make tools` as root"),
+            ],
+        ),
+        pytest.param(collector, marks=pytest.mark.slow),
+    ],
+)  # fmt: skip
+def test_one_trace_from_publish_to_row(
+    overlay: OverlayProcesses, tmp_path: Path, place: Callable[[Path], AbstractContextManager[Collector]]
+) -> None:
     overlay.make({"north": 3}, [], {"site": "north", "control": "north", "job": "north"})
-    with collector(tmp_path) as there:
+    with place(tmp_path) as there:
         for name in ("site", "control", "north1"):
             with_telemetry(overlay, name, there.address)
         overlay.start(*REPLICAS, "site", "control")
@@ -89,7 +104,7 @@ def test_one_trace_from_publish_to_row(overlay: OverlayProcesses, tmp_path: Path
         receiver.stop()
         assert wait_until(lambda: {"veilmq_messages_received", "veilmq_health"} & metrics(there.metrics()), 30)
         overlay.stop()  # members send what waits
-        spans = there.spans()
+    spans = there.spans()
     trace = [span for span in spans if span["trace"] == TEXT[3:35]]
     assert len(trace) == len(spans)
     by_id = {span["span"]: span for span in trace}

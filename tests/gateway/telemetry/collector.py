@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,6 +24,10 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from tests.gateway.overlay_processes import ENVIRONMENT
 from tests.ports import free_ports
+from tests.waits import wait_until
+
+ROTEL = Path(__file__).parents[3] / ".tools" / "rotel" / "rotel" / "rotel-agent"
+"""The program of Rotel, a collector of OpenTelemetry (`make tools`)."""
 
 
 def spans_in(body: bytes) -> Iterator[dict[str, Any]]:
@@ -90,6 +96,32 @@ def collector(directory: Path) -> Iterator[Collector]:
             yield Collector(file, port)
         finally:
             process.terminate()
+
+
+@contextmanager
+def through_rotel(directory: Path) -> Iterator[Collector]:
+    """The same behind a collector of others, which reads, batches and sends on what it gets."""
+    with collector(directory) as end:
+        http, grpc = free_ports(2)
+        told = {
+            "ROTEL_OTLP_HTTP_ENDPOINT": f"127.0.0.1:{http}", "ROTEL_OTLP_GRPC_ENDPOINT": f"127.0.0.1:{grpc}",
+            "ROTEL_EXPORTER": "otlp", "ROTEL_OTLP_EXPORTER_ENDPOINT": end.address,
+            "ROTEL_OTLP_EXPORTER_PROTOCOL": "http", "ROTEL_PID_FILE": str(directory / "rotel.pid"),
+        }  # fmt: skip
+        with (directory / "rotel.log").open("wb") as log:
+            process = subprocess.Popen([ROTEL, "start"], env={**os.environ, **told}, stdout=log, stderr=log)
+        end.address = f"http://127.0.0.1:{http}"
+        try:
+            assert wait_until(lambda: is_listening(http), 30), (directory / "rotel.log").read_text()
+            yield end
+        finally:
+            process.terminate()  # it sends what it has
+            process.wait(30)
+
+
+def is_listening(port: int) -> bool:
+    with socket.socket() as sock:
+        return sock.connect_ex(("127.0.0.1", port)) == 0
 
 
 def main() -> None:
