@@ -1,7 +1,7 @@
 #!/bin/sh
-# Installs what the interop tests drive: mosquitto and its clients, iproute2, node with npm, chromium, systemd's tool,
-# PostgreSQL, HAProxy (Debian packages); below .tools/ MQTT.js and libraries of device makers, each in an environment of its
-# own. Run as root, needs no terminal, does nothing where all is there already.
+# Installs what the interop tests drive: mosquitto and its clients, iproute2, node with npm, chromium, systemd's tools, Buildah,
+# PostgreSQL, HAProxy (Debian packages); below .tools/ MQTT.js, a collector of OpenTelemetry, and libraries of device
+# makers, each in an environment of its own. Run as root, needs no terminal, does nothing where all is there already.
 set -eu
 
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -20,6 +20,7 @@ have chromium || missing="$missing chromium"
 ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || missing="$missing postgresql"
 have systemd-analyze || missing="$missing systemd"
 have systemd-nspawn || missing="$missing systemd-container"
+have buildah || missing="$missing buildah"
 
 if [ -n "$missing" ]; then
     if [ "$(id -u)" -ne 0 ]; then
@@ -66,5 +67,7 @@ target() {
     [ -d "$folder" ] || "$python" -m pip install --quiet --disable-pip-version-check --target "$folder" "$@"
 }
 target paho1 paho-mqtt==1.6.1 # no environment can have this beside paho 2
+# A collector of OpenTelemetry, a program of its own; its wheel is for this Python, and the program for any.
+target rotel --no-deps --only-binary=:all: --python-version 3.11 rotel==0.0.1a15
 target aiomqtt aiomqtt==2.3.0 paho-mqtt==2.2.0
 echo "tools are in place"
