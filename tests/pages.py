@@ -64,7 +64,7 @@ PROGRAMS = (
     "kubectl",
 )
 """First words of commands in indented blocks; other lines there are what a command prints."""
-WITHIN_S = 120.0
+WITHIN_S = 300.0
 """For one command, or for one thing to be seen: a machine may be busy."""
 INSTALLED_WITHIN_S = 600.0
 """For a command of a page that installs something."""

@@ -39,6 +39,21 @@ def test_units_are_what_systemd_reads(unit: Path, tmp_path: Path) -> None:
     )
 
 
+def test_systemd_makes_the_users_of_the_units(tmp_path: Path) -> None:
+    if shutil.which("systemd-sysusers") is None:
+        pytest.skip("no systemd here")
+    (tmp_path / "etc").mkdir()
+    users = ROOT / "configs" / "systemd" / "veilmq.sysusers"
+    made = subprocess.run(
+        ["systemd-sysusers", f"--root={tmp_path}", str(users)], capture_output=True, text=True, check=False
+    )
+    assert made.returncode == 0, made.stderr
+    names = {line.split(":")[0] for line in (tmp_path / "etc" / "passwd").read_text().splitlines()}
+    assert names >= {
+        match for unit in UNITS for match in re.findall(r"^User=(.*)$", unit.read_text("utf-8"), re.MULTILINE)
+    }
+
+
 @pytest.mark.parametrize("unit", [unit for unit in UNITS if unit.suffix == ".service"], ids=lambda path: path.name)
 def test_systemd_finds_little_that_a_unit_could_do(unit: Path) -> None:
     if shutil.which("systemd-analyze") is None:
@@ -53,6 +68,7 @@ def test_the_unit_gives_little_away() -> None:
     for line in ("NoNewPrivileges=yes", "ProtectSystem=strict", "CapabilityBoundingSet=", "UMask=0077", "User=veilmq"):
         assert f"{line}\n" in text
     assert "RestartPreventExitStatus=2" in text
+    assert "ExecStartPre" not in text, "systemd starts again after its exit status, whichever it is"
 
 
 def test_the_debian_package_brings_what_the_units_start(tmp_path: Path) -> None:
@@ -128,7 +144,7 @@ def test_an_empty_folder_of_that_name_hides_nothing(tmp_path: Path) -> None:
 def test_the_page_and_the_units_name_one_place_for_the_program() -> None:
     page = (ROOT / "docs" / "how-to" / "install.md").read_text("utf-8")
     for unit in UNITS:
-        for command in re.findall(r"^ExecStart(?:Pre)?=(\S*veilmq)", unit.read_text("utf-8"), re.MULTILINE):
+        for command in re.findall(r"^ExecStart=(\S*veilmq)", unit.read_text("utf-8"), re.MULTILINE):
             assert command == "/opt/veilmq/bin/veilmq"
     assert "python3 -m venv /opt/veilmq" in page
     for name in re.findall(r"configs/systemd/[\w@.-]+", page):
