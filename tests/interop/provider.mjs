@@ -1,4 +1,5 @@
 // An identity provider for tests: oidc-provider (MIT), OpenID certified. Arguments: port, address of the console.
+// Resources: `urn:veilmq`, the default; `urn:office`, whose tokens are for others; `urn:short`, whose tokens end in a second.
 // Clients: `pump-7` and `ann-cli` get access tokens (JWT) for veilmq by their own secret; `console` logs people in by the code flow.
 import { createRequire } from "node:module";
 const require = createRequire(process.argv[4]);
@@ -24,7 +25,8 @@ const provider = new Provider(issuer, {
     resourceIndicators: {
       enabled: true,
       defaultResource: () => "urn:veilmq",
-      getResourceServerInfo: () => ({ scope: "mqtt", audience: "veilmq", accessTokenFormat: "jwt", accessTokenTTL: 600 }),
+      getResourceServerInfo: (context, resource) => ({ scope: "mqtt", audience: resource === "urn:office" ? "office" : "veilmq",
+        accessTokenFormat: "jwt", accessTokenTTL: resource === "urn:short" ? 1 : 600 }),
     },
   },
 });

@@ -5,25 +5,30 @@ the page by the authorization code flow.
 from __future__ import annotations
 
 import base64
+import hmac
 import http.cookiejar
 import json
 import re
 import subprocess
 import sys
+import time
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jwt
 import paho.mqtt.client as paho
 import pytest
 import yaml
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from gateway.auth.security import Security, UserGroup
 from tests.conftest import tool
+from tests.gateway.auth.tokens import encoded, jwk, rsa_key
 from tests.gateway.console.running import Api
 from tests.gateway.overlay_processes import ENVIRONMENT, VEILMQ
 from tests.ports import free_ports
@@ -58,7 +63,7 @@ class Site:
         (directory / "broker.yaml").write_text(yaml.safe_dump({
             "listeners": {"default": {"bind": f"127.0.0.1:{self.mqtt}"}},
             "plugins": {
-                "gateway.auth.oidc.OidcPlugin": {"issuer": self.issuer, "audience": ["veilmq"]},
+                "gateway.auth.oidc.OidcPlugin": {"issuer": self.issuer, "audience": ["veilmq"], "leeway_s": 1},
                 "gateway.auth.dynamic.DynamicPlugin": {"file": "security.json"},
             },
             "console": {
@@ -79,10 +84,10 @@ class Site:
         assert self._provider.poll() is None, self.log.read_text()
         return "keys" in self.log.read_text() and "console: http" in self.log.read_text()
 
-    def token(self, client: str) -> str:
+    def token(self, client: str, resource: str = "urn:veilmq") -> str:
         login = base64.b64encode(f"{client}:{client}-secret".encode()).decode()
         request = urllib.request.Request(
-            f"{self.issuer}/token", b"grant_type=client_credentials&scope=mqtt",
+            f"{self.issuer}/token", f"grant_type=client_credentials&scope=mqtt&resource={resource}".encode(),
             headers={"Authorization": f"Basic {login}"},
         )  # fmt: skip
         with urllib.request.urlopen(request, timeout=20) as answer:
@@ -196,3 +201,40 @@ def test_a_program_shows_its_access_token_to_the_api(site: Site) -> None:
         == 403
     )
     assert Api(site.port, token=api.token[:-9] + "AAAAAAAAA").ask("GET", "/me")[0] == 401
+
+
+def forged(site: Site, kind: str) -> str:
+    """A token as an attacker makes it who has one of the provider's and its public keys; `kind` says how."""
+    real = site.token("pump-7")
+    header, claims = jwt.get_unverified_header(real), jwt.decode(real, options={"verify_signature": False})
+    claims |= {"sub": "root"}
+    with urllib.request.urlopen(f"{site.issuer}/jwks", timeout=20) as answer:
+        public = next(key for key in json.load(answer)["keys"] if key["kid"] == header["kid"])
+    if kind == "none":
+        return f"{encoded({**header, 'alg': 'none'})}.{encoded(claims)}."
+    if kind == "public key as a secret":
+        pem = jwt.PyJWK(public).key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+        said = f"{encoded({**header, 'alg': 'HS256'})}.{encoded(claims)}"
+        return f"{said}.{encoded(hmac.digest(pem, said.encode(), 'sha256'))}"
+    mine = rsa_key("mallory")
+    headers = {
+        "key of another": header, "path": {"kid": "../../../../dev/null"},
+        "key in the token": {"kid": "mine", "jwk": jwk(mine, "mine"), "jku": "http://127.0.0.1:1/"},
+    }  # fmt: skip
+    return jwt.encode(claims, mine, "RS256", headers=headers[kind])
+
+
+@pytest.mark.parametrize(
+    "kind", ["none", "public key as a secret", "key of another", "path", "key in the token", "urn:office", "urn:short"]
+)
+def test_attacks_with_a_token_of_the_provider_are_refused(site: Site, kind: str) -> None:
+    text = site.token("pump-7", kind) if kind.startswith("urn:") else forged(site, kind)
+    if kind == "urn:short":
+        ends = jwt.decode(text, options={"verify_signature": False})["exp"]
+        assert wait_until(lambda: time.time() > ends + 1.5, 30.0)
+    client = paho.Client(paho.CallbackAPIVersion.VERSION2, "mallory", protocol=paho.MQTTv5)
+    client.username_pw_set("", text)
+    code = connect(site, client)
+    client.loop_stop()
+    assert code in {0x86, 0x87}
+    assert Api(site.port, token=text).ask("GET", "/me")[0] in {401, 429}  # 429: too many of these attempts
