@@ -367,7 +367,7 @@ async function enter() {
     : ["retained", "try"].includes(name));
   $("nav").replaceChildren(...names.map((name) => {
     const made = make("button", sections[name]); made.type = "button"; made.dataset.name = name;
-    made.addEventListener("click", () => { go(name); $("main").focus(); });
+    made.addEventListener("click", () => { go(name); $("main").focus({ preventScroll: true }); scrollTo(0, 0); });
     return made;
   }));
   const wanted = location.hash.slice(1);
