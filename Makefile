@@ -23,7 +23,7 @@ $(STAMP): pyproject.toml
 	@$(OLD_PYTHON)
 	@echo "veilmq: installs VeilMQ with all that tests and documentation need into $(VENV), once" >&2
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --disable-pip-version-check --editable '.[spark,schemas,sinks,sim,real,dev,plugins,dashboard,docs,otel]'
+	$(BIN)/python -m pip install --disable-pip-version-check --editable '.[spark,schemas,sinks,sim,real,dev,plugins,dashboard,docs,otel,pkcs11]'
 	@$(BIN)/python -m compileall -q keys bridge gateway spark_ingest
 	@touch $@ $(RUNS) $(PLAIN)
 

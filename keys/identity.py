@@ -13,6 +13,10 @@ Every signature of the overlay is over `domain ‖ 0x00 ‖ data`, so that none 
 another kind. The same key pair serves TLS. In TLS 1.2 a peer chooses the first 32 bytes of what a server
 signs: use TLS 1.3 only, whose signatures start with a fixed text.
 
+An identity whose key stands in a token (`Signer`) has a second key pair, its *working key*, for TLS and for the keys to
+which boxes are sealed. Its X.509 certificate shows the working key, and an alternative name of it carries the
+identity's signature over that key (docs/protocol.md §2.1).
+
 Not here: files, TLS contexts (`gateway.client.tls`), passwords, revocation lists.
 """
 
@@ -21,11 +25,12 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
+from typing import Protocol
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -46,19 +51,46 @@ CERTIFICATE_DOMAIN = "veilmq/1 certificate"
 FLAG_HYBRID = 0x01  # of a certificate: its key for boxes is a hybrid one
 CLOCK_SKEW_S = 3600  # X.509 certificates are valid this long before they were made
 CA_DAYS = 3650
+DAY_S = 86_400
+WORKING_KEY_DOMAIN = "veilmq/1 tls key"
+WORKING_KEY_URI = "veilmq-key:"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+class Signer(Protocol):
+    """A private Ed25519 key of which only signatures leave its place, such as a token of PKCS#11."""
+
+    @property
+    def public_bytes(self) -> bytes:
+        """The 32-byte public key."""
+
+    def sign(self, data: bytes, /) -> bytes:
+        """Returns the 64-byte signature over `data` (RFC 8032 §5.1.6)."""
 
 
 class Identity:
     """A party's Ed25519 key pair. The private key shows in no repr and leaves only by `private_bytes`."""
 
-    __slots__ = ("_derived", "_private", "party_id", "public_bytes")
+    __slots__ = ("_derived", "_private", "_sign", "party_id", "public_bytes")
+    _sign: Callable[[bytes], bytes]
 
-    def __init__(self, private: Ed25519PrivateKey) -> None:
+    def __init__(self, private: Ed25519PrivateKey | None, signer: Signer | None = None) -> None:
+        """`signer`: the key that signs, if it stands elsewhere; `private` is then the working key, or None for a party
+        that only signs, such as an owner.
+        """
+        if signer is None:
+            assert private is not None
+            self._sign, self.public_bytes = private.sign, private.public_key().public_bytes_raw()
+        else:
+            self._sign, self.public_bytes = signer.sign, signer.public_bytes
         self._private = private
-        self.public_bytes: bytes = private.public_key().public_bytes_raw()
         self.party_id: bytes = party_id_of(self.public_bytes)
         self._derived: BoxKey | None = None
+
+    @property
+    def working_bytes(self) -> bytes:
+        """The 32-byte public key that TLS shows: `public_bytes`, or the working key's beside a `Signer`."""
+        return self._working().public_key().public_bytes_raw()
 
     @property
     def agreement_bytes(self) -> bytes:
@@ -96,18 +128,23 @@ class Identity:
         return cls(Ed25519PrivateKey.from_private_bytes(private))
 
     def private_bytes(self) -> bytes:
-        """Returns the 32 secret bytes, to be stored."""
-        return self._private.private_bytes_raw()
+        """Returns the 32 secret bytes, to be stored: those of the working key beside a `Signer`."""
+        return self._working().private_bytes_raw()
 
     def private_pem(self) -> bytes:
-        """Returns the private key as unencrypted PKCS #8 PEM, as TLS libraries load it."""
-        return self._private.private_bytes(
+        """Returns the private key of `private_bytes` as unencrypted PKCS #8 PEM, as TLS libraries load it."""
+        return self._working().private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
 
     def sign(self, domain: str, data: bytes) -> bytes:
         """Returns the 64-byte signature over `domain ‖ 0x00 ‖ data`."""
-        return self._private.sign(_with_domain(domain, data))
+        return self._sign(_with_domain(domain, data))
+
+    def _working(self) -> Ed25519PrivateKey:
+        if self._private is None:
+            raise OurFault("this key stands in a token and only signs: nothing can be derived from it")
+        return self._private
 
     def open_box(self, box: bytes, info: bytes) -> bytes:
         """Returns the content of a box sealed to `hybrid_bytes` or `agreement_bytes` (`sealedbox.seal_box`). Raises
@@ -301,7 +338,7 @@ def make_ca(identity: Identity, domain: str, now: float) -> bytes:
     builder = _builder(name, name, (identity.public_bytes, identity.public_bytes), now, CA_DAYS)
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     builder = builder.add_extension(_key_usage(signs_certificates=True), critical=True)
-    return builder.sign(identity._private, None).public_bytes(serialization.Encoding.PEM)
+    return builder.sign(identity._working(), None).public_bytes(serialization.Encoding.PEM)
 
 
 def make_leaf(
@@ -317,10 +354,11 @@ def make_leaf(
     """Returns an X.509 certificate for TLS server and client, PEM.
 
     `ca_certificate`: PEM of `make_ca(ca, ...)`. `subject`: the party's identity or its 32-byte public key.
-    `hosts`: DNS names and IP addresses. The overlay name goes in as the URI `veilmq:NAME`.
+    `hosts`: DNS names and IP addresses. The overlay name goes in as the URI `veilmq:NAME`. The certificate of an
+    identity with a working key shows the working key, and carries the identity's signature over that key.
     Raises `OurFault` for an invalid name or host, or a `ca_certificate` of another key.
     """
-    public = subject.public_bytes if isinstance(subject, Identity) else subject
+    public = subject.working_bytes if isinstance(subject, Identity) else subject
     if not _NAME.fullmatch(name):
         raise OurFault("a name is 1 to 64 of A-Z a-z 0-9 . _ -")
     if days < 1:
@@ -332,19 +370,45 @@ def make_leaf(
     builder = _builder(subject_name, issuer.subject, (public, ca.public_bytes), now, days)
     uses = [x509.oid.ExtendedKeyUsageOID.SERVER_AUTH, x509.oid.ExtendedKeyUsageOID.CLIENT_AUTH]
     alternatives = [x509.UniformResourceIdentifier(f"veilmq:{name}"), *(_host(host) for host in hosts)]
+    if isinstance(subject, Identity) and subject.public_bytes != public:
+        signature = subject.sign(WORKING_KEY_DOMAIN, public + frames.number(int(now) + days * DAY_S, 8))
+        vouched = f"{WORKING_KEY_URI}{(subject.public_bytes + signature).hex()}"
+        alternatives.append(x509.UniformResourceIdentifier(vouched))
     builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
     builder = builder.add_extension(_key_usage(signs_certificates=False), critical=True)
     builder = builder.add_extension(x509.ExtendedKeyUsage(uses), critical=False)
     builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
-    return builder.sign(ca._private, None).public_bytes(serialization.Encoding.PEM)
+    return builder.sign(ca._working(), None).public_bytes(serialization.Encoding.PEM)
 
 
 def public_key_of(certificate_der: bytes) -> bytes:
-    """Returns the 32-byte Ed25519 key of an X.509 certificate in DER, as TLS gives the peer's. Raises `BadFrame`."""
+    """Returns the 32-byte Ed25519 key of the identity whose X.509 certificate this is, in DER as TLS gives the peer's:
+    the key that it shows, or the key that vouches for the shown one until the certificate's end. Raises `BadFrame`,
+    and `BadSignature` if the identity did not vouch.
+    """
     try:
-        return _raw_public(x509.load_der_x509_certificate(certificate_der))
+        certificate = x509.load_der_x509_certificate(certificate_der)
+        shown, vouched = _raw_public(certificate), _vouched(certificate)
     except ValueError:
         raise BadFrame("not an X.509 certificate of an Ed25519 key") from None
+    if not vouched:
+        return shown
+    public, signature = vouched[:PUBLIC_KEY_BYTES], vouched[PUBLIC_KEY_BYTES:]
+    end_s = int(certificate.not_valid_after_utc.timestamp())
+    verify(public, WORKING_KEY_DOMAIN, shown + frames.number(end_s, 8), signature)
+    return public
+
+
+def _vouched(certificate: x509.Certificate) -> bytes:
+    """Returns public key and signature of the identity that vouches for the shown key; nothing without one."""
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return b""
+    for uri in names.get_values_for_type(x509.UniformResourceIdentifier):
+        if uri.startswith(WORKING_KEY_URI):
+            return bytes.fromhex(uri.removeprefix(WORKING_KEY_URI))
+    return b""
 
 
 def _raw_public(certificate: x509.Certificate) -> bytes:

@@ -52,6 +52,12 @@ for n in 1 2 3 4; do
 done
 """
 EDGE = "printf 'listeners: {default: {bind: 127.0.0.1:1883}}\\nallow_anonymous: true\\ndata: data\\n' > gateway.yaml\n"
+SOFTHSM = "SOFTHSM2_CONF=softhsm2.conf"
+TOKEN = f"""
+mkdir tokens
+printf "directories.tokendir = $PWD/tokens\\nobjectstore.backend = file\\n" > softhsm2.conf
+{SOFTHSM} softhsm2-util --init-token --free --label plant --pin 2468 --so-pin 13579
+"""
 LISTENS = "printf '' > /dev/tcp/127.0.0.1/1883"
 SERVES = (
     "for i in $(seq 100); do mosquitto_pub -p $PORT -q 1 -t here/a -m 1 && break; sleep 0.3; done; "
@@ -133,6 +139,9 @@ RECIPES: dict[str, Recipe] = {
             "ward/7/pulse": "plant/7/pulse",
             "check -c gateway.yaml": "check -c g1/broker.yaml",
         },
+    ),
+    "how-to/tokens.md": Recipe(
+        begin=TOKEN, swap={"pkcs11-tool": f"{SOFTHSM} pkcs11-tool", "veilmq": f"{SOFTHSM} veilmq"}
     ),
     "how-to/backup.md": Recipe(begin=OVERLAY, swap={"restore g1.tar.gz g1": "restore g1.tar.gz again"}),
     "how-to/telemetry.md": Recipe(

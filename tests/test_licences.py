@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 import pytest
 from packaging.requirements import Requirement
 
-EXTRAS = ("spark", "schemas", "sinks", "sim", "real", "plugins", "console", "dashboard", "oidc")
+EXTRAS = ("spark", "schemas", "sinks", "sim", "real", "plugins", "console", "dashboard", "oidc", "pkcs11")
 PERMISSIVE = re.compile(
     r"0BSD|3-Clause BSD License|Apache(-2\.0| Software License| License 2\.0)?|BSD(-\d-Clause| License)?|CC0(-1\.0)?"
     r"|ISC( License)?|MIT(-0|-CMU| License)?|PSF-2\.0|Public Domain|Python Software Foundation License|Zlib"

@@ -37,7 +37,7 @@ _NAMES = {
         gateway.telling.hooks.PAYLOAD_MAX gateway.telling.hooks.TRIES_MAX keys.epochs.EPOCH_MAX
         keys.frames.PROPERTY_LENGTH_LIMIT keys.frames.TEXT_BYTES_LIMIT keys.keyheader.HOPS_LIMIT
         keys.message.BLOCKS_LIMIT keys.message.PAYLOAD_LIMIT keys.message.PROPERTIES_LIMIT
-        keys.records.NUMBER_MAX keys.records.RECORDS_MAX keys.requests.ANSWER_BYTES_MAX
+        keys.records.FILL_MAX keys.records.NUMBER_MAX keys.records.RECORDS_MAX keys.requests.ANSWER_BYTES_MAX
         keys.requests.ARCHIVED_MAX keys.requests.NAMES_MAX keys.sharetree.CELLS_LIMIT keys.sharetree.DEPTH_LIMIT
         keys.sharetree.SHARES_LIMIT keys.topictokens.DEPTH_LIMIT keys.topictokens.TOPIC_BYTES_LIMIT
         keys.wrapping.WRAPS_LIMIT
@@ -82,7 +82,7 @@ _NAMES = {
         gateway.setup.backing_up.FILES_MAX gateway.setup.initialising.PORT_MAX gateway.setup.plan.MEMBERS_MAX
         gateway.setup.supervising.LOG_BYTES_MAX gateway.stock.ARRIVED_MAX
         gateway.tracing.addresses.PROCESSES_MAX gateway.tracing.assembly.MAX_BYTES
-        gateway.trust.credentials.MAX_BYTES
+        gateway.trust.credentials.MAX_BYTES gateway.trust.tokens.MAX_OBJECTS gateway.trust.tokens.MAX_URI_CHARS
         gateway.terminal.load.CLIENTS_MAX
         gateway.terminal.load.SAMPLES_MAX
         gateway.terminal.publishing.ENDS_MAX""",

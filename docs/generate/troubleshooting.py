@@ -199,6 +199,12 @@ SYMPTOMS = (
         "veilmq ingest jobs typed --spool spool --grants scope_keys.json --once",
     ),
     Symptom(
+        "A member stops, since its key signs no more",
+        (E.KEY_LOST,),
+        "Put the token back, see that its PIN is right, and start the member.",
+        "pkcs11-tool --list-token-slots",
+    ),
+    Symptom(
         "The log has a traceback",
         (E.CONNECTION_FAILED, E.MACHINE_FAILED, E.HEALTH_FAILED, E.CONSOLE_FAILED),
         "A defect of VeilMQ: one connection, event or request was refused, the rest goes on. Report the traceback.",

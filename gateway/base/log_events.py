@@ -80,6 +80,9 @@ class LogEvent(Enum):
         "A defect of ours: the client gets reason code 0x80, and nobody gets the publication. Report the traceback.")
     MACHINE_FAILED = (ERROR, "internal error in what the overlay does with %s",
         "A defect of ours: the event is dropped, links and clients stay. Report the traceback.")
+    KEY_LOST = (ERROR, "%s; the process ends",
+        "The token with this member's key does not sign any more. Put the token back, and start the process: what was "
+        "acknowledged lies in the outbox.")
     SUBSCRIPTION_REFUSED = WARNING, "%s refused the subscription to %s: 0x%02x", "A broker that we are a client of."
     UNREACHABLE = WARNING, "%s", "A member or broker that we dial does not answer, or refuses us. Once for each cause."
     # ---------------------------------------------------------------------------------------------------- plugins

@@ -39,6 +39,9 @@ Out = Annotated[Path, typer.Option(help="Signed file to write.")]
 Member = Annotated[str, typer.Option(metavar="NAME", help="Gateway or ingest job.")]
 Publish = Annotated[list[str] | None, typer.Option(metavar="FILTER", help="Clear names; may be repeated.")]
 Read = Annotated[list[str] | None, typer.Option(metavar="FILTER", help="Clear names, whole scopes; may be repeated.")]
+TokenKey = Annotated[
+    str, typer.Option("--key", metavar="URI", help="pkcs11:... of the member's key, if it is in a token.")
+]
 Cards = Annotated[list[Path] | None, typer.Option("--card", metavar="FILE", help="Newer card of a member.")]
 Lost = Annotated[
     list[str] | None, typer.Option("--replace-lost", metavar="NAME", help="Its key is lost: take a new one.")
@@ -49,11 +52,14 @@ Lost = Annotated[
 def trust_init(
     directory: Annotated[Path, typer.Argument(metavar="DIR")],
     domain: Annotated[str, typer.Option(help="Name of the trust domain, e.g. of your organisation.")],
+    owner_key: Annotated[
+        str, typer.Option("--owner-key", metavar="URI", help="pkcs11:... of the owner's key, if it is in a token.")
+    ] = "",
 ) -> None:
     """Make a trust domain: its certificate authority and the owner and root keys, used if it owns an overlay."""
     from gateway.trust.domains import TrustDomain
 
-    TrustDomain.create(directory, domain, time.time())
+    TrustDomain.create(directory, domain, time.time(), owner_key)
     print(f"trust domain {domain} in {directory}; back it up, and show ca.key, owner.key and root.key to nobody")
 
 
@@ -69,14 +75,18 @@ def trust_issue(
     node: Annotated[
         list[Path] | None, typer.Option(metavar="FILE", help="For an entity: card.json of a gateway that traces.")
     ] = None,
+    key: TokenKey = "",
 ) -> None:
     """Make an identity: key, TLS certificate, and the card for the overlay's owner. An entity has no card, nor have
     listeners and clients, whose keys are of the kind that devices know.
     """
     from gateway.trust.device_certificates import USAGES, issue
-    from gateway.trust.domains import ISSUABLE, TrustDomain, TrustError
+    from gateway.trust.domains import ISSUABLE, TrustDomain
+    from gateway.trust.errors import TrustError
     from keys.identity import Role
 
+    if key and role not in set(ISSUABLE):
+        raise TrustError(f"the key of a {role} cannot be in a token; leave --key out")
     if role == Role.ENTITY:
         _issue_entity(directory, name, out, host or [], node or [])
         return
@@ -88,13 +98,14 @@ def trust_issue(
         raise TrustError(f"role {role} does not exist; take one of {', '.join((*ISSUABLE, Role.ENTITY, *USAGES))}")
     if node:
         raise TrustError(f"a {role} asks no discovery node; leave --node out")
-    TrustDomain.load(directory).issue(name, Role(role), tuple(host or ("127.0.0.1",)), out, time.time())
+    TrustDomain.load(directory).issue(name, Role(role), tuple(host or ("127.0.0.1",)), out, time.time(), key=key)
     print(f"identity {name} in {out}; give {out / 'card.json'} to the owner of the overlay")
 
 
 def _issue_entity(directory: Path, name: str, out: Path, hosts: list[str], nodes: list[Path]) -> None:
     from gateway.trust.credentials import Credentials
-    from gateway.trust.domains import Card, TrustDomain, TrustError
+    from gateway.trust.domains import Card, TrustDomain
+    from gateway.trust.errors import TrustError
 
     if hosts:
         raise TrustError("an entity is a client and listens nowhere; leave --host out")
@@ -152,12 +163,13 @@ def trust_export(
 def trust_rotate(
     directory: Annotated[Path, typer.Argument(metavar="IDENTITY_DIR")],
     domain: Annotated[Path, typer.Option(metavar="DIR", help="Trust domain that issued it.")],
+    key: TokenKey = "",
 ) -> None:
     """Prepare a new key; the running process takes it once the overlay lists it."""
     from gateway.trust.domains import TrustDomain
     from gateway.trust.rotation import prepare
 
-    made = prepare(directory, TrustDomain.load(domain), time.time())
+    made = prepare(directory, TrustDomain.load(domain), time.time(), key)
     print(f"next key of {made.name} in {made.directory}; give {made.directory / 'card.json'} to the overlay's owner")
 
 
@@ -205,7 +217,7 @@ def _rights(publish: list[str] | None, read: list[str] | None) -> list[tuple[str
 
 
 def _required(publish: list[str] | None, read: list[str] | None) -> list[tuple[str, Right]]:
-    from gateway.trust.domains import TrustError
+    from gateway.trust.errors import TrustError
 
     if not (publish or read):
         raise TrustError("which rights? name them with --publish FILTER or --read FILTER")

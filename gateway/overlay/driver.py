@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 import time
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias, assert_never
@@ -56,7 +57,7 @@ from bridge.document import Overlay
 from gateway.base import Alarm, Defects, Figures
 from gateway.base.log_events import LogEvent
 from gateway.overlay.dials import Dials
-from gateway.trust import LiveOverlay
+from gateway.trust import LiveOverlay, TrustError
 from gateway.trust.live_overlay import LOOK_EVERY_S
 from keys.issuing import KeepArchive, KeepMaterial
 
@@ -126,6 +127,7 @@ class Driver:
         self._alarm_due: asyncio.Handle | None = None  # sets the alarm
         self._alarm_set_at = -LOOK_WITHIN_S  # in the loop's seconds
         self._watching: asyncio.Task[None] | None = None
+        self._ends = False
 
     def start(self) -> None:
         """Watch the overlay file and the clock; links and what they bring are their owner's to begin."""
@@ -145,6 +147,12 @@ class Driver:
         ours, which is said and counted; whoever brought the event, a client or a member, stays connected."""
         try:
             effects = self.node.handle(event, self._clock())
+        except TrustError as error:  # our own key signs no more: only a start can go on
+            if not self._ends:
+                self._ends = True
+                LogEvent.KEY_LOST.say(log, error)
+                signal.raise_signal(signal.SIGTERM)
+            effects, is_handled = (), False
         except Exception as error:  # noqa: BLE001  counted, and the log has its traceback
             self.defects.note(log, LogEvent.MACHINE_FAILED, error, type(event).__name__)
             self.figures.count(Count("machine_failed"))

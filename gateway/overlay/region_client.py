@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from bridge.base import overlaps
-from bridge.contract import Acked, KeyDoubted, KeyWanted, NotTaken, Received, Subscribed, Wire
+from bridge.contract import Acked, KeyDoubted, KeyWanted, NotTaken, Prove, Received, Subscribed, Wire
 from bridge.document import Overlay, OverlayError, ScopeSecret
 from bridge.membership import GRANT_TOPIC, OVERLAY_TOPIC, SWAPS_TOPIC, VIEWS_TOPIC
 from bridge.node import ReaderNode
@@ -42,9 +42,9 @@ from gateway.trust import (
     LiveOverlay,
     LocalIdentity,
     TrustError,
-    load_key,
     load_overlay,
     load_secrets,
+    load_working_key,
     take_listed_key,
 )
 from keys.epochs import KeyName
@@ -68,7 +68,7 @@ __all__ = [
     "TlsError",
     "TrustError",
     "Wire",
-    "load_key",
+    "load_working_key",
     "read_private",
 ]
 
@@ -232,6 +232,10 @@ class RegionClient(Linked):
     def overlay(self) -> Overlay:
         """The version in force."""
         return self._live.overlay
+
+    def prove(self, proof: Prove) -> None:
+        """Keeps evidence beside the identity, once for each author and lie."""
+        self._live.prove(proof)
 
     @property
     def secrets(self) -> Sequence[ScopeSecret]:

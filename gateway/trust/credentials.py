@@ -21,7 +21,8 @@ from bridge.base import TopicError
 from bridge.document import constrained
 from bridge.traces import answers_to
 from gateway.base import PrivateFileError, private_directory, write_private, write_public
-from gateway.trust.domains import Card, TrustDomain, TrustError, load_key, read_public
+from gateway.trust.domains import Card, TrustDomain, load_key, read_public
+from gateway.trust.errors import TrustError
 from keys.delegation import Advertisement
 from keys.errors import KeysError
 from keys.frames import of_base64, to_base64

@@ -26,7 +26,8 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from gateway.base import PrivateFileError, private_directory, read_private, write_private, write_public
-from gateway.trust.domains import MAX_CARD_BYTES, TrustDomain, TrustError, read_public
+from gateway.trust.domains import MAX_CARD_BYTES, TrustDomain, read_public
+from gateway.trust.errors import TrustError
 
 LISTENER, CLIENT = "listener", "client"
 USAGES = {LISTENER: ExtendedKeyUsageOID.SERVER_AUTH, CLIENT: ExtendedKeyUsageOID.CLIENT_AUTH}

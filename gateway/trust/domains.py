@@ -10,6 +10,8 @@ An identity (`veilmq trust issue`) is the directory that one member runs from
     key.pem, cert.pem     its Ed25519 key and its TLS certificate
     ca.pem                the authority that issued it
     card.json             its public part, signed by itself, for the overlay's owner
+A key may stand in a token (`tokens`): owner.key is then the line `key: pkcs11:...` alone, and key.pem has that line
+before the working key, a key of this file for TLS and for what is derived.
 Private files have mode 0600 and are refused with any other; no private key leaves its directory, except the key of an
 identity that the domain issues ready-made. Not here: the overlay file (`overlay_file`, `owner`), new keys for an
 identity (`rotation`).
@@ -30,8 +32,9 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
-from bridge.base import OperatorError
 from gateway.base import PrivateFileError, private_directory, read_private, sync_directory, write_private, write_public
+from gateway.trust.errors import TrustError
+from gateway.trust.tokens import MAX_URI_CHARS, TokenUri, token_key
 from keys.errors import KeysError
 from keys.frames import of_base64, to_base64
 from keys.identity import Identity, Role, make_ca, make_leaf, public_key_of, verify
@@ -46,11 +49,8 @@ MAX_CARD_BYTES = 64 << 10
 ISSUABLE = (Role.REPLICA, Role.GATEWAY, Role.INGEST, Role.KEY_SERVER)
 PREVIOUS = "previous"
 TAKING = "taking"
+KEY_LINE = b"key: "
 IDENTITY_FILES = ("key.pem", "cert.pem", "ca.pem", "card.json")
-
-
-class TrustError(OperatorError):
-    """An error of files or rights in a line for the operator: the file, the fault and the cure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,16 +149,20 @@ class TrustDomain:
     root: bytes = field(repr=False)
 
     @classmethod
-    def create(cls, directory: Path, name: str, now: float) -> TrustDomain:
-        """Makes a new trust domain. Raises TrustError if the directory has one already."""
+    def create(cls, directory: Path, name: str, now: float, owner_key: str = "") -> TrustDomain:
+        """Makes a new trust domain. `owner_key`: URI of a key in a token; empty for a new key in a file.
+
+        Raises TrustError if the directory has one already, or the token does not answer.
+        """
         if (directory / "ca.key").exists():
             raise TrustError(f"{directory}: holds a trust domain already; take another directory")
         authority = Identity.generate(secrets.token_bytes(32))
+        owner = _key_line(owner_key) if owner_key else _new_key("")[1]
         try:
             ca_pem = make_ca(authority, name, now)
             private_directory(directory)
             write_private(directory / "root.key", secrets.token_bytes(32))
-            write_private(directory / "owner.key", Identity.generate(secrets.token_bytes(32)).private_pem())
+            write_private(directory / "owner.key", owner)
             write_public(directory / "ca.pem", ca_pem)
             write_public(directory / "domain.json", json.dumps({"veilmq_domain": 1, "name": name}).encode() + b"\n")
             write_private(
@@ -200,17 +204,22 @@ class TrustDomain:
         out: Path,
         now: float,
         former: Identity | None = None,
+        key: str = "",
     ) -> LocalIdentity:
         """Makes an identity directory: a new key, a TLS certificate for `hosts`, and a card.
 
-        `former`: the identity to be replaced. Raises TrustError for an invalid name or host, or when `out` holds an
+        `former`: the identity to be replaced. `key`: URI of a key in a token.
+
+        Raises TrustError for an invalid name or host, or when `out` holds an
         identity already.
         """
         if role not in ISSUABLE:
             raise TrustError(f"role {role} is not issued; take one of {', '.join(ISSUABLE)}")
         if (out / "key.pem").exists():
             raise TrustError(f"{out}: holds an identity already; take another --out")
-        identity = Identity.generate(secrets.token_bytes(32))
+        if key and former is not None and token_key(key).public_bytes == former.public_bytes:
+            raise TrustError(f"{TokenUri.parse(key)} is the present key; make another one in the token")
+        identity, content = _new_key(key)
         try:
             leaf = make_leaf(self.ca, self.ca_pem, identity, name, self.name, hosts, now, LEAF_DAYS)
             ca_der = ssl.PEM_cert_to_DER_cert(self.ca_pem.decode("ascii"))
@@ -219,7 +228,7 @@ class TrustDomain:
             write_public(out / "ca.pem", self.ca_pem)
             write_public(out / "cert.pem", leaf)
             write_public(out / "card.json", card.signed(identity, former).to_json())
-            write_private(out / "key.pem", identity.private_pem())  # last: its presence means that all files are there
+            write_private(out / "key.pem", content)  # last: its presence means that all files are there
         except (KeysError, PrivateFileError) as error:
             raise TrustError(str(error)) from None
         return LocalIdentity.load(out)
@@ -303,17 +312,64 @@ def finish_taking(directory: Path) -> None:
         raise TrustError(f"{directory}: the new key cannot be moved to its place ({error}); correct that") from None
 
 
+def _new_key(uri: str) -> tuple[Identity, bytes]:
+    """Returns a new identity and its key file; with a URI a working key beside the key in the token.
+
+    Raises TrustError.
+    """
+    private = Ed25519PrivateKey.generate()
+    if not uri:
+        identity = Identity(private)
+        return identity, identity.private_pem()
+    return Identity(private, token_key(uri)), _key_line(uri) + Identity(private).private_pem()
+
+
+def _key_line(uri: str) -> bytes:
+    """Returns the line that names a key in a token, once the key was found. Raises TrustError."""
+    token_key(uri)
+    return KEY_LINE + uri.encode() + b"\n"
+
+
 def load_key(path: Path) -> Identity:
-    """Reads an Ed25519 private key in PEM. Raises TrustError; the message never holds key material."""
+    """Reads an Ed25519 private key in PEM, and opens the key in a token that a line before it names. Raises TrustError;
+    the message never holds key material.
+    """
+    uri, private = _key_file(path)
+    if not uri and private is None:
+        raise TrustError(f"{path}: is not an unencrypted private key in PEM; restore it or issue it anew")
     try:
-        private = load_pem_private_key(read_private(path), None)
+        return Identity(private, token_key(uri) if uri else None)
+    except TrustError as error:
+        raise TrustError(f"{path}: {error}") from None
+
+
+def load_working_key(path: Path) -> Identity:
+    """Reads a key as `load_key`, but leaves a token alone: opens boxes and derives keys. Raises TrustError."""
+    private = _key_file(path)[1]
+    if private is None:
+        raise TrustError(f"{path}: is not an unencrypted private key in PEM; restore it or issue it anew")
+    return Identity(private)
+
+
+def _key_file(path: Path) -> tuple[str, Ed25519PrivateKey | None]:
+    """Returns the URI of a key file's first line, or nothing, and the key in PEM after it. Raises TrustError."""
+    try:
+        content = read_private(path)
     except PrivateFileError as error:
         raise TrustError(str(error)) from None
+    uri = ""
+    if content.startswith(KEY_LINE):
+        line, _, content = content.partition(b"\n")
+        uri = line.removeprefix(KEY_LINE).strip()[: MAX_URI_CHARS + 1].decode("utf-8", "replace")
+        if not content.strip():
+            return uri, None
+    try:
+        private = load_pem_private_key(content, None)
     except (ValueError, TypeError):
-        raise TrustError(f"{path}: is not an unencrypted private key in PEM; restore it or issue it anew") from None
+        return uri, None
     if not isinstance(private, Ed25519PrivateKey):
         raise TrustError(f"{path}: is not an Ed25519 key; issue it anew with `veilmq trust issue`")
-    return Identity(private)
+    return uri, private
 
 
 def read_public(path: Path, max_bytes: int) -> bytes:

@@ -20,10 +20,10 @@ from gateway.trust.domains import (
     PREVIOUS,
     LocalIdentity,
     TrustDomain,
-    TrustError,
     load_key,
     read_public,
 )
+from gateway.trust.errors import TrustError
 from keys.errors import KeysError
 from keys.identity import make_leaf
 

@@ -18,7 +18,8 @@ from gateway.base import FileStamp, PrivateFileError, Stamps, stamp
 from gateway.base.log_events import LogEvent
 from gateway.client import LinkTls, TlsError
 from gateway.trust import rotation
-from gateway.trust.domains import PREVIOUS, Card, LocalIdentity, TrustError, read_public
+from gateway.trust.domains import PREVIOUS, Card, LocalIdentity, read_public
+from gateway.trust.errors import TrustError
 from gateway.trust.evidence_file import keep_evidence
 from gateway.trust.overlay_file import MAX_OVERLAY_BYTES, save_overlay
 from keys.identity import Identity

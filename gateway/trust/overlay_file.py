@@ -17,7 +17,8 @@ from typing import Any
 from bridge.document import Issuer, Overlay, OverlayError, Scope, ScopeSecret
 from bridge.document.overlay import RegionView
 from gateway.base import FileStamp, PrivateFileError, read_private, replace_public, write_private
-from gateway.trust.domains import LocalIdentity, TrustError, read_public
+from gateway.trust.domains import LocalIdentity, read_public
+from gateway.trust.errors import TrustError
 from keys.columnsearch import worst_steps
 from keys.envelope import Mode
 from keys.epochs import ScopeKeys

@@ -23,20 +23,23 @@ from gateway.trust.domains import (
     Card,
     LocalIdentity,
     TrustDomain,
-    TrustError,
     finish_taking,
 )
+from gateway.trust.errors import TrustError
 
 NEXT = "next"
 
 
-def prepare(directory: Path, domain: TrustDomain, now: float) -> LocalIdentity:
-    """Makes `next/` in an identity directory, issued by its own trust domain. Raises TrustError."""
+def prepare(directory: Path, domain: TrustDomain, now: float, key: str = "") -> LocalIdentity:
+    """Makes `next/` in an identity directory, issued by its own trust domain; `key`: URI of a key in a token.
+
+    Raises TrustError.
+    """
     local = LocalIdentity.load(directory)
     domain.check_issued(local)
     if (directory / NEXT / "key.pem").exists():
         raise TrustError(f"{directory / NEXT}: is prepared already; give its card.json to the overlay's owner")
-    return domain.issue(local.name, local.role, local.card.hosts, directory / NEXT, now, local.identity)
+    return domain.issue(local.name, local.role, local.card.hosts, directory / NEXT, now, local.identity, key)
 
 
 def take_next(directory: Path) -> None:

@@ -162,11 +162,11 @@ def load_readers(directory: Path) -> tuple[Identity, ...]:
     """Returns the identity to which a file of scope keys is sealed, and its predecessor in a rotation. Raises
     GrantsError.
     """
-    from gateway.overlay.region_client import TrustError, load_key  # noqa: PLC0415  only where files are sealed
+    from gateway.overlay.region_client import TrustError, load_working_key  # noqa: PLC0415  only where files are sealed
 
     paths = (directory / "key.pem", directory / "previous" / "key.pem")
     try:
-        return tuple(load_key(path) for path in paths if path == paths[0] or path.exists())
+        return tuple(load_working_key(path) for path in paths if path == paths[0] or path.exists())
     except TrustError as error:
         raise GrantsError(f"grants_identity={directory}: {error}") from None
 

@@ -16,7 +16,8 @@ from gateway.outbox.store import Store, StoreError
 from gateway.owner.record import open_record
 from gateway.sessions import database as sessions
 from gateway.sessions.database import Changes, SessionDatabase
-from gateway.trust.domains import Card, TrustDomain, TrustError
+from gateway.trust.domains import Card, TrustDomain
+from gateway.trust.errors import TrustError
 from gateway.trust.overlay_file import load_overlay
 from tests.gateway.trust.test_domains import NOW_MS, World
 

@@ -23,7 +23,8 @@ from bridge.tracking.tracker import Observed
 from bridge.tracking.witnessing import Level
 from gateway.tracing.client import TracedEntity, Tracker
 from gateway.trust.credentials import Credentials
-from gateway.trust.domains import Card, TrustDomain, TrustError
+from gateway.trust.domains import Card, TrustDomain
+from gateway.trust.errors import TrustError
 from keys.errors import OurFault
 from keys.identity import Role
 from tests.gateway.overlay_processes import ENVIRONMENT

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Installs what the interop tests drive: mosquitto and its clients, iproute2, node with npm, chromium, systemd's tools, Buildah,
-# PostgreSQL, HAProxy (Debian packages); below .tools/ MQTT.js, a collector of OpenTelemetry, and libraries of device
-# makers, each in an environment of its own. Run as root, needs no terminal, does nothing where all is there already.
+# PostgreSQL, HAProxy, SoftHSM with the tool of OpenSC (Debian packages); below .tools/ MQTT.js, a collector of
+# OpenTelemetry, and libraries of device makers, each in an environment of its own. Run as root, needs no terminal, does
+# nothing where all is there already.
 set -eu
 
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -18,6 +19,8 @@ have node || missing="$missing nodejs"
 have npm || missing="$missing npm"
 have chromium || missing="$missing chromium"
 ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || missing="$missing postgresql"
+have softhsm2-util || missing="$missing softhsm2"
+have pkcs11-tool || missing="$missing opensc"
 have systemd-analyze || missing="$missing systemd"
 have systemd-nspawn || missing="$missing systemd-container"
 have buildah || missing="$missing buildah"

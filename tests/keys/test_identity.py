@@ -230,6 +230,81 @@ def test_real_tls_refuses_another_authority_and_another_host(tmp_path: Path) -> 
             handshake(client, server, host)
 
 
+class Vouching(Identity):
+    """A party whose key stands elsewhere: a signer, and a working key."""
+
+    def __init__(self, signer: Identity, working: Identity) -> None:
+        super().__init__(working._private, Ed25519Signer(signer))
+
+
+class Ed25519Signer:
+    """A key that only signs."""
+
+    def __init__(self, identity: Identity) -> None:
+        self.public_bytes, self.sign = identity.public_bytes, identity._sign
+
+
+def der(pem: bytes) -> bytes:
+    return ssl.PEM_cert_to_DER_cert(pem.decode())
+
+
+def test_a_leaf_of_a_working_key_is_its_identitys() -> None:
+    party = Vouching(PUBLISHER, STRANGER)
+    assert party.public_bytes == PUBLISHER.public_bytes
+    assert party.working_bytes == STRANGER.public_bytes
+    leaf = der(leaf_for(OWNER, party, "gateway-1"))
+    assert public_key_of(leaf) == PUBLISHER.public_bytes
+    shown = x509.load_der_x509_certificate(leaf).public_key()
+    assert shown.public_bytes_raw() == STRANGER.public_bytes  # type: ignore[union-attr]
+    assert party.private_bytes() == STRANGER.private_bytes()
+    assert party.agreement_bytes == STRANGER.agreement_bytes != PUBLISHER.agreement_bytes
+    verify(PUBLISHER.public_bytes, "a", b"b", party.sign("a", b"b"))
+
+
+def test_an_authority_cannot_lend_a_vouched_key_or_prolong_it() -> None:
+    """An authority that a thief holds issues any leaf: neither a foreign key nor another end is vouched for."""
+    uri = next(
+        name
+        for name in x509.load_der_x509_certificate(der(leaf_for(OWNER, Vouching(PUBLISHER, STRANGER), "n", days=30)))
+        .extensions.get_extension_for_class(x509.SubjectAlternativeName)
+        .value.get_values_for_type(x509.UniformResourceIdentifier)
+        if name.startswith(identity.WORKING_KEY_URI)
+    )
+    own = uri.removeprefix(identity.WORKING_KEY_URI)
+    forged = PUBLISHER.public_bytes + OWNER.sign(identity.WORKING_KEY_DOMAIN, OWNER.public_bytes)
+    for text, key, days in (
+        (own, OWNER, 30),
+        (own, STRANGER, 31),
+        (forged.hex(), OWNER, 30),
+        (own[:64], STRANGER, 30),
+        ("zz", STRANGER, 30),
+    ):
+        made = vouched_leaf(f"{identity.WORKING_KEY_URI}{text}", key, days)
+        with pytest.raises((BadSignature, BadFrame)):
+            public_key_of(made)
+    assert public_key_of(vouched_leaf(uri, STRANGER, 30)) == PUBLISHER.public_bytes
+
+
+def vouched_leaf(uri: str, key: Identity, days: int) -> bytes:
+    """A leaf of `key` that an authority made with this name."""
+    name = x509.Name([x509.NameAttribute(x509.oid.NameOID.COMMON_NAME, "n")])
+    start = datetime.fromtimestamp(NOW, UTC)
+    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).serial_number(1)
+    builder = builder.public_key(key._working().public_key()).not_valid_before(start)
+    builder = builder.not_valid_after(start + timedelta(days=days))
+    names = x509.SubjectAlternativeName([x509.UniformResourceIdentifier(uri)])
+    made = builder.add_extension(names, critical=False).sign(OWNER._working(), None)
+    return made.public_bytes(serialization.Encoding.DER)
+
+
+def test_a_party_that_only_signs_has_nothing_to_derive_from() -> None:
+    only = Identity(None, Ed25519Signer(PUBLISHER))
+    verify(PUBLISHER.public_bytes, "a", b"b", only.sign("a", b"b"))
+    for derived in (only.private_bytes, lambda: only.hybrid_bytes, lambda: only.working_bytes):
+        with pytest.raises(OurFault, match="stands in a token"):
+            derived()
+
+
 def test_a_leaf_cannot_certify_others() -> None:
     certificate = x509.load_pem_x509_certificate(leaf_for(OWNER, STRANGER, "replica-1"))
     assert not certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca

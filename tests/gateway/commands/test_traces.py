@@ -17,7 +17,7 @@ from gateway.commands import trace_board
 from gateway.tracing.client import TracedEntity
 from gateway.tracing.store import TraceStore
 from gateway.trust.credentials import Credentials
-from gateway.trust.domains import TrustError
+from gateway.trust.errors import TrustError
 from tests.gateway.traced_site import Site
 from tests.waits import wait_until
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import time
 from collections.abc import Callable
 from typing import Any, get_args
@@ -45,6 +46,7 @@ from bridge.document import Contradiction, Scope
 from gateway.base.figures import Figures
 from gateway.overlay import driver as driver_module
 from gateway.overlay.driver import Driver, NoHands
+from gateway.trust import TrustError
 from keys.epochs import KeyName
 from keys.issuing import KeepArchive, KeepMaterial
 from tests.bridge.document.test_evidence import evidence, two_of_one_number
@@ -250,6 +252,25 @@ def test_a_defect_of_ours_in_a_look_at_the_file_is_told_and_the_next_one_comes(
         await driver.stop()
 
     asyncio.run(check())
+
+
+def test_a_key_that_signs_no_more_ends_the_process_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver that went on would drop what its machine was about to do; a start takes it from the outbox."""
+    driver, node, *_ = made()
+
+    def lost(event: Event, now: float) -> list[Effect]:
+        raise TrustError("no such token; plug it in")
+
+    monkeypatch.setattr(node, "handle", lost)
+    raised: list[int] = []
+    monkeypatch.setattr(signal, "raise_signal", raised.append)
+    assert not driver.handle(Tick())
+    assert not driver.handle(Tick())
+    assert raised == [signal.SIGTERM]
+    assert caplog.text.count("no such token; plug it in; the process ends") == 1
+    assert driver.figures.counts["machine_failed"] == 0
 
 
 def test_an_exception_of_the_machine_is_said_and_counted_and_the_next_event_comes(

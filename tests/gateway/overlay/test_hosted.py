@@ -27,7 +27,8 @@ from gateway.outbox.database import StoredRow
 from gateway.overlay.dials import Dials
 from gateway.overlay.hosted import PACKET_BYTES_MIN, client_id, logins, unusable
 from gateway.owner.signing import sign_overlay
-from gateway.trust.domains import TrustDomain, TrustError
+from gateway.trust.domains import TrustDomain
+from gateway.trust.errors import TrustError
 from keys.envelope import Mode
 from keys.identity import Role
 from tests.bridge.helpers import gateway, sent

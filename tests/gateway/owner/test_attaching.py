@@ -17,7 +17,8 @@ from gateway.files import stamp
 from gateway.owner.attaching import attach, detach
 from gateway.owner.signing import grant
 from gateway.party import Party
-from gateway.trust.domains import TrustDomain, TrustError
+from gateway.trust.domains import TrustDomain
+from gateway.trust.errors import TrustError
 from gateway.trust.live_overlay import LiveOverlay
 from gateway.trust.overlay_file import describe_overlay, document_bytes, load_overlay
 from keys.grants import Right

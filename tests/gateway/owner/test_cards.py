@@ -11,7 +11,8 @@ import yaml
 from bridge.document import Overlay
 from gateway.owner.cards import DAY_MS, SignOptions, certify, reissued
 from gateway.owner.description import Description
-from gateway.trust.domains import Card, TrustDomain, TrustError
+from gateway.trust.domains import Card, TrustDomain
+from gateway.trust.errors import TrustError
 from gateway.trust.rotation import prepare
 from keys.identity import Role
 from tests.gateway.trust.test_domains import HOSTS, NOW, NOW_MS, World

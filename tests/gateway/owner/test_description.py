@@ -10,7 +10,7 @@ import pytest
 
 from bridge.document.overlay import OverlayError
 from gateway.owner.description import read_description
-from gateway.trust.domains import TrustError
+from gateway.trust.errors import TrustError
 from tests.gateway.trust.test_domains import World
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from gateway.owner.gateways import attach_gateway, detach_gateway
-from gateway.trust.domains import Card, TrustDomain, TrustError
+from gateway.trust.domains import Card, TrustDomain
+from gateway.trust.errors import TrustError
 from gateway.trust.overlay_file import load_overlay, load_secrets
 from keys.grants import Right
 from keys.identity import Role

@@ -9,7 +9,8 @@ import pytest
 
 from gateway.owner.record import locked, record_path
 from gateway.owner.signing import grant, revoke
-from gateway.trust.domains import TrustDomain, TrustError
+from gateway.trust.domains import TrustDomain
+from gateway.trust.errors import TrustError
 from tests.gateway.owner.test_signing import PUMPS, ServedWorld
 from tests.gateway.trust.test_domains import NOW, World
 

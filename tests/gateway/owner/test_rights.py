@@ -12,7 +12,7 @@ from bridge.document.policy import Issuer, Policy, Scope
 from gateway.owner.record import KnownScope, OwnerRecord
 from gateway.owner.rights import SESSION_MAX_S, give, holds_key, take
 from gateway.owner.signing import grant, revoke
-from gateway.trust.domains import TrustError
+from gateway.trust.errors import TrustError
 from gateway.trust.overlay_file import load_overlay
 from keys.epochs import Calendar
 from keys.grants import ENDLESS, Right

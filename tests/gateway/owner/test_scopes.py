@@ -11,7 +11,8 @@ import pytest
 from bridge.document.policy import Protection
 from gateway.owner.record import record_path
 from gateway.owner.signing import grant
-from gateway.trust.domains import TrustDomain, TrustError
+from gateway.trust.domains import TrustDomain
+from gateway.trust.errors import TrustError
 from gateway.trust.overlay_file import load_overlay
 from keys.grants import Right
 from tests.gateway.trust.test_domains import NOW, NOW_MS, World

@@ -15,7 +15,8 @@ from bridge.document.overlay import Overlay, OverlayError
 from bridge.document.policy import Issuer, Refresh
 from gateway.owner.cards import SignOptions
 from gateway.owner.signing import Signed, grant, rekey, revoke
-from gateway.trust.domains import TrustDomain, TrustError
+from gateway.trust.domains import TrustDomain
+from gateway.trust.errors import TrustError
 from gateway.trust.overlay_file import describe_grants, describe_overlay, load_overlay, load_secrets, worst_search
 from keys.envelope import Mode
 from keys.epochs import KeyName

@@ -9,7 +9,7 @@ import pytest
 from bridge.document import RegionView
 from gateway.owner.description import RegionEntry
 from gateway.owner.views import _described_view, carried, closes_s, leaving, without_strangers
-from gateway.trust.domains import TrustError
+from gateway.trust.errors import TrustError
 from gateway.trust.overlay_file import load_overlay
 from tests.gateway.owner.test_attaching import GRACE_S, Changing
 from tests.gateway.trust.test_domains import NOW

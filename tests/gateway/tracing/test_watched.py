@@ -17,7 +17,8 @@ from gateway.files import write_private
 from gateway.tracing.client import Tracker, connection
 from gateway.tracing.watched import STUCK_S, Watched
 from gateway.trust.credentials import Credentials
-from gateway.trust.domains import Card, TrustDomain, TrustError
+from gateway.trust.domains import Card, TrustDomain
+from gateway.trust.errors import TrustError
 from tests.gateway.overlay_processes import OverlayProcesses
 from tests.gateway.test_witnesses import heartbeats, kinds, until
 from tests.gateway.traced_site import Site

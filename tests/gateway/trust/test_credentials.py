@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from gateway.trust.credentials import LIFE_DAYS, Credentials
-from gateway.trust.domains import Card, TrustDomain, TrustError
+from gateway.trust.domains import Card, TrustDomain
+from gateway.trust.errors import TrustError
 from keys.delegation import Advertisement
 from keys.identity import Role
 

@@ -13,7 +13,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey
 
 from gateway.trust.device_certificates import issue, renew
-from gateway.trust.domains import TrustDomain, TrustError
+from gateway.trust.domains import TrustDomain
+from gateway.trust.errors import TrustError
 from tests.gateway.harness import Wire, serving
 
 NOW = time.time()

@@ -15,7 +15,8 @@ import yaml
 from bridge.document.overlay import OverlayError
 from gateway.owner.cards import SignOptions
 from gateway.owner.signing import Signed, sign_overlay
-from gateway.trust.domains import Card, LocalIdentity, TrustDomain, TrustError, describe, export
+from gateway.trust.domains import Card, LocalIdentity, TrustDomain, describe, export
+from gateway.trust.errors import TrustError
 from gateway.trust.overlay_file import load_overlay, load_secrets
 from keys.identity import Role
 from keys.topictokens import tokenise_topic

@@ -11,7 +11,8 @@ from cryptography import x509
 
 from gateway.client.tls import LinkTls
 from gateway.files import stamp
-from gateway.trust.domains import LocalIdentity, TrustDomain, TrustError
+from gateway.trust.domains import LocalIdentity, TrustDomain
+from gateway.trust.errors import TrustError
 from gateway.trust.leaves import DAY_S, renew_leaf
 from gateway.trust.live_overlay import LiveOverlay
 from gateway.trust.overlay_file import load_overlay

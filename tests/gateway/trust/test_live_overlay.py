@@ -15,7 +15,8 @@ import pytest
 from gateway.client.tls import LinkTls
 from gateway.files import stamp
 from gateway.trust import overlay_file
-from gateway.trust.domains import LocalIdentity, TrustError
+from gateway.trust.domains import LocalIdentity
+from gateway.trust.errors import TrustError
 from gateway.trust.live_overlay import LiveOverlay, take_listed_key
 from gateway.trust.overlay_file import load_overlay
 from tests.gateway.overlay_processes import OverlayProcesses

@@ -9,7 +9,8 @@ import pytest
 
 from bridge.document.overlay import OverlayError
 from gateway.files import stamp
-from gateway.trust.domains import LocalIdentity, TrustDomain, TrustError
+from gateway.trust.domains import LocalIdentity, TrustDomain
+from gateway.trust.errors import TrustError
 from gateway.trust.overlay_file import describe_overlay, load_overlay, load_secrets, save_overlay
 from keys.epochs import KeyName
 from keys.identity import Role

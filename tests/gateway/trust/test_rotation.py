@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from gateway.trust import rotation
-from gateway.trust.domains import IDENTITY_FILES, Card, LocalIdentity, TrustDomain, TrustError
+from gateway.trust.domains import IDENTITY_FILES, Card, LocalIdentity, TrustDomain
+from gateway.trust.errors import TrustError
 from gateway.trust.overlay_file import load_overlay, load_secrets
 from keys.identity import Role
 from tests.gateway.trust.test_domains import HOSTS, NOW, NOW_MS, World, mode
