@@ -269,6 +269,7 @@ def _node(party: Party, store: Store, data: Path) -> tuple[OverlayNode, KeyCache
         generation=store.generation,
         passed_over=store.passed_over,
     )
+    node.publisher.sealer.padding = party.where.padding
     return node, cache, None
 
 

@@ -8,9 +8,10 @@
 
 All integers are little-endian, and every one of these sections begins at a multiple of 8 bytes and is filled with
 zeros up to the next: numpy and Arrow read them in place (`layout` gives the offsets). The sizes add up to the last
-byte. Extras of a record: flags(1: 1 expiry, 2 content type, 4 response topic, 8 correlation data, 16 payload format,
-32 original number, 64 user properties), then those fields in this order: expiry in seconds(4), text, text, bytes,
-format(1), number(8), count(2) and pairs of texts; texts and bytes behind their 16-bit length.
+byte, but for zeros at the end, up to a multiple that the publisher chose (`fill`). Extras of a record: flags(1: 1
+expiry, 2 content type, 4 response topic, 8 correlation data, 16 payload format, 32 original number, 64 user
+properties), then those fields in this order: expiry in seconds(4), text, text, bytes, format(1), number(8), count(2)
+and pairs of texts; texts and bytes behind their 16-bit length.
 
 A fault of the structure fails the whole content. A fault of a record (a topic that is no UTF-8, unreadable extras)
 fails that record alone: `topic` and `extras` raise when they are asked for. Not here: sealing and signatures
@@ -30,6 +31,7 @@ from keys.message import PAYLOAD_LIMIT, PROPERTIES_LIMIT, SEALED, SEALED_PROPERT
 
 VERSION = 2
 RECORDS_MAX = 1024  # publications in one batch
+FILL_MAX = 4096  # a content has fewer zeros than this at its end; bounds the bytes that say nothing
 QOS, RETAIN, HAS_EXTRAS, TOMBSTONE, DROPPED = 3, 4, 8, 16, 32
 NUMBER_MAX = (1 << 63) - 1  # databases and Spark have signed numbers of 64 bits
 EXPIRY, NUMBER, PROPERTIES = 1, 32, 64  # between them the flags of `SEALED`
@@ -280,7 +282,7 @@ class Records:
         extras, payloads = fields[8 + 2 * count : 8 + 3 * count], fields[8 + 3 * count :]
         topic_lengths = _shorts(topic_count).unpack_from(data, lengths_at)
         rest = _rest(topics_at, sum(topic_lengths), extras_bytes, payloads_bytes)
-        if sum(extras) != extras_bytes or sum(payloads) != payloads_bytes or len(data) != rest[-1]:
+        if sum(extras) != extras_bytes or sum(payloads) != payloads_bytes or _misfits(data, rest[-1]):
             raise BadFrame("lengths of a content do not add up")
         if max(indexes) >= topic_count or min(times) < 0:
             raise BadFrame("a record without a topic, or before 1970")
@@ -334,6 +336,19 @@ class Records:
 
     def qos(self, at: int) -> int:
         return self.flags[at] & QOS
+
+
+def fill(content: bytes, multiple: int) -> bytes:
+    """Returns the content with zeros at its end, up to a multiple of `multiple` bytes, which is a multiple of 8 and at
+    most `FILL_MAX`.
+    """
+    return content + bytes(-len(content) % multiple)
+
+
+def _misfits(data: bytes, end: int) -> bool:
+    """Returns True unless the content ends here, or zeros follow as `fill` adds them."""
+    more = len(data) - end
+    return more != 0 and (not 0 < more < FILL_MAX or more % 8 != 0 or data.count(0, end) != more)
 
 
 def _check_padding(data: bytes, count: int, topics: int, ends: Iterable[int]) -> None:

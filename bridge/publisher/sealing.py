@@ -49,6 +49,7 @@ from keys.epochs import Calendar, ScopeKeys
 from keys.errors import KeysError, OurFault
 from keys.identity import Identity
 from keys.keyheader import frame_bytes
+from keys.records import fill
 from keys.sharetree import Hop
 from keys.topictokens import retained_id
 
@@ -86,6 +87,8 @@ class Sealer:
         self._data_keys = DataKeys(overlay, identity, overlay.certificate(name).region, keys, random, life)
         self._set_secrets(secrets)
         self.rights, self.sealed_before = OwnRights(overlay, name), SealedBefore()
+        self.padding = 0
+        """Sealed content is filled up to a multiple of so many bytes (`keys.records.fill`); 0: it is not filled."""
         self._last_now = 0.0
         # What each scope seals under, by wire filter, as of the last review; None asks for a review.
         self._names: dict[str, KeyName | None] = {}
@@ -139,9 +142,14 @@ class Sealer:
         if secret is None:
             return 0
         try:
-            return len(clear_of(publication, 0)) + self._beside_bytes(secret.scope)
+            inner = clear_of(publication, 0)
+            more = 0 if secret.scope.mode is Mode.PLAIN else self._fill(inner)
+            return len(inner) + more + self._beside_bytes(secret.scope)
         except KeysError:
             return 0
+
+    def _fill(self, inner: bytes) -> int:
+        return -len(inner) % self.padding if self.padding else 0
 
     def _beside_bytes(self, scope: Scope) -> int:
         """Returns how many bytes a packet of the scope has beside its content, at most. A plain scope has no key."""
@@ -159,7 +167,7 @@ class Sealer:
         chain = Chain(secret.clear_filter, *secret.scope.batch.values, secret.scope.mode is Mode.PLAIN)
         if packet_limit is None or packet_limit >= chain.bytes + BESIDE_MAX:
             return chain
-        room = packet_limit - self._beside_bytes(secret.scope) - BATCH_FORM_BYTES
+        room = packet_limit - self._beside_bytes(secret.scope) - BATCH_FORM_BYTES - self.padding
         return chain._replace(bytes=max(1, min(chain.bytes, room)))
 
     def may_publish(self, topic: str, now: float) -> bool:
@@ -336,8 +344,10 @@ class Sealer:
         wanted = scope.mode
         if wanted is not Mode.PLAIN and not self._overlay.hosted.isdisjoint(home):
             wanted = Mode.COPIES  # stock brokers put nothing together and are asked for nothing
-        mode = content.chosen(wanted, len(inner) + TAG_BYTES, publication.retain)
         entry.shown = shown_of(publication, inner, entry.sequence, entry.secret)
+        if self.padding and wanted is not Mode.PLAIN:
+            inner = fill(inner, self.padding)
+        mode = content.chosen(wanted, len(inner) + TAG_BYTES, publication.retain)
         key = None if mode is Mode.PLAIN else self._data_keys.key(scope, entry.name, entry.sequence, now)
         deadline_s = publication.expiry_s
         entry.sealed_ms = self._later(entry.sealed_ms, int(now * 1000))

@@ -43,6 +43,7 @@ from gateway.base.config_traces import (
     WatchedSettings,
 )
 from gateway.base.limits import Limits, Metrics, Model
+from keys.records import FILL_MAX
 
 MAX_CONFIG_BYTES = 1 << 20
 """Stops a wrong path (a disk image, a device) from being read as a configuration."""
@@ -102,6 +103,14 @@ class OverlaySettings(Model):
         "its client is told that all is well, and it is counted",
     )
     outbox_age_s: int = Field(default=0, ge=0, description="what waited longer is dropped; 0: nothing ever is")
+    padding: int = Field(
+        default=0,
+        ge=0,
+        le=FILL_MAX,
+        multiple_of=8,
+        description="what we seal is filled with zeros up to a multiple of so many bytes, so that its length tells "
+        "less; 0: it is not filled",
+    )
     key_server: KeyServerSettings | None = Field(default=None, description="for an identity of role keyserver")
     discovery: Discovery = Field(default=Discovery(), description="multicast DNS on the local network")
     hosted: dict[str, Hosted] = Field(default={}, description="logins at hosted brokers of our region, by name")

@@ -16,7 +16,18 @@ import pyarrow as pa
 
 from bridge.wire import has_expired, is_of_a_time
 from keys.errors import BadFrame
-from keys.records import DROPPED, HAS_EXTRAS, HEAD_BYTES, QOS, RECORD_FLAGS, RECORDS_MAX, RETAIN, VERSION, Records
+from keys.records import (
+    DROPPED,
+    FILL_MAX,
+    HAS_EXTRAS,
+    HEAD_BYTES,
+    QOS,
+    RECORD_FLAGS,
+    RECORDS_MAX,
+    RETAIN,
+    VERSION,
+    Records,
+)
 from spark_ingest.opening.contents import Contents, pieces
 from spark_ingest.opening.extras import read_extras
 
@@ -142,7 +153,8 @@ class _Columns:
         self._used.append(self._payloads_at + self._payloads_bytes)
         self.bad = _sums(self._extras, self.counts) != self._extras_bytes
         self.bad |= _sums(self._payloads, self.counts) != self._payloads_bytes
-        self.bad |= _padded(self._used[-1]) != self._at + self._sizes
+        self._filled = self._at + self._sizes - _padded(self._used[-1])
+        self.bad |= (self._filled < 0) | (self._filled >= FILL_MAX)
         odd = (self._indexes >= self._topics[self.owner]) | (self.times < 0) | ~_KNOWN_FLAGS[self.flags]
         odd |= (self.flags & HAS_EXTRAS != 0) != (self._extras > 0)
         self.bad[self.owner[odd]] = True
@@ -150,6 +162,9 @@ class _Columns:
     def _padding(self) -> None:
         """Checks for zeros behind each section, up to the next multiple of 8."""
         words = self._bytes.view("<u8")
+        if self._filled.any():
+            owner, place = _ragged(self._filled // 8)
+            self.bad[owner[words[(_padded(self._used[-1]) // 8)[owner] + place] != 0]] = True
         for end in self._used:
             left = end % 8
             rest = words[(end - left - 8 * (left == 0)) // 8] >> (left * 8).astype(np.uint64)

@@ -18,6 +18,7 @@ from keys.errors import BadFrame, OurFault
 from keys.message import PROPERTIES_LIMIT, SEALED
 from keys.records import (
     EXPIRY,
+    FILL_MAX,
     HAS_EXTRAS,
     NO_EXTRAS,
     NUMBER,
@@ -31,6 +32,7 @@ from keys.records import (
     Layout,
     Records,
     encode,
+    fill,
     layout,
 )
 
@@ -257,9 +259,30 @@ def test_a_content_is_as_long_as_its_sizes_say() -> None:
     for size in range(len(content)):
         with pytest.raises(BadFrame):
             Records.decode(content[:size])
-    for longer in (content + b"\0", content + bytes(8)):
+    for longer in (content + b"\0", content + bytes(12), content + bytes(FILL_MAX), content + bytes(7) + b"\1"):
         with pytest.raises(BadFrame, match="add up"):
             Records.decode(longer)
+
+
+@pytest.mark.parametrize("multiple", [8, 64, 1000, FILL_MAX])
+def test_a_filled_content_is_that_content_and_tells_a_multiple_alone(multiple: int) -> None:
+    for size in range(130):
+        content = raw(**GOOD | {"payloads": [b"x" * size, b"yz"]})
+        filled = fill(content, multiple)
+        assert len(filled) % multiple == 0
+        assert 0 <= len(filled) - len(content) < multiple
+        assert Records.decode(filled).payloads() == [b"x" * size, b"yz"]
+
+
+@given(st.integers(0, FILL_MAX // 8 - 1), st.integers(0, 2**64))
+def test_nothing_but_few_zeros_may_follow_a_content(words: int, at: int) -> None:
+    content = raw(**GOOD)
+    filled = bytearray(content + bytes(8 * words))
+    assert Records.decode(bytes(filled)).payloads() == [b"one", b""]
+    if words:
+        filled[len(content) + at % (8 * words)] = 1
+        with pytest.raises(BadFrame, match="add up"):
+            Records.decode(bytes(filled))
 
 
 def test_the_least_content_is_one_record_of_nothing() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from keys.records import encode
+from keys.records import FILL_MAX, encode, fill
 from spark_ingest.receiving.division import Part
 from spark_ingest.spool.sharding import Shard
 from tests.spark_ingest.opening.test_rows import Job
@@ -94,6 +94,19 @@ def test_a_batch_whose_structure_fails_is_one_row_of_quarantine(job: Job) -> Non
     assert job.rows() == []
     (closed,) = job.rows("quarantine")
     assert "frame" in closed["reason"]
+
+
+def test_filled_batches_are_rows_beside_others_and_what_is_no_zero_behind_one_closes_it(job: Job) -> None:
+    job.publish(
+        job.publisher.seal("plant/a", clear=fill(content(("plant/a", b"1"), ("plant/b", b"2")), 512), sequence=5)
+    )
+    job.publish(job.publisher.seal("plant/a", clear=content(("plant/a", b"3")), sequence=9))
+    job.publish(job.publisher.seal("plant/a", clear=fill(content(("plant/a", b"4")), 64), sequence=12))
+    bad = content(("plant/a", b"5")) + bytes(15) + b"\1"
+    job.publish(job.publisher.seal("plant/a", clear=bad, sequence=15))
+    job.publish(job.publisher.seal("plant/a", clear=content(("plant/a", b"6")) + bytes(FILL_MAX), sequence=18))
+    assert sorted(row["payload"] for row in job.rows()) == [b"1", b"2", b"3", b"4"]
+    assert [row["sequence"] for row in job.rows("quarantine")] == [15, 18]
 
 
 def test_topics_that_are_asked_for_are_found_within_batches(job: Job) -> None:
