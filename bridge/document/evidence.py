@@ -7,7 +7,8 @@ Source: docs/protocol.md §13. The lies:
     swaps          two swaps of one number on top of one tree, by one organiser
 
 An honest gateway never signs two such statements, whatever its clock, its restarts, backups and rotations do. An owner
-or organiser that goes on from an old backup may, and so may two processes with one key: evidence speaks of a key. The
+that goes on from an old backup may, or that makes two overlays of one name: the verdict on two policies says so, and
+calls nobody a liar. Two processes with one key may sign two statements of any kind: evidence speaks of a key. The
 table `_READERS` names, for each lie, the words that have to be equal and the words that have to differ. A check needs
 no network and no secret. Not here: finding two such statements (`bridge.wire.sealings`, `bridge.membership.adopting`),
 files (`gateway.trust.evidence_file`).
@@ -33,6 +34,9 @@ from keys.identity import CARRIERS, Certificate, verify
 
 FORMAT = 1
 OWNER = "the owner"  # the author of documents; no member has a name of two words
+
+
+UNLESS_TWO = "; no lie if the owner made two overlays of this name, or went on from an old backup"
 
 
 class NotProvedError(OperatorError):
@@ -143,7 +147,7 @@ class Contradiction:
         says = (
             f"the key of {first.author} signed two different {self.lie} of one {first.of}: {first.told}; {second.told}"
         )
-        return ProvenLie(self.lie, first.author, first.key, self.owner, says)
+        return ProvenLie(self.lie, first.author, first.key, self.owner, says + first.unless)
 
 
 # ---------------------------------------------------------------------------------------- what contradicts what
@@ -159,6 +163,7 @@ class _Said:
     about: tuple[object, ...]
     content: bytes
     told: str
+    unless: str = ""
 
 
 def _publication(evidence: Contradiction, said: SignedStatement) -> _Said:
@@ -185,7 +190,7 @@ def _overlay(evidence: Contradiction, said: SignedStatement) -> _Said:
     policy = Policy.decode(said.body, said.signature)
     told = f"version {policy.version} of {policy.overlay!r} with contents {policy.contents.hex()[:16]}"
     about = policy.overlay, policy.version
-    return _Said(OWNER, evidence.owner, "version", about, said.body, told)
+    return _Said(OWNER, evidence.owner, "version", about, said.body, told, UNLESS_TWO)
 
 
 def _swap(evidence: Contradiction, said: SignedStatement) -> _Said:

@@ -28,6 +28,7 @@ from gateway.trust import LiveOverlay, LocalIdentity, TrustError, load_overlay, 
 log = logging.getLogger("veilmq.links")
 
 SESSION_EXPIRY_S = 0  # what was said while we were away is said again when we link up
+RESTORED = ".restored"  # in the identity's directory after a restore: the key that came back
 NUMBER_FILE = "swaps"  # in the identity's directory: the highest number that was given
 
 
@@ -46,6 +47,8 @@ class Organiser(Linked):
         if self.local.role not in ORGANISERS:
             raise TrustError(f"{local.name} is a {self.local.role}; take the identity of a gateway or an ingest job")
         self._number_file = identity_dir / NUMBER_FILE
+        if signs:
+            self._refuse_restored(identity_dir)
         self._tls = LinkTls(self.local.name, self.local.cert, self.local.key, overlay.members, time.time)
         self._live = LiveOverlay(overlay_file, self.local, self._tls, overlay, seen)
         self.node = OrganiserNode(overlay, self.local.identity, self.local.name, signs, self._highest())
@@ -71,6 +74,18 @@ class Organiser(Linked):
     def errors(self) -> dict[str, str]:
         """Why there is no connection, by replica."""
         return {peer: client.last_error for peer, client in self._dials.items() if not client.connected}
+
+    def _refuse_restored(self, identity_dir: Path) -> None:
+        """Raises TrustError for a key that came from a backup: it may have given numbers since, and would give them
+        again.
+        """
+        marker, name = identity_dir / RESTORED, self.local.name
+        ours = self.local.identity.public_bytes.hex().encode()
+        if marker.exists() and read_private(marker) == ours:
+            raise TrustError(
+                f"{identity_dir}: comes from a backup, and later swaps may have been signed since; give {name} another "
+                "key with `veilmq trust rotate`, so that no number is signed twice"
+            )
 
     def _highest(self) -> int:
         if not self._number_file.exists():

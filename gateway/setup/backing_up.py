@@ -8,6 +8,7 @@ missing file the configuration names are refused, because an archive without a k
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
@@ -21,6 +22,7 @@ from gateway.base import ConfigError, PrivateFileError, load, private_directory,
 from gateway.owner.record import RECORDS, RESTORED
 from gateway.setup.folders import CONFIG, DATA
 from gateway.setup.plan import SetupError
+from gateway.trust import Card, TrustError
 
 FORMAT = 1
 MANIFEST = "veilmq-backup.json"
@@ -115,7 +117,7 @@ def _configured(folder: Path) -> frozenset[Path]:
 
 def restore(archive: Path, folder: Path) -> int:
     """Writes the files into the new or empty `folder`, all private; returns their number. Records of an owner are
-    marked as restored.
+    marked as restored, and identities with their key, by which an organiser signs no more.
 
     Raises SetupError, before writing anything, for a damaged, altered or newer archive.
     """
@@ -131,6 +133,9 @@ def restore(archive: Path, folder: Path) -> int:
         for records in {(folder / name).parent for name in files}:
             if records.name == RECORDS and not (records / RESTORED).exists():
                 write_private(records / RESTORED, b"")
+            with contextlib.suppress(TrustError):  # no identity, or one that cannot start
+                key = Card.load(records / "card.json").public_key
+                write_private(records / RESTORED, key.hex().encode(), replace=True)
     except PrivateFileError as error:
         raise SetupError(str(error)) from None
     except OSError as error:

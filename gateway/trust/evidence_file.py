@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 
 from bridge.document import Contradiction, NotProvedError, Overlay, OverlayError, ProvenLie, of_overlays
+from bridge.document.evidence import OWNER
 from gateway.base import PrivateFileError
 from gateway.files import write_public
 from gateway.trust.domains import read_public
@@ -26,7 +27,8 @@ def keep_evidence(identity: Path, evidence: Contradiction, proven: ProvenLie) ->
     """
     directory = identity / DIRECTORY
     directory.mkdir(exist_ok=True)
-    path = directory / f"{proven.lie}-{proven.author}-{party_id_of(proven.key).hex()}.json"
+    author = "owner" if proven.author == OWNER else proven.author  # a member's name is a file name as it is
+    path = directory / f"{proven.lie}-{author}-{party_id_of(proven.key).hex()}.json"
     if path.exists() or sum(1 for _ in directory.iterdir()) >= FILES_MAX:
         return None
     write_evidence(path, evidence)

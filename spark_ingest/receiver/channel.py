@@ -4,7 +4,7 @@ Frames are pickled: both ends are a single program of a user, and no third proce
 keys pass through the channel, so that no file but each worker's own holds them.
 
     receiver -> worker   WorkSetup first; WorkKnowledge at each change, LinkStanding each second; Dealt; WorkEnd
-    worker -> receiver   WorkBegun, WorkDone, WorkWanted, WorkAsked; WorkTold each second; WorkFailed
+    worker -> receiver   WorkBegun, WorkDone, WorkWanted, WorkAsked, WorkProved; WorkTold each second; WorkFailed
 
 Not here: how pieces are dealt (`dealing`), the two ends (`workers`, `worker`).
 """
@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
+from bridge.contract import Prove
 from bridge.document import Overlay
 from keys.envelope import KeyName
 from spark_ingest.receiver.progress import Progress
@@ -73,6 +74,12 @@ class WorkWanted(NamedTuple):
     """Names of epoch keys in publications."""
 
     names: tuple[KeyName, ...]
+
+
+class WorkProved(NamedTuple):
+    """Evidence against a publisher, to be kept beside the identity."""
+
+    proof: Prove
 
 
 class WorkAsked(NamedTuple):

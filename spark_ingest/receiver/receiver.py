@@ -23,6 +23,7 @@ from itertools import repeat
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
+from bridge.contract import Prove
 from bridge.document import Overlay
 from gateway.base.log_events import LogEvent
 from gateway.overlay import Publish
@@ -89,6 +90,9 @@ class ReplicaClient(Protocol):
 
     def ask(self, replica: str, topic: str, payload: bytes) -> None:
         """Requests content a replica did not send by itself."""
+
+    def prove(self, proof: Prove) -> None:
+        """Keeps evidence beside the identity."""
 
     @property
     def accepted(self) -> bool:
@@ -367,6 +371,8 @@ class Receiver:
             self._tell_doubt(collector.doubt)
             for send in collector.take_asks():
                 session.client.ask(send.peer, send.wire.topic, send.wire.payload)
+            for proof in collector.take_proved():
+                session.client.prove(proof)
             self._tell_lies(time.monotonic())
             tell_links(self._settings.name, self.progress, session.client.links(), session.client.accepted)
             if time.monotonic() - began > SETTLED_S:  # links take a moment

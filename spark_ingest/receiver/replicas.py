@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Sequence
 
+from bridge.contract import Prove
 from bridge.document import Overlay
 from gateway.overlay import MqttClient, Publish, RegionClient
 from keys.envelope import KeyName
@@ -85,6 +86,10 @@ class RegionReplicas:
     def ask(self, replica: str, topic: str, payload: bytes) -> None:
         """Requests content a replica did not send by itself."""
         self._client.ask(replica, topic, payload)
+
+    def prove(self, proof: Prove) -> None:
+        """Keeps evidence beside the identity."""
+        self._client.prove(proof)
 
     @property
     def accepted(self) -> bool:

@@ -14,6 +14,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 
+from bridge.contract import Prove
 from bridge.document import Overlay
 from gateway.base import collect_seldom
 from gateway.base.logs import configure
@@ -28,6 +29,7 @@ from spark_ingest.receiver.channel import (
     WorkEnd,
     WorkFailed,
     WorkKnowledge,
+    WorkProved,
     WorkSetup,
     WorkTold,
     WorkWanted,
@@ -75,6 +77,10 @@ class DealtReplicas:
     def ask(self, replica: str, topic: str, payload: bytes) -> None:
         """Passes the request for content on to the receiver."""
         self._send(WorkAsked(replica, topic, payload))
+
+    def prove(self, proof: Prove) -> None:
+        """Passes evidence on to the receiver, which has the identity."""
+        self._send(WorkProved(proof))
 
     @property
     def accepted(self) -> bool:

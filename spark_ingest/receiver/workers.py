@@ -38,6 +38,7 @@ from spark_ingest.receiver.channel import (
     WorkEnd,
     WorkFailed,
     WorkKnowledge,
+    WorkProved,
     WorkSetup,
     WorkTold,
     WorkWanted,
@@ -221,6 +222,8 @@ class WorkingReceiver:
                 self._client.want(names)
             case WorkAsked(replica, topic, payload):
                 self._client.ask(replica, topic, payload)
+            case WorkProved(proof):
+                self._client.prove(proof)
             case WorkTold():
                 hand.told = message
             case WorkFailed(text):

@@ -20,10 +20,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
-from bridge.contract import Blame, Count, Effect, LinkGuard, Send, Wire
+from bridge.contract import Blame, Count, Effect, LinkGuard, Prove, Send, Wire
 from bridge.document import Overlay
 from bridge.reader import Intake, misfit
-from bridge.wire import PROPERTY_PART, refused
+from bridge.wire import PROPERTY_PART, Admitted, refused
 from gateway.overlay import SESSION_EXPIRY_S, Publish
 from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, KeyName, Mode
 from keys.errors import BadContent, KeysError, NotAuthorised
@@ -67,6 +67,7 @@ class SpoolCollector:
         self._has_begun = False
         self._links, self._early = LinkGuard(), early_pieces()
         self._asks: list[Send] = []
+        self._proved: list[Prove] = []
         self.figures: Counter[tuple[str, str]] = Counter()
         """(name of a figure, replica or empty): what was counted."""
         self._publications = Publications(
@@ -199,7 +200,7 @@ class SpoolCollector:
         """
         publications = self._publications
         known = publications.told.get(told)
-        admitted = known.admitted if known is not None else self._intake.admission.first(*told, now)
+        admitted = known.admitted if known is not None else self._first(told, now)
         pieces = self._intake.pieces(admitted, payload, part)
         if pieces is None:
             self._effects(replica, misfit(replica), now)
@@ -211,6 +212,22 @@ class SpoolCollector:
             self._brought(form, replica, pieces, now)
         if known is not None or not publications.is_whole_at_once(form, ack):
             publications.piece(form, ack)
+
+    def _first(self, told: tuple[str, str], now: float) -> Admitted:
+        """Verifies a header, and compares it with others of its number. Raises KeysError."""
+        admission = self._intake.admission
+        admitted = admission.first(*told, now)
+        admission.sealings.saw(admitted.header, admitted.frame, told[1], admitted.publisher)
+        if admission.sealings.fresh:
+            for effect in admission.sealings.news():
+                match effect:
+                    case Prove():
+                        self._proved.append(effect)
+                    case Blame(member, False):
+                        self._count("suspected", member)
+                    case Count(name, amount, member):
+                        self._count(name, member, amount)
+        return admitted
 
     def _brought(self, entry: Form, replica: str, pieces: Mapping[int, bytes], now: float) -> None:
         """Takes content that fits its digests, and its replica's word for the publication."""
@@ -302,6 +319,11 @@ class SpoolCollector:
         """Returns requests for content, which the caller has to send to replicas."""
         asks, self._asks = self._asks, []
         return asks
+
+    def take_proved(self) -> list[Prove]:
+        """Returns evidence against publishers, which the caller has to keep."""
+        proved, self._proved = self._proved, []
+        return proved
 
     def keys(self) -> list[SpooledKey]:
         """Returns the material of data keys for the next process; those that were opened last at the end."""

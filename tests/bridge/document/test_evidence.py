@@ -89,6 +89,16 @@ def test_two_policies_of_one_version_are_proved(world: World) -> None:
     assert (proven.author, proven.lie, proven.key) == ("the owner", Lie.OVERLAYS, owner.public_bytes)
 
 
+def test_an_owner_with_two_overlays_of_one_name_is_not_called_a_liar(world: World) -> None:
+    """Attack: nothing in a policy tells two overlays of one name and key apart. The verdict says so."""
+    policy, owner = world.overlay.policy, owner_of(world)
+    elsewhere = signed(owner, policy, contents=bytes(32))
+    proven = of_overlays(owner.public_bytes, policy, elsewhere).check()
+    assert "no lie if the owner made two overlays of this name" in proven.says
+    differently_named = signed(owner, policy, overlay=f"{policy.overlay}-2")
+    nobody(of_overlays(owner.public_bytes, policy, differently_named), "not of one version")
+
+
 def test_two_swaps_of_one_number_are_proved() -> None:
     world = organised()
     one, other = (swap_on(world.overlay, world, *links) for links in (((1, 4), (2, 3)), ((1, 3), (1, 2))))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +15,8 @@ from bridge.measuring import SUMMARY_TOPIC
 from bridge.membership import SWAPS_TOPIC
 from bridge.organiser import HIGHEST
 from gateway.files import PrivateFileError
-from gateway.overlay.organiser import NUMBER_FILE, Organiser
+from gateway.overlay.organiser import NUMBER_FILE, RESTORED, Organiser
+from gateway.setup.backing_up import back_up, restore
 from gateway.trust import TrustError
 from tests.gateway.commands.test_organising import signed_words
 from tests.gateway.overlay_processes import OverlayProcesses
@@ -54,6 +56,21 @@ async def signed(made: OverlayProcesses, client: Organiser) -> list[tuple[str, s
     client._driver._dials = SimpleNamespace(adopt=lambda peers: None)  # type: ignore[assignment]
     client._driver.handle(Tick())
     return [sent for sent in dialled.sent if sent[0] == SWAPS_TOPIC]
+
+
+def test_an_organiser_from_a_backup_gives_no_number_until_it_has_another_key(made: OverlayProcesses) -> None:
+    """Attack: a backup of before it signed, restored after; a number given twice would be evidence against it."""
+    folder = made.directory / "boss"
+    back_up(folder, made.directory / "boss.tar.gz")
+    assert asyncio.run(signed(made, organiser(made)))
+    shutil.rmtree(folder)
+    restore(made.directory / "boss.tar.gz", folder)
+    with pytest.raises(TrustError, match=r"comes from a backup.*; give boss another key"):
+        organiser(made)
+    organiser(made, signs=False)  # proposals may be looked at
+    other = (folder / RESTORED).read_bytes().replace(b"a", b"b").replace(b"1", b"2")
+    (folder / RESTORED).write_bytes(other)  # as after a rotation: the key that came back is not the present one
+    organiser(made)
 
 
 def test_the_number_is_on_disk_before_anybody_hears_of_it(made: OverlayProcesses) -> None:

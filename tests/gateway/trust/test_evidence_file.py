@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
-from bridge.document import NotProvedError, OverlayError, Scope
+from bridge.document import NotProvedError, OverlayError, Scope, of_overlays
 from gateway.trust import evidence_file
-from gateway.trust.domains import TrustError
+from gateway.trust.errors import TrustError
 from gateway.trust.evidence_file import check_evidence, keep_evidence, standing
-from tests.bridge.document.test_evidence import evidence, two_of_one_number
+from tests.bridge.document.test_evidence import evidence, owner_of, signed, two_of_one_number
 from tests.bridge.reader.test_newest_retained import rotated
 from tests.sim.world import World, make_world
 
@@ -34,6 +35,15 @@ def test_it_is_kept_once_and_read_back(world: World, tmp_path: Path) -> None:
     made = evidence(world, *two_of_one_number(world))
     assert check_evidence(path) == made.check()
     assert keep_evidence(tmp_path, made, made.check()) is None
+
+
+def test_a_files_name_needs_no_quotes_whoever_the_author_is(world: World, tmp_path: Path) -> None:
+    policy, owner = world.overlay.policy, owner_of(world)
+    made = of_overlays(owner.public_bytes, policy, signed(owner, policy, grants=policy.grants[:1]))
+    path = keep_evidence(tmp_path, made, made.check())
+    assert path is not None
+    assert re.fullmatch(r"overlays-owner-[0-9a-f]{32}\.json", path.name)
+    assert check_evidence(path) == made.check()
 
 
 def test_no_more_files_are_kept_than_there_may_be(

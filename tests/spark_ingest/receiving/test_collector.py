@@ -94,6 +94,28 @@ def test_pieces_of_a_written_publication_are_acknowledged_and_make_no_row() -> N
 # ------------------------------------------------------------------------------------------------ liars
 
 
+def test_a_publisher_of_two_contents_under_one_number_is_named_once_with_evidence() -> None:
+    """Attack: a gateway shows one replica one content, and another replica another one."""
+    overlay, publisher, link = setup()
+    link.publish(publisher.seal("plant/a", b"on", sequence=7), places=(1, 2))
+    for payload in (b"off", b"neither"):  # by a copy of it, which draws the data key that it drew
+        link.publish(Publisher(overlay).seal("plant/a", payload, sequence=7), places=(3,))
+    (proof,) = link.collector.take_proved()
+    assert (proof.proven, proof.proven.author) == (proof.evidence.check(), "gw1")
+    assert not link.collector.take_proved()
+    assert link.collector.figures["named", "gw1"] == 1
+
+
+def test_a_publication_that_every_replica_brings_twice_is_evidence_of_nothing() -> None:
+    _, publisher, link = setup()
+    sealed = publisher.seal("plant/a")
+    for _ in range(2):
+        link.publish(sealed)
+    publisher.new_key(publisher.overlay.scope_of("plant/a").filter)
+    link.publish(publisher.seal("plant/a", b"sealed anew", sequence=sealed.publication[1]))
+    assert not link.collector.take_proved()
+
+
 def test_wrong_content_of_a_minority_is_counted_and_not_stored() -> None:
     _, publisher, link = setup()
     sealed = publisher.seal("plant/a")
