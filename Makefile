@@ -106,7 +106,7 @@ bench-broker: venv ## our broker beside Mosquitto, rumqttd, amqtt; MOSQUITTO=PAT
 	$(BIN)/python -m tests.bench.broker $(BENCH_ARGS)
 
 .PHONY: bench-quick
-bench-quick: venv  ## ten rows beside another version, two minutes: BASE=DIRECTORY of a worktree of it
+bench-quick: venv  ## eleven rows beside another version, two minutes: BASE=DIRECTORY of a worktree of it
 	BASE=$(BASE) $(BIN)/python -m tests.bench.quick $(BENCH_ARGS)
 
 bench-forwarding: venv ## sealed across an overlay beside bridged Mosquittos, and where each process spends its time (50 minutes)

@@ -32,6 +32,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import shamirs
 from Crypto.Protocol.SecretSharing import Shamir
@@ -45,6 +46,8 @@ from gateway.simulating.simulate import median_us
 from keys import reedsolomon, shamir
 from keys.columnsearch import ColumnSearch
 from keys.envelope import KeyName, SignedHeader, make_key, open_key, sign_header, verify_header
+from keys.records import Records, fill
+from keys.sealedbox import seal_box
 from keys.sharetree import Hop, Share, _Tree
 from tests.bench.ways import costs
 from tests.keys.helpers import PUBLISHER, SCOPE_KEY, Made, made, message_header, recombine
@@ -248,6 +251,38 @@ def sealing() -> list[Row]:
     return [*rows, Row("open 256 B", opened, median_us(lambda: bare.decrypt(bytes(12), bare_sealed, where)), name)]
 
 
+def boxes() -> list[Row]:
+    """Boxes with an epoch key, hybrid beside classical, and their sizes."""
+    key, ephemeral, info = bytes(32), random.Random(1).randbytes(32), b"bench"
+    receivers = (PUBLISHER.hybrid_bytes, PUBLISHER.agreement_bytes)
+    sealed = [seal_box(receiver, key, info, ephemeral) for receiver in receivers]
+    sealing = [median_us(partial(seal_box, receiver, key, info, ephemeral)) for receiver in receivers]
+    opening = [median_us(partial(PUBLISHER.open_box, box, info)) for box in sealed]
+    name = "X25519 alone"
+    return [
+        Row("seal a hybrid box", sealing[0], sealing[1], name),
+        Row("open a hybrid box", opening[0], opening[1], name),
+        Row("a hybrid box with a key", len(sealed[0]), len(sealed[1]), name, "bytes"),
+    ]
+
+
+def filling() -> list[Row]:
+    """What `overlay.padding: 64` costs a lone publication of 20 bytes: filling, sealing and opening."""
+    one = Publication(TOPIC, bytes(20), 1, time_ms=1)
+    content = packed(TOPIC, [Numbered(1, one)]).payload
+    aead, nonce = AESGCM(bytes(32)), bytes(12)
+
+    def sealed_and_read(multiple: int) -> object:
+        clear = fill(content, multiple) if multiple else content
+        return Records.decode(aead.decrypt(nonce, aead.encrypt(nonce, clear, None), None))
+
+    return [
+        Row("fill, seal and read 20 B, to 64", median_us(partial(sealed_and_read, 64)),
+            median_us(partial(sealed_and_read, 0)), "not filled"),
+        Row("content of 20 B, filled to 64", len(fill(content, 64)), len(content), "not filled", "bytes"),
+    ]  # fmt: skip
+
+
 def batches() -> list[Row]:
     """100 records of 256 bytes on one topic as one batch, each row for one record; the peer of sealing and opening is
     AES-GCM of `cryptography` with a kept key over the same bytes."""
@@ -314,7 +349,8 @@ def main() -> None:
     as_json = parser.parse_args().json
     if not as_json:
         print(f"{'work':<58}{'ours':>10}{'peer':>10}{'ratio':>8}  {'unit':<5} peer")
-    for row in (*sharing(), *trees(), *searching(), *over_ways(), *coding(), *sealing(), *batches(), *headers()):
+    rest = (*boxes(), *filling(), *batches(), *headers())
+    for row in (*sharing(), *trees(), *searching(), *over_ways(), *coding(), *sealing(), *rest):
         ratio = None if row.peer is None else row.ours / row.peer
         if as_json:
             fields = {

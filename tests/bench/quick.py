@@ -1,4 +1,4 @@
-"""Ten rows of this version beside another one, in two minutes: `BASE=DIRECTORY python -m tests.bench.quick`.
+"""Eleven rows of this version beside another one, in two minutes: `BASE=DIRECTORY python -m tests.bench.quick`.
 
 DIRECTORY holds the other version, for instance the previous commit: `git worktree add /tmp/base HEAD~1`. Each row runs
 in processes of their own, first of the one version and then of the other, in turns. A process of a version imports all
@@ -35,6 +35,13 @@ LIMIT_S = 120.0
 
 _SERVE = "import sys; from tests.bench.peers import _serve_ours as s; s(int(sys.argv[1]), int(sys.argv[2]), None, None)"
 _KEYS = "from tests.bench import keys as k; print(*[row.ours for row in {rows}])"
+_BOX = """
+from gateway.simulating.simulate import median_us
+from keys.sealedbox import seal_box
+from tests.keys.helpers import PUBLISHER
+receiver = PUBLISHER.hybrid_bytes
+print(median_us(lambda: seal_box(receiver, bytes(32), b"bench", bytes(32))))
+"""
 _RECEIVED = """
 import tempfile, time
 from pathlib import Path
@@ -74,6 +81,7 @@ ROWS = (
     Row("broker: memory of an idle connection", unit=BYTES),
     Row("sealed: seal 256 B", code=_KEYS.format(rows="k.sealing()[:1]")),
     Row("sealed: verify a header", code=_KEYS.format(rows="k.headers()[:1]")),
+    Row("keys: seal a hybrid box", code=_BOX),
     Row("keys: combine 32 B (6,10)", code=_KEYS.format(rows="list(k.sharing())[-1:]")),
     Row("ingest: receive a publication alone", code=_RECEIVED.format(publications=1_500, records=1)),
     Row("ingest: receive a batch of 64", code=_RECEIVED.format(publications=12_800, records=64)),
