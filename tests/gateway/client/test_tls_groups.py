@@ -1,0 +1,93 @@
+"""Key exchange of links with a peer whose OpenSSL knows X25519MLKEM768 (4.0, in the wheels of `cryptography`).
+
+Python's `ssl` takes the groups of the OpenSSL that Python was built with: from 3.5 on X25519MLKEM768 is preferred.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+import time
+
+import pytest
+from OpenSSL import SSL
+
+from bridge.document.overlay import Overlay
+from gateway.client.tls import LinkTls
+from tests.gateway.trust.test_domains import World
+
+HYBRID, CLASSICAL = "X25519MLKEM768", "x25519"
+GROUP = HYBRID if ssl.OPENSSL_VERSION_INFO >= (3, 5) else CLASSICAL
+"""The group that our side agrees to."""
+LEAST = (3, 5)
+"""The version of OpenSSL that brought X25519MLKEM768."""
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    made = World(tmp_path_factory.mktemp("groups"), time.time())
+    made.sign()
+    return made
+
+
+@pytest.fixture(scope="module")
+def overlay(world: World) -> Overlay:
+    return world.sign().overlay
+
+
+def peer(world: World, name: str) -> SSL.Context:
+    """The other end with a member's certificate, and the groups that OpenSSL 4.0 has by itself."""
+    local = world.local(name)
+    context = SSL.Context(SSL.TLS_METHOD)
+    context.set_min_proto_version(SSL.TLS1_3_VERSION)
+    context.use_certificate_file(str(local.cert))
+    context.use_privatekey_file(str(local.key))
+    return context
+
+
+def shaken(ours: ssl.SSLContext, theirs: SSL.Connection, *, we_serve: bool) -> ssl.SSLObject:
+    """Both ends through memory, until they are connected."""
+    in_memory, out_memory = ssl.MemoryBIO(), ssl.MemoryBIO()
+    near = ours.wrap_bio(in_memory, out_memory, server_side=we_serve)
+    (theirs.set_connect_state if we_serve else theirs.set_accept_state)()
+    for _ in range(6):
+        for do in (near.do_handshake, theirs.do_handshake):
+            with contextlib.suppress(ssl.SSLWantReadError, SSL.WantReadError):
+                do()
+            if out := out_memory.read():
+                theirs.bio_write(out)
+            try:
+                in_memory.write(theirs.bio_read(1 << 16))
+            except SSL.WantReadError:
+                continue
+    return near
+
+
+@pytest.mark.parametrize("we_serve", [True, False])
+def test_a_peer_that_prefers_the_hybrid_group_gets_it_where_our_openssl_has_it(
+    world: World, overlay: Overlay, we_serve: bool
+) -> None:
+    assert LEAST[0] << 28 | LEAST[1] << 20 <= SSL.OPENSSL_VERSION_NUMBER
+    local = world.local("r1")
+    ours = LinkTls("r1", local.cert, local.key, overlay.members)
+    theirs = SSL.Connection(peer(world, "g1"), None)
+    near = shaken(ours.server if we_serve else ours.client, theirs, we_serve=we_serve)
+    assert near.version() == "TLSv1.3"
+    assert ours.recognise(near.getpeercert(binary_form=True)) == "g1"
+    assert theirs.get_group_name() == GROUP
+
+
+def test_two_peers_of_that_openssl_take_the_hybrid_group_by_themselves(world: World) -> None:
+    """What a link has once Python has such an OpenSSL: nothing is to be configured, so that nothing is."""
+    near, far = SSL.Connection(peer(world, "r1"), None), SSL.Connection(peer(world, "g1"), None)
+    near.set_connect_state()
+    far.set_accept_state()
+    for _ in range(4):
+        for one, other in ((near, far), (far, near)):
+            with contextlib.suppress(SSL.WantReadError):
+                one.do_handshake()
+            try:
+                other.bio_write(one.bio_read(1 << 16))
+            except SSL.WantReadError:
+                continue
+    assert near.get_group_name() == far.get_group_name() == HYBRID
