@@ -82,7 +82,13 @@ def standing(proven: ProvenLie, overlay: Overlay) -> str:
         return "the author is the owner of this overlay"
     certificate = overlay.by_party.get(party_id_of(proven.key))
     if certificate is None:
-        return f"no member of version {overlay.policy.version} has this key: it left, or has another key by now"
+        said = f"no member of version {overlay.policy.version} has this key: it left, or has another key by now"
+        is_named = proven.author in overlay.members  # maybe somebody else, who took a name that was free
+        return (
+            f"{said}. The {proven.author} of this version has another key, against which this proves nothing"
+            if (is_named)
+            else said
+        )
     if overlay.certificate(certificate.name).public_key != proven.key:
         return f"it is a former key of {certificate.name}: if it was stolen, the thief may have signed both"
     return f"it is the present key of {certificate.name}, a {certificate.role} of domain {certificate.domain}"

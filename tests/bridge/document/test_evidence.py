@@ -169,6 +169,32 @@ def test_nothing_that_honest_lives_of_a_gateway_sign_is_evidence(world: World) -
                 made.check()
 
 
+@pytest.mark.parametrize("later_s", [1.0, 61.0])
+def test_a_copy_of_memory_proves_something_only_while_its_data_key_lives(world: World, later_s: float) -> None:
+    """Attack: an image of a running machine goes on beside it, or it is thrown back. Both number alike. After the
+    age of a data key both draw another one; before, they are one identity in two processes, which §2.11 excludes.
+    """
+    told: list[list[Wire]] = []
+    for number, payload in enumerate((b"as it was", b"as it went on")):
+        draws = random.Random("one memory")
+        node = GatewayNode(
+            world.overlay, world.identities["site"], "site", world.secrets, world.keys,
+            lambda size, draws=draws: draws.randbytes(size), generation=int(NOW * 1000),
+        )  # fmt: skip
+        for peer in world.overlay.views[1].members:
+            node.handle(LinkUp(peer), NOW)
+        headers(node.handle(Committed(entries(range(1, 3))), NOW))
+        draws.seed(number)  # from here on each machine draws its own
+        one = Publication("plant/t", payload, 1, time_ms=int(NOW * 1000))
+        told.append(headers(node.handle(Committed(((3, 2, one),)), NOW + later_s)))
+    made = evidence(world, told[0][-1], told[1][-1], "site")
+    assert header_read(told[0][-1]).sequence == header_read(told[1][-1]).sequence == 3
+    if later_s > 60:
+        nobody(made, "not of one number")
+    else:
+        assert made.check().author == "site"
+
+
 def header_read(wire: Wire) -> Any:
     return header_of(from_property(dict(wire.properties)[PROPERTY_HEADER]))
 

@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from bridge.contract import Blame
 from bridge.document import NotProvedError, OverlayError, Scope, of_overlays
+from bridge.wire import Sealings
 from gateway.trust import evidence_file
 from gateway.trust.errors import TrustError
 from gateway.trust.evidence_file import check_evidence, keep_evidence, standing
+from keys.signedheader import header_of
 from tests.bridge.document.test_evidence import evidence, owner_of, signed, two_of_one_number
 from tests.bridge.reader.test_newest_retained import rotated
 from tests.sim.world import World, make_world
@@ -75,10 +78,25 @@ def test_a_file_with_one_altered_letter_proves_nothing(world: World, tmp_path: P
         check_evidence(path)
 
 
+def test_a_name_that_somebody_else_took_is_not_accused(world: World, tmp_path: Path) -> None:
+    """Attack: the author left, and its name went to a member that signed nothing of this."""
+    made = evidence(world, *two_of_one_number(world))
+    later = rotated(rotated(world, "evil"), "evil", 1)
+    sealings = Sealings(later.overlay)
+    certificate = world.overlay.certificate("evil")
+    for said in (made.first, made.second):
+        frame = said.body + said.signature
+        sealings.saw(header_of(frame), frame, said.topic, certificate)
+    blames = [effect for effect in sealings.news() if isinstance(effect, Blame)]
+    assert [(blame.member, blame.named) for blame in blames] == [("evil", False)]
+
+
 def test_the_overlay_says_whose_key_it_is(world: World, tmp_path: Path) -> None:
     proven = check_evidence(kept(world, tmp_path))
     assert "present key of evil" in standing(proven, world.overlay)
     assert "stolen" in standing(proven, rotated(world, "evil").overlay)
+    later = rotated(rotated(world, "evil"), "evil", 1).overlay
+    assert "The evil of this version has another key, against which this proves nothing" in standing(proven, later)
     others = make_world({1: 3}, [], {"site": 1, "evil": 1}, [Scope("plant/#")], 5)
     with pytest.raises(OverlayError, match="another owner"):
         standing(proven, others.overlay)
