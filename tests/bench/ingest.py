@@ -32,7 +32,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -85,6 +85,12 @@ RATE = 1000
 DELAY_GOAL_MS = {"p50": 200.0, "p99": 400.0}
 GOAL = Target(1.0, is_least=False)
 DELAY_S = 15
+DELAYS: tuple[tuple[Mapping[str, str], bool, str], ...] = (
+    ({}, False, ""),
+    (QUICK_PROGRESS, False, ", quick progress"),
+    (QUICK_PROGRESS, True, ", quick progress, receiver apart"),
+)
+"""Settings of the session, whether the receiver is a process of its own, and what rows say of both."""
 LEAST_SEGMENTS = 4
 FACTORS = (10, 100)
 RECEIVERS = (1, 2, 4)
@@ -270,7 +276,7 @@ def _signature_us() -> float:
 
 
 def delay(site: Site) -> Iterator[Row]:
-    """From PUBLISH to row, with Spark's progress as it comes and with `QUICK_PROGRESS`."""
+    """From PUBLISH to row, with Spark's progress as it comes, with `QUICK_PROGRESS`, and then with a receiver apart."""
     overlay = OverlayProcesses(site.directory / "overlay")
     overlay.directory.mkdir()
     overlay.make({"north": 3}, [], {"site": "north", "job": "north"})
@@ -283,10 +289,11 @@ def delay(site: Site) -> Iterator[Row]:
     }
     try:
         overlay.start("north1", "north2", "north3", "site")
-        for session, what in (({}, ""), (QUICK_PROGRESS, ", quick progress")):
+        for session, apart, what in DELAYS:
             told = {
-                "options": {**options, "consumer": f"delay{len(session)}"},
+                "options": {**options, "consumer": f"delay{len(session)}{apart:d}"},
                 "session": dict(session),
+                "apart": apart,
                 "seconds": DELAY_S / site.part,
                 "rate": RATE,
             }
@@ -310,7 +317,7 @@ def _delay_rows(end: dict[str, Any], what: str) -> Iterator[Row]:
     for name, at in (("p50", 0.5), ("p99", 0.99)):
         ours = _quantile(end["delays"], at) * 1000
         yield Row(f"device to row, {name}, {RATE} msg/s{what}", ours, DELAY_GOAL_MS[name], "goal", "ms", GOAL)
-        for peer, factor, told, goal in peers:
+        for peer, factor, told, goal in peers if "socket" in end else peers[:1]:
             theirs = _quantile(end[peer], at) * factor
             yield Row(f"device to row, {name}, {RATE} msg/s{what}", ours, theirs, told, "ms", goal)
         if end["triggers_ms"]:  # a part of the work has too few
@@ -319,6 +326,11 @@ def _delay_rows(end: dict[str, Any], what: str) -> Iterator[Row]:
     for part, ours in end["parts_ms"].items():
         theirs = max(1.0, end["floor_parts_ms"].get(part, 0.0))  # Spark tells whole milliseconds
         yield Row(f"{part} of a micro-batch, p50{what}", ours, theirs, "of one row", "ms")
+    whole = _quantile(end["delays"], 0.5) * 1000
+    for stage, ours in end["stages_ms"].items():
+        yield Row(f"of it {stage}, p50{what}", ours, whole, "device to row", "ms")
+    for call, (wall, cpu) in end["calls_ms"].items():
+        yield Row(f"{call} of our reader, p50{what}", wall, max(cpu, 0.001), "its processor time", "ms")
 
 
 def _quantile(values: list[float], at: float) -> float:

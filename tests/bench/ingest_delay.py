@@ -7,6 +7,8 @@ floor    micro-batches of one row out of Spark's own `rate-micro-batch` source, 
 clock    rows of a Python source that makes one a millisecond, from then to the application, while the region
          carries as much, and a receiver as a process of its own takes it: the same load, and nothing to open
 socket   lines that a process sends, one a millisecond, into the JVM's own socket source, under the same load
+stages   where the time between a device and the application goes, and what each call of our reader takes
+         (`ingest_calls`); `apart`: the receiver is a process of its own in our query, too, as `veilmq ingest receive`
 
 Reads {"options", "session", "seconds", "rate"} as JSON from the command line. It tells `ready` with the first row; a
 line on standard input ends our query and begins the peers; the last line that it tells has the figures.
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
 import socket
 import statistics
 import subprocess
@@ -24,13 +27,16 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
-from spark_ingest import register, spark_session
+from spark_ingest import spark_session
+from spark_ingest.options import parse_options
+from tests.bench.ingest_calls import CALLS, Taken, TimedSource, calls_ms, read_calls, stages_ms
 
 FLOOR_BATCHES = 60
 SETTLED_BATCHES = 3
@@ -159,20 +165,26 @@ def send_lines(listener: socket.socket, rate: int) -> None:
 
 def peers(spark: Any, told: dict[str, Any], port: int) -> dict[str, list[float]]:
     """While a process receives what the region carries."""
-    command = [sys.executable, "-m", "tests.bench.ingest_delay", RECEIVE, json.dumps(told["options"])]
-    with subprocess.Popen(command, stdin=subprocess.PIPE) as receiving:
+    with receiving(told["options"]):
+        clock = delays_of(spark.readStream.format(Clock.name()).load(), "stamp", told["seconds"])
+        lines = spark.readStream.format("socket").options(host="127.0.0.1", port=port).load()
+        return {"clock": clock, "socket": delays_of(lines, "value", told["seconds"])}
+
+
+@contextmanager
+def receiving(options: dict[str, str]) -> Iterator[None]:
+    """A process that receives what the region carries."""
+    command = [sys.executable, "-m", "tests.bench.ingest_delay", RECEIVE, json.dumps(options)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
         try:
-            clock = delays_of(spark.readStream.format(Clock.name()).load(), "stamp", told["seconds"])
-            lines = spark.readStream.format("socket").options(host="127.0.0.1", port=port).load()
-            return {"clock": clock, "socket": delays_of(lines, "value", told["seconds"])}
+            yield
         finally:
-            assert receiving.stdin is not None
-            receiving.stdin.close()
+            assert process.stdin is not None
+            process.stdin.close()
 
 
 def receive(options: dict[str, str]) -> None:
     """A receiver as a process of its own, until standard input ends."""
-    from spark_ingest.options import parse_options
     from spark_ingest.receiver import Receiver, ReceiverSettings
     from spark_ingest.source.source import VeilMQDataSource
 
@@ -183,19 +195,20 @@ def receive(options: dict[str, str]) -> None:
     receiver.stop()
 
 
-def taking(delays: list[float], since: float) -> Callable[[Any, int], None]:
-    """Of a micro-batch, the delays of what was sent since then."""
+def taking(taken: list[Taken], since: float) -> Callable[[Any, int], None]:
+    """Of a micro-batch, the rows of what was sent since then."""
     told = threading.Event()
 
     def take(rows: Any, _: int) -> None:
-        stamps = [float(bytes(row.payload)) for row in rows.select("payload").collect()]
+        found = rows.selectExpr("payload", "cast(received_at as double) as received").collect()
         now = time.time()
-        delays.extend(now - stamp for stamp in stamps if stamp > since)
-        if stamps and not told.is_set():
+        each = [Taken(float(bytes(row.payload)), row.received, now) for row in found]
+        taken.extend(row for row in each if row.sent > since)
+        if found and not told.is_set():
             told.set()
             print(json.dumps({"event": "ready"}), flush=True)
-        elif stamps:
-            print(json.dumps({"event": "rows", "count": len(delays)}), flush=True)
+        elif found:
+            print(json.dumps({"event": "rows", "count": len(taken)}), flush=True)
 
     return take
 
@@ -211,22 +224,41 @@ def main() -> None:
     fork = multiprocessing.get_context("fork")
     sender = fork.Process(target=send_lines, args=(listener, told["rate"]), daemon=True)
     sender.start()
+    directory = Path(options["spool"]).parent
+    calls = directory / f"calls-{options['consumer']}.jsonl"
+    os.environ[CALLS] = str(calls)
     spark = spark_session("veilmq delay", 2, told["session"])
-    register(spark)
+    spark.dataSource.register(TimedSource)
     spark.dataSource.register(Clock)
     figures: dict[str, Any] = dict(zip(("floor_ms", "floor_parts_ms"), floor(spark), strict=True))
-    delays: list[float] = []
-    rows = spark.readStream.format("veilmq").options(**options).load()
-    with tempfile.TemporaryDirectory(dir=Path(options["spool"]).parent, ignore_cleanup_errors=True) as checkpoint:
-        query = rows.writeStream.foreachBatch(taking(delays, since)).option("checkpointLocation", checkpoint).start()
-        sys.stdin.readline()
-        figures |= {"triggers_ms": took_ms(query), "parts_ms": parts_ms(query)}
-        query.stop()
-        query.awaitTermination(PATIENCE_S)
-    figures |= peers(spark, told, listener.getsockname()[1])
+    with receiving(options) if told["apart"] else nullcontext():  # its first query waits for the file of scope keys
+        taken, query_figures = ours(spark, told, since)
+    figures |= query_figures
+    known = [call for call in read_calls(calls) if call.begin > min(row.sent for row in taken)]
+    figures |= {"stages_ms": stages_ms(known, taken), "calls_ms": calls_ms(known)}
+    if not told["apart"]:
+        figures |= peers(spark, told, listener.getsockname()[1])
+    delays = [row.taken - row.sent for row in taken]
     print(json.dumps({"event": "end", "delays": delays, **figures}), flush=True)
     spark.stop()
     sender.terminate()
+
+
+def ours(spark: Any, told: dict[str, Any], since: float) -> tuple[list[Taken], dict[str, Any]]:
+    """Rows of our query until a line comes on standard input, and what Spark tells of its micro-batches."""
+    options = dict(told["options"])
+    if told["apart"]:
+        kept = {each: options[each] for each in ("spool", "consumer", "startingOffsets")}
+        options = kept | {"grants": str(parse_options(options).grants)}
+    taken: list[Taken] = []
+    rows = spark.readStream.format("veilmq").options(**options).load()
+    with tempfile.TemporaryDirectory(dir=Path(options["spool"]).parent, ignore_cleanup_errors=True) as checkpoint:
+        query = rows.writeStream.foreachBatch(taking(taken, since)).option("checkpointLocation", checkpoint).start()
+        sys.stdin.readline()
+        figures = {"triggers_ms": took_ms(query), "parts_ms": parts_ms(query)}
+        query.stop()
+        query.awaitTermination(PATIENCE_S)
+    return taken, figures
 
 
 if __name__ == "__main__":

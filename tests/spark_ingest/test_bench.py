@@ -11,7 +11,7 @@ from spark_ingest.opening.rows import RowReader
 from spark_ingest.options import parse_options
 from spark_ingest.packing import pack
 from spark_ingest.spool.view import SpoolView
-from tests.bench import ingest, ingest_delay, receiving, spools
+from tests.bench import ingest, ingest_calls, ingest_delay, receiving, spools
 
 
 @pytest.mark.parametrize("records", [1, 4])
@@ -50,6 +50,7 @@ def test_delays_are_judged_by_the_goal_and_by_sparks_own_socket_source() -> None
     end = {
         "delays": [0.1, 0.15, 0.5], "clock": [0.2] * 3, "socket": [0.14] * 3, "floor_ms": [100.0] * 3,
         "triggers_ms": [130.0] * 3, "parts_ms": parts, "floor_parts_ms": {"addBatch": 60.0},
+        "stages_ms": {"our plan": 5.0}, "calls_ms": {"commit": [3.0, 1.0]},
     }  # fmt: skip
     rows = {(row.work, row.peer_name): row for row in ingest._delay_rows(end, ", quick")}
     judged = {key: row.target.is_met(row.ratio) for key, row in rows.items() if row.target}
@@ -57,6 +58,28 @@ def test_delays_are_judged_by_the_goal_and_by_sparks_own_socket_source() -> None
     socket = "lines into Spark's socket source, same load"
     assert judged == {(p50, "goal"): True, (p50, socket): True, (p99, "goal"): False, (p99, socket): False}
     assert rows["walCommit of a micro-batch, p50, quick", "of one row"].ours == 30.0
+    assert rows["of it our plan, p50, quick", "device to row"].ratio == pytest.approx(5 / 150)
+    assert rows["commit of our reader, p50, quick", "its processor time"].peer == 1.0
+
+
+def test_a_receiver_apart_is_judged_by_the_goal_alone() -> None:
+    end = {
+        "delays": [0.1] * 3, "floor_ms": [100.0] * 3, "triggers_ms": [], "parts_ms": {}, "floor_parts_ms": {},
+        "stages_ms": {}, "calls_ms": {},
+    }  # fmt: skip
+    assert {row.peer_name for row in ingest._delay_rows(end, "") if row.target} == {"goal"}
+
+
+def test_stages_of_a_row_are_those_of_the_last_plan_before_it() -> None:
+    calls = [
+        ingest_calls.Call("latestOffset", 10.0, 0.1, 0.05), ingest_calls.Call("partitions", 10.5, 0.2, 0.1),
+        ingest_calls.Call("latestOffset", 11.5, 0.1, 0.05), ingest_calls.Call("latestOffset", 12.0, 0.1, 0.05),
+        ingest_calls.Call("partitions", 12.5, 0.2, 0.1),
+    ]  # fmt: skip
+    stages = ingest_calls.stages_ms(calls, [ingest_calls.Taken(sent=11.0, received=11.25, taken=13.0)])
+    assert list(stages.values()) == pytest.approx([250, 750, 100, 400, 200, 300])
+    assert sum(stages.values()) == pytest.approx(2000)
+    assert ingest_calls.calls_ms(calls)["partitions"] == pytest.approx((200, 100))
 
 
 def test_parts_of_a_micro_batch_are_medians_of_those_that_had_rows() -> None:
