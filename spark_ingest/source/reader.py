@@ -59,6 +59,10 @@ was put there."""
 READERS_MAX = 8
 """Sets of options for which a worker process keeps opened keys: one a running query, usually."""
 
+PLACE_EVERY_S = 1.0
+"""The least time between two writes of a query's place. A place only lets segments go, and to sync it takes each
+micro-batch as long as to open its rows."""
+
 Connect: TypeAlias = "Callable[[Options], ReplicaClient]"
 
 
@@ -89,6 +93,8 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._owner = ""
         self._placed: PlacedExtents | None = None
         self._waiting_since: float | None = None
+        self._processed: Offset | None = None
+        self._place_due = 0.0
         self._handing = HandedRows(options)
         self._handed: list[Any] | None = None
 
@@ -143,9 +149,11 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         at = self._marks.positions(start)
         consumer = self._open(self._owner)
         consumer.needs(at, self._owner)
+        self._keep_place(consumer)
         if self._target is not None and not consumer.has_committed(at, redriven_of(start)):
             # All of it was processed, and nobody tells us of the last batch otherwise.
             consumer.commit(at, redriven_of(start))
+            self._processed = None
         if isinstance(limit, ReadAllAvailable):
             self._planned = view.advance(at, None, self._target)
         else:
@@ -262,9 +270,16 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _told(iter(handed), self._options)
 
     def commit(self, end: Offset) -> None:
-        """Rows up to `end` are in the sink: segments behind every consumer go."""
+        """Rows up to `end` are in the sink: segments behind every consumer go, within `PLACE_EVERY_S`."""
         self._spool()
-        self._open(owner_of(end)).commit(self._marks.positions(end), redriven_of(end))
+        self._processed = end
+        self._keep_place(self._open(owner_of(end)))
+
+    def _keep_place(self, consumer: Consumer) -> None:
+        """Writes down which rows are processed, if that is due."""
+        if self._processed is not None and time.monotonic() >= self._place_due:
+            consumer.commit(self._marks.positions(self._processed), redriven_of(self._processed))
+            self._processed, self._place_due = None, time.monotonic() + PLACE_EVERY_S
 
     def stop(self) -> None:
         """Ends the receiver, when Spark calls it at all."""

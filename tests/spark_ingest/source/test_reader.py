@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ import pytest
 from spark_ingest.errors import BadOption, ReceiverTrouble, SpoolGap
 from spark_ingest.options import parse_options
 from spark_ingest.receiver.receiver import Receiver, ReceiverSettings
+from spark_ingest.source import reader as reader_module
 from spark_ingest.source.reader import SpoolReader, SpoolStreamReader
 from spark_ingest.spool.segments import Offset, segment_numbers, segment_path
 from spark_ingest.spool.standing import standings
@@ -117,6 +119,37 @@ def test_all_that_was_delivered_is_behind_the_query_and_trimmed(spool: Path) -> 
     assert standing.behind is not None
     assert standing.behind.sealed_batches == 0
     assert len(segment_numbers(spool / "main")) == 1
+
+
+def test_a_place_is_written_at_most_once_a_second_and_no_commit_is_forgotten(
+    spool: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sync in each micro-batch made rows wait; a place that is late keeps a segment a little longer."""
+    clock = [100.0]
+    monkeypatch.setattr(reader_module, "time", SimpleNamespace(monotonic=lambda: clock[0], time=time.time))
+    options = {"spool": str(spool), "grants": str(spool.with_name("keys.json")), "max_rows_per_batch": "100"}
+    reader = SpoolStreamReader(parse_options(options | {"consumer": "job"}), no_client)
+    limit = reader.getDefaultReadLimit()
+    ends = [reader.initialOffset()]
+    left = []
+    for _ in range(3):
+        ends.append(reader.latestOffset(ends[-1], limit))
+        reader.partitions(ends[-2], ends[-1])
+        reader.commit(ends[-1])
+        left.append(behind(spool))
+    assert left[0] < 400
+    assert left == [left[0]] * 3, "the first is written, two within a second are not"
+    clock[0] += reader_module.PLACE_EVERY_S
+    reader.latestOffset(ends[-1], limit)
+    assert behind(spool) < left[0], "a trigger without new rows writes it"
+    reader.stop()
+
+
+def behind(spool: Path) -> int:
+    """Sealed batches behind the only query."""
+    (standing,) = standings(spool)
+    assert standing.behind is not None
+    return standing.behind.sealed_batches
 
 
 def test_a_gap_fails_the_query_and_may_be_passed_over(spool: Path) -> None:
