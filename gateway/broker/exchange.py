@@ -147,6 +147,20 @@ class Exchange(Delivering):
             return False
         return taken
 
+    def took_publish(self, client: Client, topic: str, payload: bytes, now: float) -> bool:
+        """Routes a read that is one plain PUBLISH of QoS 1, if it needs nothing but routes; the caller acknowledges it.
+        False: `received` must take it.
+        """
+        if self.holding.behind or client.is_behind or client.pace is not None or client.undecided is not None:
+            return False
+        if topic[0] == "$" or self.host.sees_packets_received or not self.passes_runs(client):
+            return False
+        if not client.session.begins_plainly(now):
+            return False
+        if now - client.seen_at >= SEEN_INTERVAL_S:
+            self._seen(client, now)
+        return self.forward(client, Message(topic, payload, 1, publisher=client.client_id))
+
     def _seen(self, client: Client, now: float) -> None:
         client.seen_at = now
         client.session.outbound.rest()

@@ -78,7 +78,8 @@ class Lifecycle:
         self.now = exchange.now
         # Called for each read and each publication: directly, without a method in between.
         self.received, self.published, self.resumed = exchange.received, exchange.published, exchange.resumed
-        self.took_alone, self.passes_runs, self.pass_run = exchange.took_alone, exchange.passes_runs, exchange.pass_run
+        self.took_alone, self.took_publish = exchange.took_alone, exchange.took_publish
+        self.passes_runs, self.pass_run = exchange.passes_runs, exchange.pass_run
 
     def adopt(self, terms: Terms) -> None:
         """Takes other bounds from now on; sessions get those of their listener."""

@@ -46,7 +46,7 @@ from gateway.mqtt5.types import (
     decode_varint,
 )
 
-__all__ = ["Decoder", "PublishTemplate", "encode", "encode_property_fields", "encode_publish"]
+__all__ = ["LONE_BYTES", "Decoder", "PublishTemplate", "encode", "encode_property_fields", "encode_publish"]
 
 # Topic names that were checked before, by their bytes: a look-up costs a third of decoding and checking
 # again, and equal topics become one str object whose hash the router finds already computed. Shared by all
@@ -67,6 +67,11 @@ def _topic(raw: bytes) -> str:
             _topics[b""] = ""
         _topics[raw] = topic
     return topic
+
+
+LONE_BYTES = 2 + 127
+"""Bytes of the longest packet whose remaining length takes a byte, as packets with one reading have."""
+_QOS_1 = 0x32  # first byte of a PUBLISH of QoS 1 without flags
 
 
 class Decoder:
@@ -168,6 +173,28 @@ class Decoder:
         if position < len(read):
             self._held = bytearray(read[position:])
         return packets
+
+    def lone_publish(self, data: bytes) -> tuple[str, bytes, int] | None:
+        """Returns (topic, payload, packet identifier) of a read of at most `LONE_BYTES` that is one PUBLISH of QoS 1
+        without flags and properties, under a topic name that came before. The caller has asked `is_amid`. None, with
+        no effect: `feed` must take the read.
+        """
+        size = len(data)
+        if size < 8 or data[0] != _QOS_1 or data[1] != size - 2 or size > self.maximum_packet_size:
+            return None
+        if type(data) is not bytes:
+            return None
+        at = 4 + (data[2] << 8) + data[3]
+        topic = _topics.get(data[4:at])
+        if not topic or at + 2 > size:
+            return None
+        packet_id = data[at] << 8 | data[at + 1]
+        at += 2
+        if self.version is Version.V5:
+            if data[at : at + 1] != b"\0":
+                return None
+            at += 1
+        return (topic, data[at:], packet_id) if packet_id else None
 
     def _look_ahead(self) -> None:
         """Parses the filters that have come of a long SUBSCRIBE or UNSUBSCRIBE."""

@@ -284,6 +284,18 @@ class ServerSession(SessionExchange):
             self.journal.finished(packet_id, queued)
         return True
 
+    def begins_plainly(self, now: float) -> bool:
+        """Notes a PUBLISH of QoS 1 that the broker routes and acknowledges before any other packet. False, with no
+        effect: `received` must take it.
+        """
+        inbound = self.inbound
+        if self.state is not Connection.CONNECTED or not self._offer.maximum_qos:
+            return False
+        if inbound.accepting or inbound.awaiting_pubrel:
+            return False
+        self._last_received = now
+        return True
+
     def received(self, packet: Packet, now: float) -> list[Action]:
         """Takes a single packet of the client; see `received_all`."""
         return self.received_all((packet,), now)

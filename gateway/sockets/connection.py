@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from gateway.base import behind_reads
 from gateway.base.log_events import LogEvent
 from gateway.clients import INTERNAL
-from gateway.mqtt5.codec import Decoder
+from gateway.mqtt5.codec import LONE_BYTES, Decoder
 from gateway.mqtt5.packets import Connect, Packet, Publish, Version
 from gateway.mqtt5.session import Action, Close, refusal
 from gateway.mqtt5.types import MqttError, ReasonCode
@@ -62,8 +62,8 @@ UNREAD_FACTOR = 2
 PINGREQ, PINGRESP = b"\xc0\0", b"\xd0\0"
 PUBACK = b"\x40\2"
 """The first bytes of a PUBACK that is its packet identifier alone."""
-ALONE_BYTES = 4
-"""Bytes of that PUBACK, the longer of the two packets."""
+PUBACK_BYTES = 4
+"""Bytes of that PUBACK."""
 
 
 class MqttConnection(AcceptedTransport):
@@ -135,7 +135,7 @@ class MqttConnection(AcceptedTransport):
     # ------------------------------------------------------------------------------------------------ reading
 
     def data_received(self, data: bytes) -> None:
-        if self.closed or (len(data) <= ALONE_BYTES and self._has_taken(data)):
+        if self.closed or (len(data) <= LONE_BYTES and self._has_taken(data)):
             return
         if not self._rest and (len(data) <= PART_BYTES or self.is_overlay):
             self._read(data)
@@ -145,24 +145,53 @@ class MqttConnection(AcceptedTransport):
             self._take_rest()
 
     def _has_taken(self, data: bytes) -> bool:
-        """Takes a PINGREQ or PUBACK that is a read of its own, on a connection where nothing else is under way: reads
-        of a fleet without work, and of a receiver of single messages. False: the general path must take the read.
+        """Takes a PINGREQ, a PUBACK or a plain PUBLISH of QoS 1 that is a read of its own, on a connection where
+        nothing else is under way: reads of a fleet without work, of publishers and receivers of single messages. False:
+        the general path must take the read.
         """
         client, core = self.client, self._core
         if client is None or self._is_amid:
             return False
+        if (publish := self._decoder.lone_publish(data)) is not None:
+            return self._has_passed(client, len(data), *publish)
         is_ping, traffic = data == PINGREQ, core.traffic
-        if not (is_ping or (len(data) == ALONE_BYTES and data[:2] == PUBACK)):
+        if not (is_ping or (len(data) == PUBACK_BYTES and data[:2] == PUBACK)):
             return False
         if not core.took_alone(client, None if is_ping else data[2] << 8 | data[3], core.now()):
             return False
         traffic.packets_received += 1
         traffic.bytes_received += len(data)
         if is_ping:
-            traffic.packets_sent += 1
-            traffic.bytes_sent += len(PINGRESP)
-            self._transport.write(PINGRESP)  # type: ignore[union-attr]
+            self._reply(PINGRESP)
         return True
+
+    def _has_passed(self, client: Client, size: int, topic: str, payload: bytes, packet_id: int) -> bool:
+        """Passes and acknowledges a plain publication of QoS 1, a read of `size` bytes. False: nothing was done."""
+        core = self._core
+        try:
+            if not core.took_publish(client, topic, payload, core.now()):
+                return False
+        except Exception as error:  # noqa: BLE001 - it ends this connection
+            self._settled(error)
+            return True
+        traffic = core.traffic
+        traffic.packets_received += 1
+        traffic.bytes_received += size
+        traffic.publish_received += 1
+        traffic.publish_bytes_received += len(payload)
+        self._reply(PUBACK + packet_id.to_bytes(2, "big"))
+        self._flusher.read(size)
+        return True
+
+    def _reply(self, data: bytes) -> None:
+        """Writes an answer at once, or behind bytes that the read has caused for this very client."""
+        if self._out:
+            self._out.append(data)
+            return
+        traffic = self._core.traffic
+        traffic.packets_sent += 1
+        traffic.bytes_sent += len(data)
+        self._transport.write(data)  # type: ignore[union-attr]
 
     @property
     def _is_amid(self) -> bool:

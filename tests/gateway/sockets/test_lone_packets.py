@@ -33,6 +33,46 @@ def ack(packet_id: int) -> bytes:
     return b"\x40\2" + packet_id.to_bytes(2)
 
 
+def publish(packet_id: int = 7, topic: str = "t", **flags: Any) -> bytes:
+    """A PUBLISH of QoS 1 below MQTT 5."""
+    return encode(Publish(topic, b"x", 1, packet_id=packet_id, **flags), Version.V311)
+
+
+def publications(version: Version) -> dict[str, bytes]:
+    """Streams of a client that receives its own publications, below MQTT 5 and in MQTT 5."""
+    if version is Version.V5:
+        plain = encode(Publish("t", b"x", 1, packet_id=7), version)
+        expiring = Properties(message_expiry_s=9)
+        return {
+            "plain": plain + PING,
+            "twice": plain + encode(Publish("t", b"y", 1, packet_id=8), version),
+            "with a property": encode(Publish("t", b"x", 1, packet_id=7, properties=expiring), version) + PING,
+            "without the length of properties": b"\x32\5\0\1t\0\7" + PING,
+            "with a topic alias nobody gave": b"\x32\x08\0\0\0\7\3\x23\0\1" + PING,
+        }
+    return {
+        "plain": publish() + PING,
+        "twice": publish() + publish(8),
+        "after an acknowledgement": ack(1) + publish(),
+        "an empty payload": b"\x32\5\0\1t\0\7" + PING,
+        "a topic nobody reads": publish(topic="u") + PING,
+        "a topic of the broker": publish(topic="$SYS/t"),
+        "a filter as topic": b"\x32\6\0\1#\0\7x" + PING,
+        "no topic": b"\x32\5\0\0\0\7x" + PING,
+        "identifier 0": b"\x32\6\0\1t\0\0x" + PING,
+        "a topic beyond the end": b"\x32\6\0\x09t\0\7x" + PING,
+        "an identifier beyond the end": b"\x32\4\0\1t\0" + PING,
+        "a length in two bytes": b"\x32\x86\0\0\1t\0\7x" + PING,
+        "repeated": publish(dup=True) + PING,
+        "retained": publish(topic="u", retain=True) + PING,
+        "QoS 0": encode(Publish("t", b"x"), Version.V311) + publish(),
+        "QoS 2 with the same identifier before": encode(Publish("u", b"x", 2, packet_id=7), Version.V311) + publish(),
+        "QoS 3": b"\x36\6\0\1t\0\7x" + PING,
+        "a payload that looks like a publication": encode(Publish("t", publish(), 1, packet_id=7), Version.V311) + PING,
+        "behind the end": b"\xe0\0" + publish(),
+    }
+
+
 def looks_like_packets(version: Version) -> bytes:
     return encode(Publish("s", PING + ack(1) + PING), version) + PING
 
@@ -114,7 +154,8 @@ async def outcome(broker: Any, kind: type[MqttConnection], version: Version, rea
     session, seen = client.session, list[Any]()
     session._last_received = client.seen_at = 0.0
     broker.exchange.watchers[:] = [seen.append]
-    figures = ("packets_received", "packets_sent", "bytes_received", "bytes_sent", "publish_received")
+    figures = ("packets_received", "packets_sent", "bytes_received", "bytes_sent")
+    figures += ("publish_received", "publish_bytes_received")
     before = [getattr(traffic, figure) for figure in figures]
     for read in reads:
         connection.data_received(read)
@@ -122,11 +163,12 @@ async def outcome(broker: Any, kind: type[MqttConnection], version: Version, rea
     connection.flush()
     outbound = session.outbound
     state = session.state, outbound.quota, sorted(outbound.unacknowledged), sorted(outbound.released)
+    state += (sorted(session.inbound.accepting), sorted(session.inbound.awaiting_pubrel))  # type: ignore[assignment]
     counted = [getattr(traffic, figure) - was for figure, was in zip(figures, before, strict=True)]
     found = Outcome(
         b"".join(transport.writes),
         was_closed,
-        (*state, len(session.waiting), session.held_bytes),
+        (*state, [(one.message.topic, one.message.payload, one.qos) for one in session.waiting], session.held_bytes),
         tuple(counted),
         session._last_received > 0,
         len(seen),
@@ -138,7 +180,19 @@ async def outcome(broker: Any, kind: type[MqttConnection], version: Version, rea
 @pytest.mark.parametrize("version", [Version.V5, Version.V311], ids=["5", "3.1.1"])
 @pytest.mark.parametrize("name", [*STREAMS, "a payload that looks like packets"])
 def test_however_a_stream_is_cut_the_short_way_and_the_general_one_agree(name: str, version: Version) -> None:
-    stream = STREAMS.get(name) or looks_like_packets(version)
+    agree(STREAMS.get(name) or looks_like_packets(version), version, cuts_agree=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "version"), [(name, version) for version in (Version.V5, Version.V311) for name in publications(version)]
+)
+def test_however_publications_are_cut_the_short_way_and_the_general_one_agree(name: str, version: Version) -> None:
+    # Some cuts differ, in both ways: an identifier is free again once its publication was acknowledged.
+    agree(publications(version)[name], version, cuts_agree=False)
+
+
+def agree(stream: bytes, version: Version, cuts_agree: bool) -> None:
+    """Feeds a stream in every cut to both ways: equal answers, counters and state; `cuts_agree`: in all cuts alike."""
 
     async def check() -> None:
         async with serving({"limits": {"in_flight": IN_FLIGHT}}) as broker:
@@ -146,7 +200,7 @@ def test_however_a_stream_is_cut_the_short_way_and_the_general_one_agree(name: s
             for reads in cuts(stream):
                 short = await outcome(broker, MqttConnection, version, reads)
                 assert short == await outcome(broker, General, version, reads), reads
-                assert short[:3] == whole[:3], reads
+                assert short[:3] == whole[:3] or not cuts_agree, reads
 
     asyncio.run(check())
 
