@@ -18,6 +18,7 @@ from websockets.asyncio.client import connect as websocket_connect
 from websockets.exceptions import ConnectionClosed
 
 from gateway.mqtt5.codec import Decoder, encode
+from gateway.mqtt5.delivery import Connection
 from gateway.mqtt5.packets import ConnAck, Connect, Disconnect, PingResp, Publish, Subscribe, Subscription, Version
 from gateway.mqtt5.properties import Properties
 from gateway.sockets.connection import MqttConnection
@@ -292,5 +293,64 @@ def test_pings_behind_the_header_of_a_proxy_are_answered_however_they_are_cut(sp
             await wire.expect(ConnAck)
             for _ in range(3):
                 await wire.expect(PingResp)
+
+    asyncio.run(check())
+
+
+def test_the_short_way_takes_no_publication_that_needs_more_than_routes() -> None:
+    async def check() -> None:
+        async with serving() as broker:
+            connection, _ = await reader(broker, MqttConnection, Version.V5)
+            exchange, client = broker.exchange, broker.lifecycle.clients["fake"]
+            inbound, host, nothing = client.session.inbound, exchange.host, asyncio.get_running_loop().create_future()
+
+            def takes(topic: str = "u") -> bool:
+                return exchange.took_publish(client, topic, b"x", exchange.now())
+
+            odd: list[tuple[Any, str, Any]] = [
+                (client, "pace", object()),
+                (client, "undecided", nothing),
+                (client, "is_behind", True),
+                (client, "peer", "member"),
+                (client, "bridge", object()),
+                (client, "acks", [object()]),
+                (host, "sees_packets_received", True),
+                (host, "is_absent", False),
+                (exchange, "store", object()),
+                (exchange, "overlay", object()),
+                (exchange, "tracing", object()),
+                (exchange.holding, "behind", {client: object()}),
+                (inbound, "accepting", {7: object()}),
+                (inbound, "awaiting_pubrel", {7: ""}),
+                (client.session, "state", Connection.CLOSING),
+            ]
+            for owner, name, value in odd:
+                usual = getattr(owner, name)
+                assert takes(), name
+                setattr(owner, name, value)
+                assert not takes(), name
+                setattr(owner, name, usual)
+            assert takes()
+            assert not takes("$SYS/u")
+            connection.connection_lost(None)
+
+    asyncio.run(check())
+
+
+def test_a_fault_of_the_broker_at_a_lone_publication_ends_its_client_alone() -> None:
+    async def check() -> None:
+        async with serving() as broker:
+            connection, transport = await reader(broker, MqttConnection, Version.V5)
+
+            def fails(*of_message: Any) -> bool:
+                raise RuntimeError("a fault")
+
+            broker.exchange.forward = fails
+            connection.data_received(encode(Publish("t", b"x", 1, packet_id=7), Version.V5))
+            connection.flush()
+            await until(lambda: connection.closed)
+            assert b"".join(transport.writes) == b"\xe0\1\x80"
+            assert broker.lifecycle.traffic.defects.count == 1
+            connection.connection_lost(None)
 
     asyncio.run(check())
