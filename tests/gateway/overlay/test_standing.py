@@ -51,8 +51,11 @@ def stands(
     )
     made = node or (gateway(world, name) if name.startswith("g") else replica(world, name))
     links = SimpleNamespace(
-        parts=(made, store, SimpleNamespace(overlay=world.overlay), dials), figures=figures, rights=lambda: ()
-    )  # fmt: skip
+        parts=(made, store, SimpleNamespace(overlay=world.overlay), dials),
+        figures=figures,
+        rights=lambda: (),
+        refused=lambda at: {"g9": "clock is ahead"} if at == now else {},
+    )
     return standing(links, now, 99)  # type: ignore[arg-type]
 
 
@@ -70,6 +73,7 @@ def test_a_region_is_what_we_dial_of_it_with_what_it_needs(world: World) -> None
     assert (found.key_servers.up, found.key_servers.needed) == (("keys",), 1)
     assert found.clocks == {"r1a": 0.5, "keys": 0.5}
     assert (found.name, found.version, found.named) == ("g1", 1, {"liar": "why"})
+    assert found.refused == {"g9": "clock is ahead"}
     assert found.histories == (HistoryState("plant/#", 1, 2, 3),)
     assert found.ends == {"certificate of g1 in the overlay": NOT_AFTER_MS / 1000}
 
