@@ -44,6 +44,8 @@ from bridge.contract import (
     Lost,
     NotAppended,
     NotTaken,
+    Numbered,
+    OnDisk,
     OutboxPage,
     Publication,
     PublisherGuard,
@@ -60,6 +62,7 @@ from bridge.contract import (
     Wanted,
     Worked,
     earliest,
+    unpacked,
 )
 from bridge.contract.refusing import REFUSALS, refusal
 from bridge.document import Issuer, Overlay, RegionView, ScopeSecret, SignedSwap
@@ -67,11 +70,21 @@ from bridge.groups import GROUPS_TOPIC, LeaseRelay, SharedGroups
 from bridge.measuring import PROBE_TOPIC, SUMMARY_TOPIC, IntervalProposal, Measurer, SwapProposal, objection
 from bridge.membership import GRANT_TOPIC, KeyClient, KeyServerNode, Node, handed_over
 from bridge.presence import PRESENCE_TOPIC, Presence, PresenceTable
-from bridge.publisher import NothingLeft, OutboxIntake, Publisher, Shelf, SigningKey
-from bridge.reader import LINK_WINDOW, Collector, Readings, ScopeInterest
+from bridge.publisher import Entry, NothingLeft, OutboxIntake, Publisher, Shelf, SigningKey, clear_of
+from bridge.reader import LINK_WINDOW, Collector, Held, Readings, ScopeInterest
+from bridge.receipts import (
+    PLAIN,
+    RECEIPTS_TOPIC,
+    Acknowledged,
+    Acknowledging,
+    ReceiptRelay,
+    SealedBatch,
+    StreamNumbers,
+)
 from bridge.replica import Forwarder
 from bridge.topology import potential_peers
 from bridge.wire import CONTROL_ROOT, GENERATION_TOPIC, PULL_TOPIC, SUBSCRIBE_TOPIC, OwnLife, refused
+from keys.envelope import PROPERTY_HEADER, DataKey, from_property
 from keys.epochs import KeyName, ScopeKeys
 from keys.errors import KeysError
 from keys.identity import Identity
@@ -235,6 +248,10 @@ class GatewayNode(ReaderNode):
         self._early.withheld_max = LINK_WINDOW // 4
         self.groups = SharedGroups(overlay, identity, name, secrets, self.interest.accepted)
         self.presence = PresenceTable(overlay, name)
+        self.acknowledging = Acknowledging(overlay, identity, name, self._numbers_of)
+        self.collector.tells_had(self._had)
+        self.acknowledged = Acknowledged(overlay, name, self.collector.sealings)
+        self.publisher.told_sealed = self._sealed
         # Deadlines of the two halves, as they were worked out last; an event of one half leaves the other's as it is.
         self._sends_at: float | None = _UNKNOWN
         self._reads_at: float | None = _UNKNOWN
@@ -298,6 +315,26 @@ class GatewayNode(ReaderNode):
     def _sends(self) -> list[ScopeSecret]:
         return [s for s in self.secrets if self._outgoing is None or s.clear_filter in self._outgoing]
 
+    def _numbers_of(self, author: bytes, scope: int) -> StreamNumbers:
+        stream = self.collector.stream(author, scope)
+        return StreamNumbers.of(stream.first or 0, stream.highest, stream.head.missed) if stream else StreamNumbers()
+
+    def _had(self, held: Held, records: Sequence[Numbered], key: DataKey | None) -> None:
+        """Takes a batch of a scope with receipts that was handed out; without a key: of a plain scope."""
+        header, scope = held.admitted.header, held.admitted.scope.number
+        blinding = PLAIN if key is None else key.blinding(header.sequence)
+        self.acknowledging.opened(header, held.admitted.frame, scope, held.author, records, blinding)
+
+    def _sealed(self, entry: Entry) -> list[Effect]:
+        """Takes a batch of ours in a scope with receipts."""
+        header, sequence = entry.header, entry.sequence
+        assert header is not None, "it was sealed just now"
+        found = [e for e in unpacked(clear_of(entry.publication, sequence), sequence) if isinstance(e, Numbered)]
+        blinding = PLAIN if entry.key is None else entry.key.data_key.blinding(sequence)
+        frame = from_property(dict(entry.signed)[PROPERTY_HEADER])
+        batch = SealedBatch.of(sequence, entry.secret.scope.number, entry.topic, frame, blinding, found)
+        return self.acknowledged.sealed(batch, header)
+
     def _own(self, event: Event, now: float) -> list[Effect]:
         match event:
             case Received(_, wire) if wire.topic == GROUPS_TOPIC:
@@ -311,12 +348,15 @@ class GatewayNode(ReaderNode):
                 return self.life.heard(event, self.overlay, self.name, self._signing.identity.party_id, now)
             case Received(_, wire) if wire.topic == PRESENCE_TOPIC:
                 return self.presence.received(event, now)
+            case Received(_, wire) if wire.topic == RECEIPTS_TOPIC:
+                return self.acknowledged.received(event, now)
+            case OnDisk(mark):
+                return self.acknowledging.kept(mark, now)
             case ReadAgain() | StopReading() | HoldReading():
                 return self._collected(self._reads(event, now), now)
-            case Received() if (kept := self._of_history(event, now)) is not None:
-                return self._collected(kept, now)
             case Received():
-                return self._collected(self.collector.received(event, now), now)
+                kept = self._of_history(event, now)
+                return self._collected(self.collector.received(event, now) if kept is None else kept, now)
             case Acked(_, ticket) if ticket > 0:
                 return self.publisher.acked(event, now, self.keeper.is_ahead(event.peer))
             case NotTaken(_, ticket) if ticket > 0:
@@ -339,11 +379,13 @@ class GatewayNode(ReaderNode):
                 self.collector.skipped.up.add(peer)
                 effects = super()._own(event, now) + self.groups.link_up(peer, now)
                 effects += self._collected(self.readings.link_up(peer, now), now)
+                effects += self.acknowledging.link_up(peer, now)
                 return effects + self.publisher.link_up(peer, now)
             case LinkDown(peer):
                 self.groups.link_down(peer)
                 self.collector.skipped.up.discard(peer)
                 self.readings.link_down(peer, now)
+                self.acknowledging.link_down(peer)
                 return super()._own(event, now) + self.publisher.link_down(peer)
             case GroupJoined(group, topic_filter, is_whole, owner):
                 return self.groups.joined((group, topic_filter), now, is_whole, owner)
@@ -356,16 +398,19 @@ class GatewayNode(ReaderNode):
                 return effects
             case Unsubscribed(topic_filter):
                 return [] if self.groups.postpones(topic_filter) else self._unwanted(topic_filter, now)
-            case Restored(rows):
-                self.interest.restore(rows)
-                self.publisher.retained.restore(rows, self.intake.is_left)
-                self.publisher.rows.restore(rows)
-                live, asked = self.readings.restore(rows, now)
-                return asked + self._collected(self.collector.restore(live, now), now)
+            case Restored():
+                return self._restored(event, now)
             case Tick():
                 return self._tick(event, now)
             case _:
                 return super()._own(event, now)
+
+    def _restored(self, event: Restored, now: float) -> list[Effect]:
+        self.interest.restore(event.rows)
+        self.publisher.retained.restore(event.rows, self.intake.is_left)
+        self.publisher.rows.restore(event.rows)
+        live, asked = self.readings.restore(event.rows, now)
+        return asked + self._collected(self.collector.restore(live, now), now)
 
     def _of_history(self, event: Received, now: float) -> list[Effect] | None:
         """Returns the effects of a page, or of a wire in a scope being read on; None for any other wire."""
@@ -391,6 +436,7 @@ class GatewayNode(ReaderNode):
             effects += self._collected(self.readings.tick(now), now)
         effects += self.publisher.tick(now) + super()._own(event, now)
         self.collector.subscriptions.follow(self.interest, self.overlay, now)
+        effects += self.acknowledging.tick(now)
         leases, unwanted = self.groups.tick(now)
         for topic_filter in unwanted:
             effects += self._unwanted(topic_filter, now)
@@ -425,6 +471,8 @@ class GatewayNode(ReaderNode):
 
     def _adopt_own(self, overlay: Overlay, now: float) -> list[Effect]:
         self.presence.adopt(overlay)
+        self.acknowledging.adopt(overlay)
+        self.acknowledged.adopt(overlay)
         self.woken()
         leases = self.groups.adopt(overlay, self.secrets, now)
         collected = self._collected(self.collector.adopt(overlay, self.secrets, now), now)
@@ -437,6 +485,7 @@ class GatewayNode(ReaderNode):
         super()._signs(identity)
         self.publisher.rotate(identity)
         self.groups.rotate(identity)
+        self.acknowledging.rotate(identity)
 
     def _deadlines(self) -> list[float | None]:
         if self._sends_at is _UNKNOWN:
@@ -445,7 +494,7 @@ class GatewayNode(ReaderNode):
                 self._sends_at = earliest(self._sends_at, self.intake.next_deadline)
         if self._reads_at is _UNKNOWN:
             others = self.collector.next_deadline, self.groups.next_deadline, self.readings.next_deadline
-            self._reads_at = earliest(*super()._deadlines(), *others)
+            self._reads_at = earliest(*super()._deadlines(), *others, self.acknowledging.next_deadline)
         return [self._sends_at, self._reads_at]
 
     def woken(self) -> None:
@@ -465,6 +514,7 @@ class ReplicaNode(Node):
         self.measurer = Measurer(overlay, name, identity)
         self._presence = Presence(overlay, name, identity)
         self.presence = self._presence.table
+        self._receipts = ReceiptRelay(overlay, self.forwarder.routes, self.forwarder.sealings)
         self._potential = potential_peers(overlay, name)  # peers whose links we only measure
         self._proposed = IntervalProposal()
         self.keeper.swaps.objection = self._objection
@@ -489,6 +539,8 @@ class ReplicaNode(Node):
                 return self._presence.received(event, now)
             if wire.topic == GROUPS_TOPIC:
                 return self._leases.received(event, now)
+            if wire.topic == RECEIPTS_TOPIC:
+                return self._receipts.received(event, now)
         across = event.peer in self.forwarder.routes.replicas
         if across and self._publishers.in_debt and self._publishers.closed(wire, now):
             return [Count("publisher_throttled")]
@@ -524,14 +576,16 @@ class ReplicaNode(Node):
                 self.measurer.rotate(identity)
                 self._presence.rotate(identity)
             case Tick():
-                return self.forwarder.tick(now) + self._leases.tick(now) + self.measurer.tick(now)
+                told = self._leases.tick(now) + self._receipts.tick(now)
+                return self.forwarder.tick(now) + told + self.measurer.tick(now)
         return []
 
     def _neighbour(self, event: LinkUp | LinkDown, now: float) -> list[Effect]:
         if isinstance(event, LinkDown):
             return self.forwarder.link_down(event.peer, now)
         effects = self.forwarder.link_up(event.peer, now) + self._leases.link_up(event.peer, now)
-        return effects + self._presence.link_up(event.peer, now)
+        effects += self._presence.link_up(event.peer, now)
+        return effects + self._receipts.link_up(event.peer, now)
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         if not isinstance(event, Received):
@@ -554,6 +608,7 @@ class ReplicaNode(Node):
         self._others_at = _UNKNOWN
         self._publishers.adopt(overlay.policy.budgets, overlay.by_party)
         self._leases.adopt(overlay)
+        self._receipts.adopt(overlay)
         self.measurer.adopt(overlay)
         self._presence.adopt(overlay)
         effects = self.forwarder.adopt(overlay, now)
@@ -569,5 +624,6 @@ class ReplicaNode(Node):
 
     def _deadlines(self) -> list[float | None]:
         if self._others_at is _UNKNOWN:
-            self._others_at = earliest(self._leases.next_deadline, self.measurer.next_deadline)
+            told = self._leases.next_deadline, self._receipts.next_deadline
+            self._others_at = earliest(*told, self.measurer.next_deadline)
         return [self.forwarder.next_deadline, self._others_at]

@@ -36,6 +36,7 @@ from gateway.commands import (
 from gateway.commands.bridges import bridges_app
 from gateway.commands.logs import log_app
 from gateway.commands.printing import print_json, print_table
+from gateway.commands.receipts import receipts_app
 from gateway.commands.tokens import tokens_app
 from gateway.commands.traces import traces_app
 from gateway.commands.trust import OPTIONS, Json, LogLevel, Verbose, overlay_app, trust_app
@@ -64,6 +65,7 @@ app.add_typer(users_app, name="users")
 app.add_typer(bridges_app, name="bridges")
 app.add_typer(tokens_app, name="tokens")
 app.add_typer(log_app, name="log")
+app.add_typer(receipts_app, name="receipts")
 attaching.register(overlay_app)
 histories.register(overlay_app)
 organising.register(overlay_app)

@@ -49,6 +49,7 @@ from gateway.overlay import (
     dial,
     logins,
 )
+from gateway.receipts import RECEIPTS_PURPOSE, ReceiptKeeper
 from gateway.trust import LiveOverlay, LocalIdentity, load_overlay, load_secrets, take_listed_key
 from keys.envelope import Mode
 from keys.epochs import ScopeKeys
@@ -201,6 +202,9 @@ def build(
         rows = ReaderRows(store.sealing_key(b"reader state"), party.overlay.owner, party.name)
     dials = Dials(partial(_dial, party, neighbours))
     figures = Figures(party.name, party.local.role.value, links=dials.states)
+    receipts = None
+    if party.local.role is Role.GATEWAY:
+        receipts = ReceiptKeeper(settings.data, partial(store.sealing_key, RECEIPTS_PURPOSE), figures.count)
     return BrokerOverlay(
         wrap(node) if wrap else node,
         figures,
@@ -213,6 +217,7 @@ def build(
         rows=rows,
         full_is_local=party.where.outbox_full == "local",
         history=settings.data / "history" if party.local.role is Role.REPLICA else None,
+        receipts=receipts,
     )
 
 

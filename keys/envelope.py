@@ -77,6 +77,8 @@ __all__ = [
 NO_ORDER = Order(0, 0)  # of whoever has one life
 TAG_BYTES = 16  # of AES-GCM: sealed content is this much longer
 NONCE_BYTES = 12
+BLINDING = b"\x01"  # a nonce that begins so seals nothing
+_ZEROS = bytes(32)
 
 
 class DataKey:
@@ -124,6 +126,12 @@ class DataKey:
             return self._aead.decrypt(_nonce(sequence), sealed, _associated_data(prefix, sequence, wire_topic))
         except InvalidTag:
             raise BadContent("sealed content does not open under this key, header and topic") from None
+
+    def blinding(self, sequence: int) -> bytes:
+        """Returns 32 secret bytes of this key and number, which tell nothing of what is sealed (docs/protocol.md
+        §14.2). The first byte of the nonce sets it apart from the nonces of sealing.
+        """
+        return self._aead.encrypt(BLINDING + _nonce(sequence)[1:], _ZEROS, None)[: len(_ZEROS)]
 
     @staticmethod
     def open_each(

@@ -174,6 +174,16 @@ RECIPES: dict[str, Recipe] = {
         + "veilmq overlay sign overlay.yaml --owner twice --out theirs.json\n",
         ends={"veilmq overlay compare": 1},
     ),
+    "how-to/receipts.md": Recipe(
+        begin=OVERLAY + "sed -i 's|^- filter: plant/#|&\\n  receipts: true|' overlay.yaml",
+        goes_on=["veilmq sub"],
+        after={
+            "veilmq overlay sign": ["veilmq up . &"],
+            "veilmq sub 'plant/#'": ["sleep 5"],
+            "veilmq pub": ["until grep -q order-7 .output* || grep -q acknowledged_ms .output*; do sleep 0.2; done"],
+        },
+        waits={"veilmq overlay sign": ALL_WELL},
+    ),
     "how-to/operate.md": Recipe(
         begin="veilmq init site",
         swap={"-c FILE": "-c site/g1/broker.yaml", "[TOPIC...]": "plant/line1/temp", "--seconds 60": "--seconds 2"},

@@ -257,11 +257,18 @@ class Restored:
     rows: tuple[tuple[bytes, bytes], ...] = field(repr=False)
 
 
+@value
+class OnDisk:
+    """The deliveries and rows before `AskKept` with this mark are on disk."""
+
+    mark: int
+
+
 Event: TypeAlias = (
     LinkUp | LinkDown | Received | Acked | NotTaken | Lost | Appending | NotAppended | Committed | Unstored
     | OutboxPage | Subscribed | Unsubscribed | GroupJoined | GroupLeft | Offered | KeyWanted | KeyDoubted | Tick
     | Rotated | Restored | Loads | Worked | Beat | Recalled
-    | ReadAgain | StopReading | HoldReading
+    | ReadAgain | StopReading | HoldReading | OnDisk
 )  # fmt: skip
 
 
@@ -356,6 +363,46 @@ class Keep:
     """
 
     rows: tuple[tuple[bytes, bytes | None], ...] = field(repr=False)
+
+
+@value
+class AskKept:
+    """Answer with `OnDisk(mark)` once the deliveries and rows before this effect are on disk."""
+
+    mark: int
+
+
+@value
+class KeepSealed:
+    """A batch of ours in a scope with receipts, for proofs of delivery. `row`: see `bridge.receipts.sealed`."""
+
+    number: int
+    row: bytes = field(repr=False)
+
+
+@value
+class HadRecord:
+    """A record of ours that a reader has: its number, topic, correlation data and time of publication in ms."""
+
+    number: int
+    topic: str
+    correlation_data: bytes | None
+    time_ms: int
+
+
+@value
+class ReceiptCame:
+    """A receipt of `reader` that fits the batches of ours from number `first` to `last`. `records`: those in them.
+
+    `row`: the receipt, for proofs of delivery, see `bridge.receipts.delivery_proof`. `time_ms`: by the reader's clock.
+    """
+
+    reader: str
+    time_ms: int
+    first: int
+    last: int
+    row: bytes = field(repr=False)
+    records: tuple[HadRecord, ...] = field(repr=False)
 
 
 @value
@@ -472,7 +519,7 @@ class KeysChanged:
 Effect: TypeAlias = (
     Send | Refuse | Delay | Withhold | Take | Watch | Deliver | DeliverShared | Forget | LeaveOnDisk | ReadPage | Count
     | Blame | Prove | Wanted | Doubted | Adopt | NotAdopted | KeysChanged | KeepMaterial | KeepArchive | Keep | Outlived
-    | Record | RecordEra | Recall | Reread | ReadAgainLive | ReadAgainDone
+    | Record | RecordEra | Recall | Reread | ReadAgainLive | ReadAgainDone | AskKept | KeepSealed | ReceiptCame
 )  # fmt: skip
 
 

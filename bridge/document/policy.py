@@ -57,7 +57,18 @@ FLAG_ORGANISER = 0x08  # a member changes trees in the owner's place
 FLAG_WEIGHT = 0x10  # processing and links count differently in costs
 FLAG_QUANTUM_SAFE = 0x20  # boxes to members withstand the break of X25519
 FLAG_HISTORY = 0x40  # replicas keep publications of some scopes
-POLICY_FLAGS = FLAG_TREE | FLAG_ORGANISING | FLAG_BARS | FLAG_ORGANISER | FLAG_WEIGHT | FLAG_QUANTUM_SAFE | FLAG_HISTORY
+FLAG_MORE = 0x80  # more flags follow
+POLICY_FLAGS = (
+    FLAG_TREE
+    | FLAG_ORGANISING
+    | FLAG_BARS
+    | FLAG_ORGANISER
+    | FLAG_WEIGHT
+    | FLAG_QUANTUM_SAFE
+    | FLAG_HISTORY
+    | FLAG_MORE
+)
+MORE_RECEIPTS = 0x01  # of these: readers of some scopes sign receipts
 
 
 class Issuer(IntEnum):
@@ -123,7 +134,8 @@ class Scope:
     whatever its filter; the owner counts numbers up and uses none again. 0: no number yet (`numbered`). `origin`: the
     first number that this scope had, under other tokens; 0: its own. `shown`: attributes by which replicas may filter
     its publications. `planes`: publications may take detours over other replicas (`topology.planes`). `batch`: limits
-    of its batches. `history`: how replicas keep it; None: they do not. That stands in the policy beside the scope.
+    of its batches. `history`: how replicas keep it; None: they do not. `receipts`: its readers sign what they have.
+    Both stand in the policy beside the scope.
     """
 
     filter: str
@@ -141,6 +153,7 @@ class Scope:
     batch: Batching = BATCHING
     origin: int = 0
     history: History | None = None
+    receipts: bool = False
 
     @property
     def stream(self) -> int:
@@ -226,7 +239,14 @@ def _read_shown(frame: Reader) -> tuple[ShownAttribute, ...]:
 
 
 def misrouted(scope: Scope, hosted: Collection[str]) -> str:
-    """Returns why a scope by planes cannot go by planes, or nothing; `hosted`: hosted brokers of its regions."""
+    """Returns why a scope cannot go by planes or have receipts, or nothing; `hosted`: hosted brokers of its
+    regions.
+    """
+    if scope.receipts and hosted:
+        return (
+            f"scope {scope.filter:.40} has receipts, and the hosted broker {min(hosted)} carries none; "
+            "leave its region out, or set receipts: false"
+        )
     if scope.planes and hosted:
         return (
             f"scope {scope.filter:.40} goes by planes, and the hosted broker {min(hosted)} knows none; "
@@ -253,6 +273,24 @@ def _with_histories(frame: Reader, scopes: tuple[Scope, ...]) -> tuple[Scope, ..
     if not kept or not kept.keys() <= {scope.number for scope in scopes}:
         raise BadFrame("a history of a scope that is not listed, or none where one is announced")
     return tuple([replace(scope, history=kept.get(scope.number)) for scope in scopes])
+
+
+def _receipts(scopes: Iterable[Scope]) -> list[bytes]:
+    """Returns the parts of a policy's body that say which scopes have receipts; none if none has."""
+    found = sorted(scope.number for scope in scopes if scope.receipts)
+    if not found:
+        return []
+    return [number(MORE_RECEIPTS, 1), number(len(found), 2), *(number(scope, 4) for scope in found)]
+
+
+def _with_more(frame: Reader, scopes: tuple[Scope, ...]) -> tuple[Scope, ...]:
+    """Reads the further flags and the scopes with receipts, and returns the scopes with them. Raises BadFrame."""
+    if (more := frame.number(1)) != MORE_RECEIPTS:
+        raise BadFrame(f"a policy with unknown further flags {more:#04x}")
+    found = [frame.number(4) for _ in range(frame.number(2))]
+    if not found or found != sorted(set(found)) or not set(found) <= {scope.number for scope in scopes}:
+        raise BadFrame("receipts of scopes that are not listed, not in order, or of none where some are announced")
+    return tuple([replace(scope, receipts=scope.number in found) for scope in scopes])
 
 
 def numbered(scopes: Iterable[Scope]) -> tuple[Scope, ...]:
@@ -305,7 +343,7 @@ class Policy:
         ]
         parts += [number(len(self.scopes), 2), *(sized(s.encode()) for s in self.scopes)]
         parts += [number(len(self.grants), 2), *(sized(g.encode()) for g in self.grants)]
-        parts += _histories(self.scopes)
+        parts += _histories(self.scopes) + _receipts(self.scopes)
         parts += [
             self.budgets.encode(),
             self.calendar.encode(),
@@ -318,6 +356,7 @@ class Policy:
     def _flags(self) -> int:
         flags = FLAG_TREE * bool(self.tree.number) | FLAG_QUANTUM_SAFE * self.quantum_safe
         flags |= FLAG_HISTORY * any(scope.history is not None for scope in self.scopes)
+        flags |= FLAG_MORE * any(scope.receipts for scope in self.scopes)
         if self.organising is not None:
             flags |= FLAG_ORGANISING | FLAG_BARS * bool(self.organising.bars)
             flags |= FLAG_ORGANISER * bool(self.organising.organiser) | FLAG_WEIGHT * self.organising.is_weighed
@@ -346,6 +385,8 @@ class Policy:
         grants = tuple(Grant.decode(frame.sized()) for _ in range(frame.number(2)))
         if flags & FLAG_HISTORY:
             scopes = _with_histories(frame, scopes)
+        if flags & FLAG_MORE:
+            scopes = _with_more(frame, scopes)
         budgets = MemberBudgets.read(frame)
         calendar, issuer = Calendar.read(frame), frame.number(1)
         if issuer not in Issuer.__members__.values():

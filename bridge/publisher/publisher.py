@@ -86,6 +86,8 @@ class Publisher:
         self._up: set[str] = set()  # of whom those in the view in force have lanes
         self._waiting = Hindered(self._entries, self._residents, UNAUTHORISED_S)
         self._uncounted: dict[int, None] = {}  # entries whose acknowledgements did not count
+        self.told_sealed: Callable[[Entry], list[Effect]] = lambda entry: []
+        """Called with each entry of a scope with receipts that was sealed, but for snapshots."""
 
     @property
     def depth(self) -> int:
@@ -474,6 +476,8 @@ class Publisher:
         effects += [*waits, *self._drop(unsealable), *counted]
         for entry in [each for each in ready if each.sequence in self._entries]:
             self._residents.move(entry, EntryTurn.SEALED)
+            if entry.secret.scope.receipts and not entry.is_snapshot:
+                effects += self.told_sealed(entry)
             if entry.publication.retain and entry.wire is not None:
                 effects += self.retained.sealed(entry, self.sealer, now)
         return effects

@@ -13,10 +13,12 @@ from bridge.reader.interest import ScopeInterest
 from bridge.reader.key_opening import KeyRing, Opening
 from bridge.reader.overflow import LINK_WINDOW
 from bridge.reader.readings import Readings
+from bridge.reader.streams import Held
 
 __all__ = [
     "LINK_WINDOW",
     "Collector",
+    "Held",
     "Intake",
     "KeyRing",
     "Lineages",

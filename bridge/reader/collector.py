@@ -16,7 +16,7 @@ from bridge.contract import COPY, Blame, Count, Effect, FairTable, Received, Wit
 from bridge.document import Overlay, ScopeSecret, batch_topic
 from bridge.reader.assembling import Skipped
 from bridge.reader.gaps import GAP_S, Gap, Gaps
-from bridge.reader.handing_out import HandingOut
+from bridge.reader.handing_out import Had, HandingOut
 from bridge.reader.intake import NOT_TAKEN, NUMBERS_PER_MS, Intake, misfit
 from bridge.reader.interest import Subscriptions
 from bridge.reader.kept import (
@@ -36,7 +36,7 @@ from bridge.reader.kept import (
 from bridge.reader.key_opening import OpeningKeys
 from bridge.reader.newest_retained import Joining
 from bridge.reader.overflow import AheadScopes, InHand, Overflow
-from bridge.reader.streams import COUNTED, HELD, Held, HeldStage, HeldTurn, Stream, StreamId, name_of
+from bridge.reader.streams import COUNTED, HELD, Held, HeldStage, HeldTurn, Stream, StreamId, name_of, scope_stream
 from bridge.reader.waiting import REPAIR_S, Keyless, Waiting
 from bridge.wire import AHEAD_S, PROPERTY_PART, Admitted
 from keys.envelope import PROPERTY_HEADER, DataKey, Mode, content_digest
@@ -217,6 +217,14 @@ class Collector:
     def next_deadline(self) -> float | None:
         waits, sweep_at = self._waiting.next_deadline, self._sweep_at or None
         return earliest(waits, *self._intake.deadlines, self._joining.next_deadline, sweep_at)
+
+    def tells_had(self, had: Had) -> None:
+        """Calls `had` with each batch of a scope with receipts that is handed out whole and live."""
+        self._handing_out.had = had
+
+    def stream(self, author: bytes, scope: int) -> Stream | None:
+        """Returns the stream of an author in a scope, which its first number names; None if nothing of it came."""
+        return self._streams.get(scope_stream(author, scope))
 
     def streams_of(self, scope: int) -> list[tuple[StreamId, Stream]]:
         """Returns the streams of a scope, which its first number names, of which something was delivered."""

@@ -11,8 +11,9 @@ defines their form.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 from bridge.base import matches
 from bridge.contract import Blame, Count, Deliver, Effect, Numbered, Publication, unpacked
@@ -24,6 +25,8 @@ from bridge.wire import NUL, Admitted, has_expired, is_of_a_time, is_topic
 from keys.envelope import DataKey, Mode
 from keys.errors import BadContent, KeysError
 from keys.topictokens import retained_id
+
+Had: TypeAlias = Callable[[Held, Sequence[Numbered], DataKey | None], None]
 
 
 class Unpacked:
@@ -110,6 +113,10 @@ class HandingOut:
 
     def __init__(self, secrets: Sequence[ScopeSecret], keys: KeyRing[DataKey], joining: Joining) -> None:
         self._keys, self._joining = keys, joining
+        self.had: Had = lambda held, records, key: None
+        """Called with each batch of a scope with receipts of which every record is handed out; the key is None in a
+        plain scope.
+        """
         self.adopt(secrets)
 
     def adopt(self, secrets: Sequence[ScopeSecret]) -> None:
@@ -141,6 +148,8 @@ class HandingOut:
             if told is Rank.OVERTAKEN:  # to retain it now would bring back an old value
                 found.as_live()
                 late = late or self._joining.is_behind(held)
+        if admitted.scope.receipts and not (held.replayed or found.expired or found.refused):
+            self.had(held, found.records, None if admitted.header.mode is Mode.PLAIN else self._keys.opened(admitted))
         return found.delivered(admitted.publisher.name, admitted.header.time_ms, late, held.replayed)
 
     def _clear(self, held: Held) -> bytes:

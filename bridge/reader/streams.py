@@ -118,6 +118,11 @@ class Head:
                 self.mark(number)
 
     @property
+    def missed(self) -> tuple[tuple[int, int], ...]:
+        """The intervals of missed numbers, ascending."""
+        return tuple(self._missed)
+
+    @property
     def is_empty(self) -> bool:
         """True if nothing was seen."""
         return self.number == 0 and not self._marks

@@ -17,6 +17,7 @@ from bridge.contract import (
     Acked,
     Adopt,
     Adoption,
+    AskKept,
     Blame,
     Committed,
     Count,
@@ -28,6 +29,7 @@ from bridge.contract import (
     Event,
     Forget,
     Keep,
+    KeepSealed,
     KeysChanged,
     LeaveOnDisk,
     LinkDown,
@@ -35,12 +37,14 @@ from bridge.contract import (
     Machine,
     NotAdopted,
     NotTaken,
+    OnDisk,
     Outlived,
     Prove,
     ReadAgainDone,
     ReadAgainLive,
     ReadPage,
     Recall,
+    ReceiptCame,
     Received,
     Record,
     RecordEra,
@@ -86,6 +90,8 @@ class Trace:
     not_adopted: list[tuple[str, str]] = field(default_factory=list)
     reread: dict[int, list[Deliver]] = field(default_factory=dict)  # by number of the reading
     reread_done: dict[int, float] = field(default_factory=dict)
+    receipts: dict[str, list[ReceiptCame]] = field(default_factory=dict)
+    sealed: dict[str, list[KeepSealed]] = field(default_factory=dict)
     sent: int = 0
     sent_bytes: int = 0  # payloads, topics and user properties
 
@@ -322,6 +328,8 @@ class Kernel:
                 self.at(self.now, name, self._outboxes[name].page(start))
             case Reread() | ReadAgainLive() | ReadAgainDone() | Record() | RecordEra() | Recall():
                 self._of_history(name, effect)
+            case AskKept() | KeepSealed() | ReceiptCame():
+                self._of_receipts(name, effect)
             case NotAdopted(why):
                 self.trace.not_adopted.append((name, why))
             case Prove(evidence, _):
@@ -335,6 +343,15 @@ class Kernel:
                 raise AssertionError("what a reader says to its own node")
             case _:
                 assert_never(effect)
+
+    def _of_receipts(self, name: str, effect: AskKept | KeepSealed | ReceiptCame) -> None:
+        match effect:
+            case AskKept(mark):
+                self.at(self.now, name, OnDisk(mark))
+            case KeepSealed():
+                self.trace.sealed.setdefault(name, []).append(effect)
+            case ReceiptCame():
+                self.trace.receipts.setdefault(name, []).append(effect)
 
     def _of_history(
         self, name: str, effect: Reread | ReadAgainLive | ReadAgainDone | Record | RecordEra | Recall

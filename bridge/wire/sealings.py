@@ -31,6 +31,10 @@ class Sealings:
         self._overlay = overlay
         self._accused &= overlay.by_party.keys()
 
+    def has(self, header: MessageHeader, frame: bytes, wire_topic: str) -> bool:
+        """Returns True if this very header is at hand, verified."""
+        return self._known.get((header.publisher, header.key_id, header.sequence)) == (frame, wire_topic)
+
     def saw(self, header: MessageHeader, frame: bytes, wire_topic: str, publisher: Certificate) -> None:
         """Takes a header with a verified signature. `frame`: header and signature."""
         if header.key_id == NO_KEY:

@@ -159,6 +159,10 @@ OWNERS: dict[str, dict[str, str]] = {
             bridge.organiser.OrganiserNode _interests _said
             bridge.presence.heard.PresenceTable _awaited _words
             bridge.presence.heard.RegionPresence heard reaches
+            bridge.receipts.acknowledged.Acknowledged _owed
+            bridge.receipts.acknowledging.Acknowledging _chains _comebacks _pace _up
+            bridge.receipts.checks.ReceiptChecks _allowances
+            bridge.receipts.relay.ReceiptRelay _comebacks
             bridge.publisher.data_keys.LiveKey announced
             bridge.publisher.entry.Entry acked too_large_for
             bridge.publisher.own_retained.OwnRetained retold
@@ -201,6 +205,9 @@ OWNERS: dict[str, dict[str, str]] = {
             keys.issuing.KeyServer _requests
             keys.verdicts.Verdict _avoid _chosen _liars _votes""",
         "fair": """
+            bridge.receipts.acknowledged.Acknowledged _readers
+            bridge.receipts.checks.ReceiptChecks _seen
+            bridge.receipts.relay.ReceiptRelay _newest
             bridge.groups.leases.LeaseTable _order
             bridge.wire.pulling.Answers _given""",
         "gateway.broker.member_sessions.CONTROL_WINDOW": """
@@ -223,6 +230,9 @@ OWNERS: dict[str, dict[str, str]] = {
             bridge.wire.pulling.Pulls wakeups""",
         "bridge.contract.budgets.RESEALED_MAX": """
             bridge.contract.budgets.Repeats _sealed""",
+        "bridge.receipts.acknowledging.WAITING_MAX": """
+            bridge.receipts.acknowledging.Acknowledging _closed
+            bridge.receipts.acknowledging._ChainState waiting""",
         "bridge.reader.gaps.GAPS_MAX": """
             bridge.reader.gaps.Gaps _budget _by_publisher _open fresh
             bridge.reader.readings.Readings _gaps""",
@@ -265,6 +275,7 @@ OWNERS: dict[str, dict[str, str]] = {
             bridge.reader.collector.Collector _streams
             bridge.reader.key_opening.KeyRing _keys
             bridge.reader.newest_retained.Joining _last _waiting
+            bridge.receipts.acknowledging.Acknowledging _again
             bridge.reader.assembling.Skipped _lows
             bridge.replica.content_relay.Carrying _recent
             bridge.replica.filtering.Filtering _streams
@@ -413,6 +424,10 @@ OWNERS: dict[str, dict[str, str]] = {
             gateway.stock._Shell _arrived""",
     },
     "none": {
+        "bridge.receipts.acknowledged.SEALED_BYTES_MAX": """
+            bridge.receipts.acknowledged.Acknowledged _sealed""",
+        "gateway.receipts.keeper.WAITING_MAX": """
+            gateway.receipts.keeper.ReceiptKeeper _came _sealed""",
         "gateway.bridging.ends.WINDOW": """
             gateway.bridging.crossing.Way seen states
             gateway.bridging.exact.ExactWay _cleared _clearing lost stages
@@ -487,6 +502,7 @@ OWNERS: dict[str, dict[str, str]] = {
             gateway.outbox.database.Outbox _recent
             keys.keyopening.KeyOpener _derivations _outlines _places""",
         "once": """
+            gateway.receipts.proving.MessageReceipts readers
             gateway.sessions.database.Content kept""",
         "tool": """
             bridge.base.belongings.Belongings _held _of_size

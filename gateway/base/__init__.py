@@ -22,7 +22,15 @@ from gateway.base.config_hosted import Hosted
 from gateway.base.config_listeners import Listener
 from gateway.base.config_traces import DeviceSettings, OtherWitnessSettings, TraceSettings, WatchedSettings
 from gateway.base.defects import Defects
-from gateway.base.figures import FIGURES_TOPIC, Figures, HistoryState, LinkFigures, LinkState
+from gateway.base.figures import (
+    FIGURES_TOPIC,
+    RECEIPTS_ROOT,
+    Figures,
+    HistoryState,
+    LinkFigures,
+    LinkState,
+    ReaderState,
+)
 from gateway.base.garbage import collect_by_clock, collect_seldom, uncollected
 from gateway.base.limits import Limits
 from gateway.base.sealed_file import SealedFile, SealedFileError
@@ -45,6 +53,7 @@ from gateway.files import (
 
 __all__ = [
     "FIGURES_TOPIC",
+    "RECEIPTS_ROOT",
     "Alarm",
     "BridgeSettings",
     "BridgeTls",
@@ -65,6 +74,7 @@ __all__ = [
     "OtherWitnessSettings",
     "OverlaySettings",
     "PrivateFileError",
+    "ReaderState",
     "SealedFile",
     "SealedFileError",
     "Settings",

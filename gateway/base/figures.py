@@ -16,6 +16,8 @@ from typing import Any
 from bridge.contract import Blame, Count
 
 FIGURES_TOPIC = "$SYS/veilmq/figures"
+RECEIPTS_ROOT = "$veilmq/receipts/"
+"""Beginning of the topics on which local clients hear of receipts."""
 LABELS_MAX = 1000  # distinct figures; a peer that invents reasons cannot grow the object
 
 
@@ -77,10 +79,25 @@ class HistoryState:
     refused: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class ReaderState:
+    """Standing of a reader towards publications of this gateway in a scope with receipts. `scope`: its wire filter;
+    `time_ms`: of the newest receipt, by the reader's clock; `through`: the last number that it speaks of; `missing`:
+    intervals that the reader lacks; `unreceived_s`: age of the oldest publication without a receipt, 0 for none.
+    """
+
+    reader: str
+    scope: str
+    time_ms: int
+    through: int
+    missing: int
+    unreceived_s: float
+
+
 @dataclass(slots=True)
 class Figures:
     """Counts by name (and label), suspicions by member, and the named members. `links` returns the states of the
-    links, `histories` those of a replica's histories.
+    links, `histories` those of a replica's histories, `readers` those of a gateway's readers.
     """
 
     name: str
@@ -90,6 +107,7 @@ class Figures:
     named: dict[str, str] = field(default_factory=dict)
     links: Callable[[], Sequence[LinkState]] = tuple
     histories: Callable[[], Sequence[HistoryState]] = tuple
+    readers: Callable[[], Sequence[ReaderState]] = tuple
     heard: dict[str, LinkFigures] = field(default_factory=dict)
     """Counters of publications from members that connected here; bounded by the number of members of the overlay."""
 

@@ -230,6 +230,8 @@ class LogEvent(Enum):
     CONSOLE_PROVIDER_AWAY = (WARNING, "the page cannot log in at the identity provider: %s",
         "The provider tells no addresses; logins by password go on.")
     CONSOLE_FAILED = ERROR, "a request to the console failed", "A defect of ours, with its traceback. Report it."
+    RECEIPTS_NOT_KEPT = (ERROR, "receipts are not kept: %s",
+        "The disk refuses them, or the file is damaged: there will be no proof of delivery of these. Traffic goes on.")
     # -------------------------------------------------------------------------------------- a receiver for Spark
     RECEIVER_STARTED = INFO, "receiver %s: started, writes to %s", "The spool is its own from now on."
     RECEIVER_ENDED = INFO, "receiver %s: ended, %d rows written", "Since its start."

@@ -19,7 +19,7 @@ from amqtt.events import BrokerEvents, MQTTEvents
 
 from bridge.contract import Publication
 from bridge.document import OwnTopics
-from gateway.base import Limits
+from gateway.base import RECEIPTS_ROOT, Limits
 from gateway.base.followed import FollowedMessages
 from gateway.base.log_events import LogEvent
 from gateway.base.spans import PublicationSpans
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("veilmq.clients")
 
-RESERVED_TOPICS = "$SYS/"
+RESERVED_TOPICS = ("$SYS/", RECEIPTS_ROOT)
 """Topics on which only the broker itself publishes."""
 SEEN_INTERVAL_S = 1.0
 """Seconds between two `EntitySeen` of one client, at least."""

@@ -154,6 +154,9 @@ def _print_overlay(overlay: dict[str, Any]) -> None:
             f"since {utc_text(one['first_ms'])} UTC, {one['bytes'] / 1e6:.1f} MB" if one["first_ms"] else "nothing yet"
         )
         print(f"history of {one['scope']}: {reach}")
+    for one in overlay.get("readers", ()):
+        waits = f"{one['unreceived_s']:.0f} s without a receipt" if one["unreceived_s"] else "has all"
+        print(f"{one['reader']} reads {one['scope']}: {waits}, last receipt {utc_text(one['time_ms'])} UTC")
     if overlay["outbox_depth"]:
         oldest_s = overlay["oldest_s"]
         waits = f"the oldest waits for {oldest_s:.0f} s" if oldest_s else "kept for replicas that are away"

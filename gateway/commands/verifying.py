@@ -6,11 +6,15 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gateway.commands.printing import print_json
+from gateway.commands.printing import print_json, utc_text
+
+if TYPE_CHECKING:
+    from bridge.document import ProvenLie
+    from bridge.receipts import ProvenDelivery
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 
@@ -22,7 +26,7 @@ def register(app: typer.Typer, overlay_app: typer.Typer) -> None:
 
 
 def verify(
-    path: Annotated[Path, typer.Argument(metavar="FILE", help="Evidence, as a member kept it.")],
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="Evidence, or a proof of delivery.")],
     overlay: Annotated[
         Path | None,
         typer.Option(metavar="OVERLAY.json", help="Your own copy of the signed overlay."),
@@ -30,26 +34,46 @@ def verify(
     as_json: Json = False,
 ) -> None:
     """Check offline what a file proves. Ends with status 2 if it proves nothing."""
+    from bridge.receipts import ProvenDelivery
     from gateway.trust import load_overlay
     from gateway.trust.evidence_file import check_evidence, standing
 
     proven = check_evidence(path)
-    place = None if overlay is None else standing(proven, load_overlay(overlay, int(time.time() * 1000)))
+    places = None if overlay is None else standing(proven, load_overlay(overlay, int(time.time() * 1000)))
     if as_json:
-        print_json(
-            {
-                "lie": proven.lie.value,
-                "author": proven.author,
-                "key": proven.key.hex(),
-                "owner": proven.owner.hex(),
-                "says": proven.says,
-                "standing": place,
-            }
-        )
+        print_json(_as_json(proven) | {"standing": None if places is None else "; ".join(places)})
         return
     print(f"proved: {proven.says}")
-    print(f"key {proven.key.hex()}, certified by owner {proven.owner.hex()}")
-    print(place or "compare the owner's key with the one that you know, or add --overlay OVERLAY.json")
+    if isinstance(proven, ProvenDelivery):
+        times = proven.record.time_ms, proven.acknowledged_ms
+        print("published {}, acknowledged {}, each by the clock of who says so".format(*map(utc_text, times)))
+        print(f"owner {proven.owner.hex()} certified both keys")
+    else:
+        print(f"key {proven.key.hex()}, certified by owner {proven.owner.hex()}")
+    for place in places or ():
+        print(place)
+    if places is None:
+        print("compare the owner's key with the one that you know, or add --overlay OVERLAY.json")
+
+
+def _as_json(proven: ProvenLie | ProvenDelivery) -> dict[str, Any]:
+    from bridge.receipts import ProvenDelivery
+
+    found: dict[str, Any] = {"owner": proven.owner.hex(), "says": proven.says}
+    if not isinstance(proven, ProvenDelivery):
+        return {"lie": proven.lie.value, "author": proven.author, "key": proven.key.hex()} | found
+    record = proven.record
+    return {
+        "publisher": proven.publisher,
+        "publisher_key": proven.publisher_key.hex(),
+        "reader": proven.reader,
+        "reader_key": proven.reader_key.hex(),
+        "number": record.number,
+        "topic": record.topic,
+        "payload_sha256": record.payload_hash.hex(),
+        "published_ms": record.time_ms,
+        "acknowledged_ms": proven.acknowledged_ms,
+    } | found
 
 
 def compare(

@@ -20,7 +20,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from gateway.base import Figures, HistoryState, Limits, LinkState, StartError
+from gateway.base import Figures, HistoryState, Limits, LinkState, ReaderState, StartError
 from gateway.base.log_events import LogEvent
 from gateway.operation.answers import BrokerHealth, HttpAnswers
 from gateway.operation.registry import BROKER_FIGURES, FigureKind
@@ -84,6 +84,7 @@ def overlay_metrics(figures: Figures, gauges: dict[str, int]) -> Iterator[Metric
     for name, value in gauges.items():
         yield GaugeMetricFamily(f"{PREFIX}overlay_{name}", _GAUGES.get(name, name), value=value)
     yield from history_metrics(figures.histories())
+    yield from reader_metrics(figures.readers())
     yield from link_metrics(figures.links())
 
 
@@ -99,6 +100,18 @@ def history_metrics(histories: Sequence[HistoryState]) -> Iterator[Metric]:
             first.add_metric([one.scope], one.first_ms / 1000)
     yield first
     yield size
+
+
+def reader_metrics(readers: Sequence[ReaderState]) -> Iterator[Metric]:
+    """Yields how readers stand with publications in scopes with receipts."""
+    age = GaugeMetricFamily(
+        f"{PREFIX}receipt_missing_seconds",
+        "Age of the oldest publication of which this reader sent no receipt; 0 for none.",
+        labels=["reader", "scope"],
+    )
+    for one in readers:
+        age.add_metric([one.reader, one.scope], one.unreceived_s)
+    yield age
 
 
 def tracing_metrics(figures: Figures, gauges: dict[str, int | float]) -> Iterator[Metric]:

@@ -367,12 +367,7 @@ class Store:
 
     def sealing_key(self, purpose: bytes) -> bytes:
         """Returns 32 secret bytes for sealed files beside the outbox; another purpose, another key."""
-        try:
-            return HKDFExpand(hashes.SHA256(), 32, b"veilmq/1 store " + purpose).derive(
-                _own_key(self.directory / "store.key")
-            )
-        except PrivateFileError as error:
-            raise StoreError(str(error)) from None
+        return sealing_key(self.directory, purpose)
 
     # -------------------------------------------------------------------------------------- close
 
@@ -504,3 +499,12 @@ def _one_line(error: Exception, directory: Path) -> StoreError:
     if isinstance(error, OSError):
         return StoreError(f"data directory {directory}: {error.strerror or error}; check it and its permissions")
     return StoreError(str(error))
+
+
+def sealing_key(directory: Path, purpose: bytes) -> bytes:
+    """Returns the key of `Store.sealing_key` for a data directory that may be in use. Raises StoreError."""
+    try:
+        key = _own_key(directory / "store.key")
+    except PrivateFileError as error:
+        raise StoreError(str(error)) from None
+    return HKDFExpand(hashes.SHA256(), 32, b"veilmq/1 store " + purpose).derive(key)

@@ -20,6 +20,7 @@ from pathlib import Path
 from bridge.base import matches, overlaps
 from bridge.contract import (
     Acked,
+    AskKept,
     Beat,
     Chain,
     Count,
@@ -28,14 +29,17 @@ from bridge.contract import (
     Event,
     GroupJoined,
     GroupLeft,
+    KeepSealed,
     LinkDown,
     LinkUp,
     NotTaken,
+    OnDisk,
     OverlayNode,
     Publication,
     ReadAgainDone,
     ReadAgainLive,
     Recall,
+    ReceiptCame,
     Received,
     Record,
     RecordEra,
@@ -50,7 +54,7 @@ from bridge.node import GatewayNode
 from bridge.predicates import Predicate
 from bridge.presence import BEAT_S
 from bridge.traces import Announce, AvailabilityEffect, AvailabilityEvent
-from gateway.base import FIGURES_TOPIC, Figures, HistoryState
+from gateway.base import FIGURES_TOPIC, Figures, HistoryState, ReaderState
 from gateway.base.followed import FollowedMessages
 from gateway.base.log_events import LogEvent
 from gateway.base.spans import PublicationSpans
@@ -63,7 +67,7 @@ from gateway.overlay.accepting import Accepting
 from gateway.overlay.backpressure import Backpressure
 from gateway.overlay.delays import Delays
 from gateway.overlay.dials import Dials
-from gateway.overlay.driver import Driver, OfHistory
+from gateway.overlay.driver import Driver, OfHistory, OfReceipts
 from gateway.overlay.entities import LocalEntities
 from gateway.overlay.followed_wires import FollowedWires
 from gateway.overlay.keeping import Keeping
@@ -72,10 +76,12 @@ from gateway.overlay.local_delivery import LocalDelivery
 from gateway.overlay.local_rights import LocalRights, ScopeRights
 from gateway.overlay.peer_refusals import refusal
 from gateway.overlay.reader_rows import ReaderRows
+from gateway.overlay.receipt_topics import receipts_told
 from gateway.overlay.rereading import Rereading
 from gateway.overlay.settling import Settling
 from gateway.overlay.wires import PACKET_TOO_LARGE, Wires
 from gateway.overlay.withheld import Withheld
+from gateway.receipts import ReceiptKeeper
 from keys.envelope import Mode
 from keys.identity import Role
 
@@ -111,9 +117,10 @@ class BrokerOverlay:
         rows: ReaderRows | None = None,
         full_is_local: bool = False,
         history: Path | None = None,
+        receipts: ReceiptKeeper | None = None,
     ) -> None:
-        """Takes `history`: where a replica keeps publications of scopes with a history."""
-        self._node, self._rows = node, rows
+        """Takes `history`: where a replica keeps publications of scopes with a history; `receipts`: of a gateway."""
+        self._node, self._rows, self._receipts = node, rows, receipts
         self._gateway = node if isinstance(node, GatewayNode) else None
         self.figures = figures
         self._store, self._keeping, self._dials = store, keeping, dials
@@ -124,6 +131,7 @@ class BrokerOverlay:
             key = partial(store.sealing_key, b"history")
             self._history = HistoryKeeper(history, key, self._histories, self._handle, figures.count, clock)
             figures.histories = self._reach
+        figures.readers = self._readers
         self._outgoing = Outgoing(store, figures, self._driver.handle, self._chain_of, full_is_local=full_is_local)
         self._entities = entities
         self.own_topics = OwnTopics()
@@ -175,6 +183,8 @@ class BrokerOverlay:
         self._drop = drop or self._drop
         if self._rows is not None and (kept := self._rows.open(broker.kept())):
             self._handle(Restored(kept))
+        if self._receipts is not None and self._gateway is not None:
+            self._gateway.acknowledged.restore(self._receipts.restored())
         for topic_filter in broker.local_filters():
             self.subscribed(topic_filter, broker.wanted_of(topic_filter))
         for group in broker.local_groups():
@@ -205,6 +215,8 @@ class BrokerOverlay:
         await self._dials.close()
         if self._history is not None:
             self._history.close()
+        if self._receipts is not None:
+            self._receipts.close()
         self._store.close()
 
     def _goes_by_planes(self) -> bool:
@@ -539,6 +551,33 @@ class BrokerOverlay:
                 history.recall(effect)
             case Reread() | ReadAgainLive() | ReadAgainDone():
                 self._rereading.effect(effect)
+
+    def of_receipts(self, effect: OfReceipts) -> None:
+        assert self._broker is not None
+        match effect:
+            case AskKept(mark):
+                self._broker.when_kept(partial(self._when_settled, mark))
+            case KeepSealed() if self._receipts is not None:
+                self._receipts.keep(effect)
+            case ReceiptCame() if self._receipts is not None:
+                self._receipts.keep(effect)
+                for told in receipts_told(effect, self._broker.local_filters()):
+                    self._broker.deliver_local(told)
+
+    def _when_settled(self, mark: int) -> None:
+        """Tells the node, not from inside the handling of another event, that deliveries are on disk."""
+        asyncio.get_running_loop().call_soon(self._handle, OnDisk(mark))
+
+    def _readers(self) -> list[ReaderState]:
+        """Returns how each reader stands with our publications in scopes with receipts; nothing at other members."""
+        states, now = [] if self._gateway is None else self._gateway.acknowledged.states(), self._clock()
+        return [
+            ReaderState(
+                each.reader, each.scope, each.time_ms, each.through, each.missing,
+                max(0.0, now - each.oldest_ms / 1000) if each.oldest_ms else 0.0,
+            )
+            for each in states
+        ]  # fmt: skip
 
     def _reach(self) -> list[HistoryState]:
         """Returns how far each history of this replica reaches; nothing at other members."""

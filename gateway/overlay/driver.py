@@ -17,6 +17,7 @@ from bridge.contract import (
     Acked,
     Adopt,
     Adoption,
+    AskKept,
     Blame,
     Count,
     Delay,
@@ -27,6 +28,7 @@ from bridge.contract import (
     Event,
     Forget,
     Keep,
+    KeepSealed,
     KeysChanged,
     LeaveOnDisk,
     LinkDown,
@@ -40,6 +42,7 @@ from bridge.contract import (
     ReadAgainLive,
     ReadPage,
     Recall,
+    ReceiptCame,
     Record,
     RecordEra,
     Refuse,
@@ -66,6 +69,10 @@ log = logging.getLogger("veilmq.links")
 
 OfHistory: TypeAlias = Record | RecordEra | Recall | Reread | ReadAgainLive | ReadAgainDone
 """The effects of a history: of a replica that keeps one, and of a gateway that reads one."""
+OfReceipts: TypeAlias = AskKept | KeepSealed | ReceiptCame
+"""The effects of receipts: of a gateway that reads, and of one that publishes."""
+Upkeep: TypeAlias = Adopt | NotAdopted | Outlived
+"""The effects of versions of the overlay and of lives of an identity."""
 
 
 class Hands(Protocol):
@@ -88,6 +95,7 @@ class Hands(Protocol):
     def keep_material(self, material: bytes) -> None: ...
     def keep_archive(self, epoch: int, content: bytes | None) -> None: ...
     def of_history(self, effect: OfHistory) -> None: ...
+    def of_receipts(self, effect: OfReceipts) -> None: ...
 
     def adopted(self, overlay: Overlay, removed: bool) -> None:
         """Another overlay, or other views of it, is in force; file and TLS follow already. `removed`: it has no use for
@@ -106,7 +114,7 @@ class NoHands:
         raise AssertionError("an effect that this party's machine does not have")
 
     deliver = deliver_shared = forget = leave = read_page = _never
-    keep = refuse = delay = withhold = take = keep_material = keep_archive = of_history = _never
+    keep = refuse = delay = withhold = take = keep_material = keep_archive = of_history = of_receipts = _never
 
 
 class Driver:
@@ -216,6 +224,15 @@ class Driver:
                 hands.keep_archive(epoch, content)
             case Record() | RecordEra() | Recall() | Reread() | ReadAgainLive() | ReadAgainDone():
                 hands.of_history(effect)
+            case AskKept() | KeepSealed() | ReceiptCame():
+                hands.of_receipts(effect)
+            case Wanted() | Doubted():
+                raise AssertionError("what a reader says to its own node")
+            case _:
+                self._perform_upkeep(effect)
+
+    def _perform_upkeep(self, effect: Upkeep) -> None:
+        match effect:
             case Adopt():
                 self._adopt(effect)
             case NotAdopted(why):
@@ -224,8 +241,6 @@ class Driver:
                 LogEvent.IDENTITY_RUNS_TWICE.say(
                     log, time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(generation / 1000))
                 )
-            case Wanted() | Doubted():
-                raise AssertionError("what a reader says to its own node")
             case _:
                 assert_never(effect)
 

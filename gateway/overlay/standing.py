@@ -13,7 +13,7 @@ from bridge.document import Overlay
 from bridge.node import GatewayNode, ReaderNode, ReplicaNode
 from bridge.presence import RegionPresence
 from bridge.topology import potential_peers
-from gateway.base import HistoryState
+from gateway.base import HistoryState, ReaderState
 from gateway.overlay.broker_overlay import BrokerOverlay
 from gateway.overlay.local_rights import ScopeRights
 from keys.identity import CARRIERS, Role
@@ -42,7 +42,7 @@ class OverlayStanding:
     which swap of the tree replicas speak for, as `SwapProposal.to_json` has it; empty where nobody measures. `swaps`:
     what the organiser changed and offers; empty where there is none. `presence`: what was heard of each region of an
     overlay of several. `rights`: of a gateway, in each scope. `classical`: members to which keys are sealed with X25519
-    alone. `histories`: how far those of a replica reach.
+    alone. `histories`: how far those of a replica reach. `readers`: of what a gateway publishes in scopes with receipts.
     """
 
     name: str
@@ -74,6 +74,7 @@ class OverlayStanding:
     rights: tuple[ScopeRights, ...] = ()
     classical: tuple[str, ...] = ()
     histories: tuple[HistoryState, ...] = ()
+    readers: tuple[ReaderState, ...] = ()
 
 
 def standing(links: BrokerOverlay, now: float, outbox_bytes_max: int) -> OverlayStanding:
@@ -141,6 +142,7 @@ def standing(links: BrokerOverlay, now: float, outbox_bytes_max: int) -> Overlay
         rights=links.rights(),
         classical=tuple(overlay.classical()),
         histories=tuple(links.figures.histories()),
+        readers=tuple(links.figures.readers()),
         swaps=_swaps(node.keeper.swaps.why if isinstance(node, ReplicaNode) else "", overlay),
     )
 

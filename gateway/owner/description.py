@@ -184,6 +184,9 @@ class ScopeEntry(_Model):
     history: HistoryEntry | None = Field(
         default=None, description="how long replicas keep what passed, sealed as it is; absent: they do not"
     )
+    receipts: bool = Field(
+        default=False, description="readers sign what they have, so that its publisher knows and can prove it"
+    )
     attributes: list[ShownEntry] = Field(
         default=[], max_length=SHOWN_MAX, description="what replicas see of the content, to leave out what nobody wants"
     )

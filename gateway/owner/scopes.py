@@ -63,6 +63,7 @@ def scopes_of(
             regions = tuple(sorted(region_id(ids, name, f"scope {entry.filter}") for name in entry.regions))
             mode = Mode[entry.mode.upper()]
             scope = _scope(wire, entry, mode, regions, retiring)
+            scope = replace(scope, receipts=entry.receipts)
             if entry.history is not None:
                 scope = replace(scope, history=_history(entry.filter, entry.history, ids))
             scope = replace(scope, number=record.number_of(wire), origin=record.origin_of(known[wire]))

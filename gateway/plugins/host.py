@@ -25,6 +25,7 @@ from amqtt.plugins.authentication import AnonymousAuthPlugin
 from amqtt.plugins.manager import PluginManager
 from amqtt.session import IncomingApplicationMessage, Session
 
+from gateway.base import RECEIPTS_ROOT
 from gateway.base.log_events import LogEvent
 from gateway.mqtt5.codec import encode
 from gateway.mqtt5.packets import Connect, Packet, Publish, Version
@@ -47,6 +48,11 @@ PENDING_EVENTS = 1_024
 
 class BusyError(Exception):
     """An error of an authentication plugin that cannot answer now; the client may retry."""
+
+
+def _of_receipts(topic: str) -> tuple[str, Action]:
+    """Returns the right that stands for a right to receipts: who may publish on a topic may hear who received it."""
+    return topic[len(RECEIPTS_ROOT) :], Action.PUBLISH
 
 
 class _Phase:
@@ -418,6 +424,8 @@ class PluginHost:
         """Returns the verdict of the topic plugins if it is remembered or immediate; None if they must be asked."""
         if session.is_internal or not self.filters_topics:
             return True
+        if topic.startswith(RECEIPTS_ROOT):
+            topic, action = _of_receipts(topic)
         known = session.verdicts.get((topic, action))
         if known is None and self._deciding:
             known = all(one(session, topic, action) for one in self._deciding)
@@ -426,6 +434,8 @@ class PluginHost:
 
     async def ask(self, session: EdgeSession, topic: str, action: Action) -> bool:
         """Asks every topic plugin. A plugin raising denies."""
+        if topic.startswith(RECEIPTS_ROOT):
+            topic, action = _of_receipts(topic)
         try:
             answers = await self._manager.map_plugin_topic(session=session, topic=topic, action=action)
         except Exception:  # noqa: BLE001  the log has its traceback

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from bridge.document import Contradiction, NotProvedError, Overlay, OverlayError, ProvenLie, of_overlays
 from bridge.document.evidence import OWNER
+from bridge.receipts import DeliveryProof, ProvenDelivery
 from gateway.base import PrivateFileError
 from gateway.files import write_public
 from gateway.trust.domains import read_public
@@ -56,8 +57,8 @@ def compared(mine: Overlay, theirs: Path) -> Contradiction | None:
     return made
 
 
-def check_evidence(path: Path) -> ProvenLie:
-    """Returns the lie that a file of evidence proves. Raises TrustError, NotProvedError, each with the path."""
+def check_evidence(path: Path) -> ProvenLie | ProvenDelivery:
+    """Returns the lie or the delivery that a file proves. Raises TrustError, NotProvedError, each with the path."""
     content = read_public(path, EVIDENCE_BYTES_MAX)
     try:
         document = json.loads(content)
@@ -66,29 +67,50 @@ def check_evidence(path: Path) -> ProvenLie:
     if not isinstance(document, dict):
         raise NotProvedError(f"{path}: is no evidence; ask for the right file")
     try:
+        if "veilmq_delivery" in document:
+            return DeliveryProof.of(document).check()
         return Contradiction.of(document).check()
     except NotProvedError as error:
         raise NotProvedError(f"{path}: {error}") from None
 
 
-def standing(proven: ProvenLie, overlay: Overlay) -> str:
-    """Returns a line on the author's place in an overlay. Raises OverlayError if the overlay is of another owner."""
+def write_proof(path: Path, proof: DeliveryProof) -> None:
+    """Writes a proof of delivery as a file that everybody may read. Raises OSError."""
+    try:
+        write_public(path, json.dumps(proof.to_document(), indent=1).encode() + b"\n")
+    except PrivateFileError as error:
+        raise OSError(str(error)) from None
+
+
+def standing(proven: ProvenLie | ProvenDelivery, overlay: Overlay) -> list[str]:
+    """Returns a line on the place of each author in an overlay. Raises OverlayError if the overlay is of another
+    owner.
+    """
     if proven.owner != overlay.owner:
         raise OverlayError(
-            "the evidence is of another owner than the overlay, who may have invented its author; "
+            "the file is of another owner than the overlay, who may have invented its author; "
             "take the overlay in which the author is a member"
         )
-    if proven.key == overlay.owner:
+    if isinstance(proven, ProvenDelivery):
+        return [
+            f"publisher's key: {_place(proven.publisher, proven.publisher_key, overlay)}",
+            f"reader's key: {_place(proven.reader, proven.reader_key, overlay)}",
+        ]
+    return [_place(proven.author, proven.key, overlay)]
+
+
+def _place(name: str, key: bytes, overlay: Overlay) -> str:
+    if key == overlay.owner:
         return "the author is the owner of this overlay"
-    certificate = overlay.by_party.get(party_id_of(proven.key))
+    certificate = overlay.by_party.get(party_id_of(key))
     if certificate is None:
         said = f"no member of version {overlay.policy.version} has this key: it left, or has another key by now"
-        is_named = proven.author in overlay.members  # maybe somebody else, who took a name that was free
+        is_named = name in overlay.members  # maybe somebody else, who took a name that was free
         return (
-            f"{said}. The {proven.author} of this version has another key, against which this proves nothing"
-            if (is_named)
+            f"{said}. The {name} of this version has another key, against which this proves nothing"
+            if is_named
             else said
         )
-    if overlay.certificate(certificate.name).public_key != proven.key:
+    if overlay.certificate(certificate.name).public_key != key:
         return f"it is a former key of {certificate.name}: if it was stolen, the thief may have signed both"
     return f"it is the present key of {certificate.name}, a {certificate.role} of domain {certificate.domain}"

@@ -1,0 +1,172 @@
+"""The publisher's side of receipts: words of readers, compared with the sealed batches (docs/protocol.md §14.4).
+
+A batch counts as acknowledged if the root of the receipt is the root over the batches of this gateway. A receipt stays
+true, so neither order nor repetition matters. Not here: proofs (`delivery_proof`), the disk.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from bridge.contract import Count, Effect, FairBytes, FairTable, KeepSealed, ReceiptCame, Received
+from bridge.document import Overlay
+from bridge.receipts.checks import ReceiptChecks
+from bridge.receipts.delivery_proof import ReceiptRow
+from bridge.receipts.hashes import root
+from bridge.receipts.receipt import TAG_BYTES, ChainId, Listed, Receipt, ReceiptBody
+from bridge.receipts.sealed import SealedBatch
+from bridge.wire import Sealings, refused
+from keys.errors import KeysError, NotAuthorised
+from keys.message import MessageHeader
+
+SEALED_BYTES_MAX = 32 << 20
+"""Batches of ours at hand; of the scope with most of them the oldest go."""
+ENTRY_BYTES = 500
+CHAINS_MAX = 8_192
+"""Newest receipts by reader and chain; of the reader with most of them the oldest goes."""
+OWED_MAX = 65_536
+"""Numbers of one scope that are looked at for the oldest publication without a receipt."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiptState:
+    """The state of one reader in one of our chains. Times in ms. `time_ms`: of the newest receipt, by the reader's
+    clock; `came_ms`: of its arrival; `through`: its last number; `missing`: the count of missing intervals;
+    `acknowledged`: batches since this process began; `oldest_ms`: time of sealing of the oldest publication without a
+    receipt, 0 if there is none.
+    """
+
+    reader: str
+    scope: str
+    time_ms: int
+    came_ms: int
+    through: int
+    missing: int
+    acknowledged: int
+    oldest_ms: int
+
+
+@dataclass(slots=True)
+class _Reader:
+    """The newest receipt of a reader in a chain."""
+
+    body: ReceiptBody
+    came_ms: int
+    acknowledged: int = 0
+
+
+class Acknowledged:
+    """The receipts for one gateway. `name`: its own."""
+
+    def __init__(self, overlay: Overlay, name: str, sealings: Sealings) -> None:
+        self._overlay, self._name = overlay, name
+        self._checks = ReceiptChecks(overlay, sealings)
+        self._sealed: FairBytes[tuple[int, bytes], SealedBatch] = FairBytes(SEALED_BYTES_MAX, ENTRY_BYTES)
+        self._readers: FairTable[tuple[str, ChainId], _Reader] = FairTable(CHAINS_MAX)
+        self._owed: dict[int, list[tuple[int, int]]] = {}  # by scope: numbers that are not of QoS 0, times of sealing
+
+    def restore(self, rows: Iterable[bytes]) -> None:
+        """Takes rows that a former process asked to keep. Raises BadFrame."""
+        for row in rows:
+            self._put(SealedBatch.decode(row))
+
+    def sealed(self, batch: SealedBatch, header: MessageHeader) -> list[Effect]:
+        """Takes a batch that was just sealed."""
+        self._put(batch)
+        if header.qos and not header.retain:
+            owed = self._owed.setdefault(batch.scope, [])
+            if not owed or owed[-1][0] < batch.number:
+                owed.append((batch.number, header.time_ms))
+            elif owed[bisect_left(owed, (batch.number,))][0] != batch.number:
+                insort(owed, (batch.number, header.time_ms))
+            del owed[: max(0, len(owed) - OWED_MAX)]
+        return [KeepSealed(batch.number, batch.encode())]
+
+    def _put(self, batch: SealedBatch) -> None:
+        name = batch.number, batch.frame_hash[:TAG_BYTES]
+        self._sealed.put(name, batch.scope.to_bytes(4), batch, batch.size)
+
+    def received(self, event: Received, now: float) -> list[Effect]:
+        """Takes a receipt, the first copy of which counts."""
+        frame = event.wire.payload
+        if self._checks.has_seen(frame):
+            return []
+        try:
+            receipt, publisher = self._checks.take(frame, now)
+            if publisher.name != self._name:
+                raise NotAuthorised(f"a receipt for {publisher.name}, which is somebody else")
+        except KeysError as error:
+            return refused(event.peer, error)
+        body = receipt.body
+        name = body.reader, body.chain
+        known = self._readers.get(name)
+        if known is None or known.body.time_ms < body.time_ms:
+            state = _Reader(body, int(now * 1000), 0 if known is None else known.acknowledged)
+            self._readers.put(name, body.reader.encode(), state)
+        found = self._found(receipt)
+        if not found:
+            return [Count("receipts_unmatched", 1, body.reader)]
+        if (state_now := self._readers.get(name)) is not None:
+            state_now.acknowledged += len(found)
+        row = ReceiptRow(body, receipt.signature, tuple((b.number, b.hashed) for b in found)).encode()
+        records = tuple(record for batch in found for record in batch.had())
+        came = ReceiptCame(body.reader, body.time_ms, found[0].number, found[-1].number, row, records)
+        return [Count("receipts_taken"), came]
+
+    def _found(self, receipt: Receipt) -> list[SealedBatch]:
+        """Returns the batches of a receipt; none unless all are known and the root is that of what was sealed."""
+        batches = [self._batch(receipt.body.scope, listed) for listed in receipt.batches]
+        found = [batch for batch in batches if batch is not None]
+        if len(found) < len(batches) or root([batch.hashed for batch in found]) != receipt.body.root:
+            return []
+        return found
+
+    def _batch(self, scope: int, listed: Listed) -> SealedBatch | None:
+        batch = self._sealed.get((listed.number, listed.tag))
+        return batch if batch is not None and batch.scope == scope else None
+
+    # ------------------------------------------------------------------------------------------ questions
+
+    def states(self) -> list[ReceiptState]:
+        """Returns the state of each reader in each scope, by scope and reader."""
+        found = []
+        for (reader, chain), state in self._readers.items():
+            scope, body = self._overlay.scope_numbered(chain.scope), state.body
+            if scope is None:
+                continue
+            oldest = _oldest(self._owed.get(chain.scope, []), body)
+            found.append(
+                ReceiptState(
+                    reader, scope.filter, body.time_ms, state.came_ms, body.through, len(body.missing),
+                    state.acknowledged, oldest,
+                )
+            )  # fmt: skip
+        return sorted(found, key=lambda each: (each.scope, each.reader))
+
+    def adopt(self, overlay: Overlay) -> None:
+        """Takes another version of the overlay, and forgets readers and scopes that have no receipts any more."""
+        self._overlay = overlay
+        self._checks.adopt(overlay)
+        scopes = {scope.number for scope in overlay.policy.scopes if scope.receipts}
+        for name in [each for each, _ in self._readers.items()]:
+            if name[0] not in overlay.members or name[1].scope not in scopes:
+                self._readers.pop(name)
+        self._owed = {scope: owed for scope, owed in self._owed.items() if scope in scopes}
+
+
+def _oldest(owed: list[tuple[int, int]], body: ReceiptBody) -> int:
+    """Returns the time of sealing of the first publication that a receipt lacks or does not reach; 0: none.
+
+    Publications before the first number of the receipt were before the reader's time.
+    """
+    times = []
+    for low, high in body.missing:
+        at = bisect_left(owed, (low,))
+        if at < len(owed) and owed[at][0] <= high:
+            times.append(owed[at][1])
+    at = bisect_right(owed, (body.through + 1,))
+    if at < len(owed):
+        times.append(owed[at][1])
+    return min(times, default=0)

@@ -1,0 +1,106 @@
+"""Publishers: what receipts count, and of what."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from bridge.contract import (
+    Received,
+    Subscribed,
+)
+from bridge.contract.machine import Wire
+from bridge.document import Overlay
+from bridge.receipts import RECEIPTS_TOPIC
+from bridge.receipts.acknowledging import EVERY_S
+from tests.bridge.helpers import NOW, counted, gateway
+from tests.bridge.receipts.helpers import (
+    Scene,
+    acknowledged,
+    came_in,
+    replace_seed,
+    resigned,
+)
+
+
+def test_the_publisher_learns_what_the_reader_has(scene: Scene):
+    (came,) = came_in(scene.bring(scene.signed()))
+    assert (came.reader, came.first, came.last) == ("near", 1, 3)
+    assert [(r.number, r.topic, r.correlation_data) for r in came.records] == [
+        (n, "plant/t", b"c%d" % n) for n in (1, 2, 3)
+    ]
+    (state,) = scene.site.acknowledged.states()
+    assert (state.reader, state.through, state.acknowledged, state.oldest_ms) == ("near", 3, 3, 0)
+    scene.publish(4, b"later")
+    assert scene.site.acknowledged.states()[0].oldest_ms == int(NOW * 1000)
+
+
+def test_a_replayed_receipt_says_nothing_new(scene: Scene):
+    frame = scene.signed()
+    assert came_in(scene.bring(frame))
+    assert scene.bring(frame, peer="r1b") == []
+
+
+def test_receipts_count_in_any_order(scene: Scene):
+    first = scene.signed()
+    scene.publish(4, b"later")
+    second = scene.signed(NOW + EVERY_S)
+    assert acknowledged(came_in(scene.bring(second, NOW + 3)), "near") == {4}
+    assert acknowledged(came_in(scene.bring(first, NOW + 3)), "near") == {1, 2, 3}
+    assert scene.site.acknowledged.states()[0].through == 4  # of the newest
+
+
+@pytest.mark.parametrize("changes", [{"scope": 2}, {"scope": 3}, {"scope": 99}])
+def test_a_receipt_of_another_scope_fits_nothing(scene: Scene, changes: dict[str, int]):
+    assert came_in(scene.bring(resigned(scene, "near", latest=b"", **changes))) == []
+
+
+def test_a_receipt_for_another_publisher_is_refused(scene: Scene):
+    other = scene.world.identities["control"].party_id
+    assert came_in(scene.bring(resigned(scene, "near", latest=b"", publisher=other))) == []
+
+
+def test_a_reader_that_lies_about_what_it_had_acknowledges_nothing(scene: Scene):
+    effects = scene.bring(resigned(scene, "near", root=bytes(32)))
+    assert came_in(effects) == []
+    assert counted(effects, "receipts_unmatched") == 1
+
+
+def test_numbers_of_another_life_of_the_publisher_acknowledge_nothing(scene: Scene):
+    """The data directory was lost, and other contents have these numbers now: headers differ, so nothing fits."""
+    frame = scene.signed()
+    other = Scene(replace_seed(scene.world))
+    assert came_in(other.bring(frame)) == []
+    assert came_in(scene.bring(frame))
+
+
+def test_a_publisher_that_was_restarted_knows_what_it_sealed(scene: Scene):
+    frame = scene.signed()
+    again = gateway(scene.world, "site")
+    again.acknowledged.restore([each.row for each in scene.sealed])
+    effects = again.handle(Received("r1a", Wire(RECEIPTS_TOPIC, frame)), NOW)
+    assert acknowledged(came_in(effects), "near") == {1, 2, 3}
+
+
+def test_a_reader_restored_from_a_backup_says_what_it_said(scene: Scene):
+    first = scene.signed()
+    scene.near = gateway(scene.world, "near")  # it has forgotten all, and gets the three messages once more
+    scene.near.handle(Subscribed("plant/#"), NOW)
+    for wire in scene.wires:
+        scene.near.handle(Received(*wire), NOW)
+    second = scene.signed(NOW + 1)
+    assert first != second
+    for frame in (second, first):
+        assert acknowledged(came_in(scene.bring(frame, NOW + 2)), "near") == {1, 2, 3}
+
+
+def test_rights_and_receipts_that_end_leave_nothing_behind(scene: Scene):
+    scene.bring(scene.signed())
+    world = scene.world
+    without = world.with_policy(scopes=tuple(replace(s, receipts=False) for s in world.overlay.policy.scopes))
+    assert isinstance(without, Overlay)
+    scene.site.acknowledged.adopt(without)
+    assert scene.site.acknowledged.states() == []
+    scene.near.acknowledging.adopt(without)
+    assert scene.near.acknowledging.next_deadline is None
