@@ -42,7 +42,7 @@ class OverlayStanding:
     which swap of the tree replicas speak for, as `SwapProposal.to_json` has it; empty where nobody measures. `swaps`:
     what the organiser changed and offers; empty where there is none. `presence`: what was heard of each region of an
     overlay of several. `rights`: of a gateway, in each scope. `classical`: members to which keys are sealed with X25519
-    alone. `histories`: how far those of a replica reach. `readers`: of what a gateway publishes in scopes with receipts.
+    alone. `histories`: how far those of a replica reach. `readers`: receipts of what a gateway published.
     """
 
     name: str

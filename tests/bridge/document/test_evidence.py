@@ -172,7 +172,8 @@ def test_nothing_that_honest_lives_of_a_gateway_sign_is_evidence(world: World) -
 @pytest.mark.parametrize("later_s", [1.0, 61.0])
 def test_a_copy_of_memory_proves_something_only_while_its_data_key_lives(world: World, later_s: float) -> None:
     """Attack: an image of a running machine goes on beside it, or it is thrown back. Both number alike. After the
-    age of a data key both draw another one; before, they are one identity in two processes, which §2.11 excludes.
+    age of a data key both draw another one. Before, they are one identity in two processes, which docs/protocol.md
+    §2.11 excludes.
     """
     told: list[list[Wire]] = []
     for number, payload in enumerate((b"as it was", b"as it went on")):
