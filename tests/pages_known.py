@@ -183,6 +183,10 @@ RECIPES: dict[str, Recipe] = {
             "veilmq pub": ["until grep -q order-7 .output* || grep -q acknowledged_ms .output*; do sleep 0.2; done"],
         },
         waits={"veilmq overlay sign": ALL_WELL},
+        swap={
+            "prove 1839089796770816": "prove $(veilmq receipts plant/valve -c g1/broker.yaml --json"
+            " | grep -m 1 -o '\"number\": [0-9]*' | grep -o '[0-9]*')"
+        },
     ),
     "how-to/operate.md": Recipe(
         begin="veilmq init site",

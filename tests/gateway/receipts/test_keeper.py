@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from bridge.contract import Count, KeepSealed
 from gateway.receipts import ReceiptKeeper
 from tests.gateway.harness import on_loop
+from tests.waits import until
 
 KEY = bytes(range(32))
 
@@ -31,9 +31,7 @@ async def test_a_disk_that_refuses_is_counted(tmp_path: Path, monkeypatch: pytes
     counted: list[Count] = []
     keeper = ReceiptKeeper(tmp_path / "away", lambda: KEY, counted.append)
     keeper.keep(KeepSealed(1, b"one"))
-    async with asyncio.timeout(20):
-        while not counted:
-            await asyncio.sleep(0.01)
+    await until(lambda: bool(counted))
     assert counted == [Count("receipts_lost", 1)]
     keeper.close()
 

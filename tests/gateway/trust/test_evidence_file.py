@@ -93,10 +93,10 @@ def test_a_name_that_somebody_else_took_is_not_accused(world: World, tmp_path: P
 
 def test_the_overlay_says_whose_key_it_is(world: World, tmp_path: Path) -> None:
     proven = check_evidence(kept(world, tmp_path))
-    assert "present key of evil" in standing(proven, world.overlay)
-    assert "stolen" in standing(proven, rotated(world, "evil").overlay)
+    assert "present key of evil" in standing(proven, world.overlay)[0]
+    assert "stolen" in standing(proven, rotated(world, "evil").overlay)[0]
     later = rotated(rotated(world, "evil"), "evil", 1).overlay
-    assert "The evil of this version has another key, against which this proves nothing" in standing(proven, later)
+    assert "The evil of this version has another key, against which this proves nothing" in standing(proven, later)[0]
     others = make_world({1: 3}, [], {"site": 1, "evil": 1}, [Scope("plant/#")], 5)
     with pytest.raises(OverlayError, match="another owner"):
         standing(proven, others.overlay)
