@@ -132,7 +132,7 @@ RECIPES: dict[str, Recipe] = {
         },
     ),
     "how-to/rights.md": Recipe(
-        begin=OVERLAY + JOB,
+        begin=OVERLAY + LATER_MEMBER,
         swap={
             "public/#": "plant/#",
             "rotate g1": "rotate g1/identity",
