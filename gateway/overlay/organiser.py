@@ -47,11 +47,14 @@ class Organiser(Linked):
         if self.local.role not in ORGANISERS:
             raise TrustError(f"{local.name} is a {self.local.role}; take the identity of a gateway or an ingest job")
         self._number_file = identity_dir / NUMBER_FILE
+        self._public = self.local.identity.public_bytes
         if signs:
             self._refuse_restored(identity_dir)
         self._tls = LinkTls(self.local.name, self.local.cert, self.local.key, overlay.members, time.time)
         self._live = LiveOverlay(overlay_file, self.local, self._tls, overlay, seen)
-        self.node = OrganiserNode(overlay, self.local.identity, self.local.name, signs, self._highest())
+        self.node = OrganiserNode(
+            overlay, self.local.identity, self.local.name, signs, self._highest(overlay) if signs else 0
+        )
         self._dials = Dials(self._dial)
         self.figures = Figures(self.local.name, self.local.role.value, links=self._dials.states)
         self._driver = Driver(self.node, self._live, self._dials, self.figures, self)
@@ -80,16 +83,21 @@ class Organiser(Linked):
         again.
         """
         marker, name = identity_dir / RESTORED, self.local.name
-        ours = self.local.identity.public_bytes.hex().encode()
-        if marker.exists() and read_private(marker) == ours:
+        if marker.exists() and read_private(marker) == self._public.hex().encode():
             raise TrustError(
                 f"{identity_dir}: comes from a backup, and later swaps may have been signed since; give {name} another "
                 "key with `veilmq trust rotate`, so that no number is signed twice"
             )
 
-    def _highest(self) -> int:
+    def _highest(self, overlay: Overlay) -> int:
         if not self._number_file.exists():
-            return 0
+            ours = [swap for swap in (*overlay.swaps, *overlay.offered) if swap.certificate.public_key == self._public]
+            if not ours:
+                return 0
+            raise TrustError(
+                f"{self._number_file}: is lost, and {self.local.name} signed swaps; write the highest number that it "
+                "gave into it, or give it another key with `veilmq trust rotate`"
+            )
         try:
             return int(read_private(self._number_file))
         except (ValueError, PrivateFileError) as error:

@@ -14,7 +14,7 @@ from bridge.contract import LinkUp, Received, Tick, Wire
 from bridge.measuring import SUMMARY_TOPIC
 from bridge.membership import SWAPS_TOPIC
 from bridge.organiser import HIGHEST
-from gateway.files import PrivateFileError
+from gateway.files import PrivateFileError, write_private
 from gateway.overlay.organiser import NUMBER_FILE, RESTORED, Organiser
 from gateway.setup.backing_up import back_up, restore
 from gateway.trust import TrustError
@@ -69,8 +69,17 @@ def test_an_organiser_from_a_backup_gives_no_number_until_it_has_another_key(mad
         organiser(made)
     organiser(made, signs=False)  # proposals may be looked at
     other = (folder / RESTORED).read_bytes().replace(b"a", b"b").replace(b"1", b"2")
+    write_private(folder / NUMBER_FILE, b"1\n")
     (folder / RESTORED).write_bytes(other)  # as after a rotation: the key that came back is not the present one
     organiser(made)
+
+
+def test_an_organiser_that_lost_its_number_gives_none_while_a_swap_of_it_is_known(made: OverlayProcesses) -> None:
+    """Attack: a disk is lost; a second swap of a number that was given would be evidence."""
+    assert asyncio.run(signed(made, organiser(made)))
+    (made.directory / "boss" / NUMBER_FILE).unlink()
+    with pytest.raises(TrustError, match="is lost, and boss signed swaps"):
+        organiser(made)
 
 
 def test_the_number_is_on_disk_before_anybody_hears_of_it(made: OverlayProcesses) -> None:
