@@ -184,7 +184,7 @@ class Cuts:
                 self._young.setdefault(each.sequence)
                 self._residents.add(each)
                 if not each.publication.qos:
-                    self._fleeting.add(each.sequence, each.size)
+                    self._fleeting.add(each.sequence, each.size, entry.publication.owner)
                 back.append((each.sequence, each.chain))
         if divided:
             self._predecessors.link(self._entries)

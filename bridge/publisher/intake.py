@@ -8,7 +8,7 @@ it is left too. `publisher` seals and sends; the shell's outbox, which answers a
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Sequence
 from operator import itemgetter
 from typing import Protocol
@@ -28,6 +28,7 @@ from bridge.contract import (
 )
 from bridge.publisher.former_scopes import FormerScopes
 from bridge.publisher.publisher import Publisher
+from bridge.publisher.residents import Fleeting
 from bridge.publisher.windows import RunAhead
 
 UNSTORED_MAX = 10_000  # batches of QoS 0 behind one group commit: a stalled disk does not fill memory ...
@@ -79,8 +80,8 @@ class OutboxIntake:
         self._publisher, self._shelf, self._max_age_s = publisher, shelf, max_age_s
         self._scopes = scopes or FormerScopes(())
         self._storing: dict[int, None] = {}  # appended, not yet reported by the disk; in order
-        self._unstored: deque[tuple[int, Publication]] = deque()
-        self._unstored_bytes = 0
+        self._unstored: dict[int, Publication] = {}  # by number, ascending
+        self._bounded = Fleeting(UNSTORED_MAX, UNSTORED_BYTES_MAX)
         self._last_stored: OrderedDict[str, int] = OrderedDict()
         first = shelf.first(0)
         self.left_from = None if first is None else first[0]
@@ -101,14 +102,15 @@ class OutboxIntake:
         return self.committed(Committed(()), now)
 
     def unstored(self, event: Unstored, now: float) -> list[Effect]:
-        """Takes a publication of QoS 0, or a batch of them."""
+        """Takes a publication of QoS 0, or a batch of them. Beyond the bounds the oldest of the client with most
+        goes.
+        """
         publication = event.publication
-        size = self._unstored_bytes + len(publication.payload)
-        if len(self._unstored) >= UNSTORED_MAX or (self._unstored and size > UNSTORED_BYTES_MAX):
-            return [Count("qos0_dropped", count_of(publication))]
-        self._unstored.append((event.sequence, publication))
-        self._unstored_bytes = size
-        return [] if self._storing else self.committed(Committed(()), now)
+        self._unstored[event.sequence] = publication
+        self._bounded.add(event.sequence, len(publication.payload), publication.owner)
+        gone = [count_of(self._unstored.pop(sequence)) for sequence in self._bounded.excess()]
+        effects: list[Effect] = [Count("qos0_dropped", sum(gone))] if gone else []
+        return effects if self._storing else effects + self.committed(Committed(()), now)
 
     def committed(self, event: Committed, now: float) -> list[Effect]:
         """Hands on entries in order of sequence, together with QoS 0 publications that waited for their turn.
@@ -121,10 +123,10 @@ class OutboxIntake:
             for number in numbers_of(publication, sequence):
                 self._storing.pop(number, None)
         first_storing = next(iter(self._storing), None)
-        while self._unstored and (first_storing is None or self._unstored[0][0] < first_storing):
-            sequence, publication = self._unstored.popleft()
-            self._unstored_bytes -= len(publication.payload)
-            ready.append((sequence, 0, publication))
+        while self._unstored and (first_storing is None or next(iter(self._unstored)) < first_storing):
+            sequence = next(iter(self._unstored))
+            self._bounded.remove(sequence)
+            ready.append((sequence, 0, self._unstored.pop(sequence)))
         ready.sort(key=itemgetter(0))
         taken, effects = self._sort_out(ready)
         if taken:

@@ -38,7 +38,16 @@ from bridge.publisher.own_retained import OwnRetained, snapshots
 from bridge.publisher.pacing import Hindered, Pacing
 from bridge.publisher.placing import home_of, homeless, parts_of
 from bridge.publisher.resealing import hand_over, outdated, unseal, voided
-from bridge.publisher.residents import Ages, Fleeting, Repairable, Residents, check_ours, first_lacking
+from bridge.publisher.residents import (
+    QOS0_BYTES_MAX,
+    QOS0_ENTRIES_MAX,
+    Ages,
+    Fleeting,
+    Repairable,
+    Residents,
+    check_ours,
+    first_lacking,
+)
 from bridge.publisher.sealing import Sealer
 from bridge.publisher.windows import Lane, Lanes, Refusals, StandIns
 from bridge.wire import OwnLife, PullRequest
@@ -75,7 +84,7 @@ class Publisher:
         self._residents = Residents()
         self._entries: dict[int, Entry] = {}
         self._young: dict[int, None] = {}  # entries whose stragglers' bound is still to come, oldest first
-        self._fleeting = Fleeting()
+        self._fleeting = Fleeting(QOS0_ENTRIES_MAX, QOS0_BYTES_MAX)
         self.predecessors, self._pacing = Predecessors(), Pacing(overlay.policy.budgets, life)
         self._repairable, self.refusals = Repairable(), Refusals()
         self._lanes, self._stand_ins = Lanes(), StandIns(overlay, self._home)
@@ -145,7 +154,7 @@ class Publisher:
                     entry.sequence, publication, entry.secret.scope.mode is not Mode.PLAIN
                 )
             if publication.qos == 0:
-                self._fleeting.add(entry.sequence, entry.size)
+                self._fleeting.add(entry.sequence, entry.size, publication.owner)
         effects += self._drop_expired([entry.sequence for entry in taken], now) if late else []
         return effects + self._drop_qos0() + self._pump(now)
 
@@ -156,7 +165,7 @@ class Publisher:
         self._lanes.append(entry.sequence, entry.chain, late)
 
     def _drop_qos0(self) -> list[Effect]:
-        """Drops the oldest QoS 0 entries beyond the bounds of memory."""
+        """Drops QoS 0 entries beyond the bounds of memory: the oldest of the client with most."""
         gone = self._fleeting.excess()
         if not gone:
             return []

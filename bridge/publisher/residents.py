@@ -6,7 +6,7 @@ only. Each kind has its own bound, so that a scope without a key, or an absent r
 entries. `publisher` and `windows` decide on sending; the shell reads entries from disk when there is room.
 
 Three tables beside it bound what stays. `Ages` finds entries that are too old, by the message's expiry or the outbox's
-own bound. `Fleeting` bounds QoS 0 entries, which are in memory only: without an uplink the oldest goes first.
+own bound. `Fleeting` bounds QoS 0 entries, which are in memory only: without an uplink who has most loses its oldest.
 `Repairable` keeps entries that every replica acknowledged: in modes `one` and `blocks` no replica has all of the
 content, and for `REPAIR_S` others may lack pieces a bad replica was to carry.
 """
@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from itertools import takewhile
 
+from bridge.base import Belongings
 from bridge.contract import Count, Effect, Received, Send
 from bridge.publisher.entry import ENTRY, Entry, EntryTurn, Standing
 from bridge.wire import Answers, PullRequest
@@ -33,7 +34,7 @@ are sealed anew, and replicas believe a new sealing of what they have seen only 
 (`budgets.RESEALED_MAX`)."""
 WAITING_MAX = 16_384  # more of them hold up what is left on disk behind them, and nothing else
 WAITING_BYTES_MAX = 32 << 20
-QOS0_ENTRIES_MAX = 10_000  # they are in memory only; without an uplink the oldest go first ...
+QOS0_ENTRIES_MAX = 10_000  # they are in memory only; without an uplink who has most loses its oldest ...
 QOS0_BYTES_MAX = 64 << 20  # ... as they do when they are larger together
 REPAIR_S = 10.0  # for so long others may ask for pieces of what every replica acknowledged ...
 REPAIR_BYTES_MAX = 64 << 20  # ... unless it is more than this
@@ -179,29 +180,42 @@ class Ages:
 
 
 class Fleeting:
-    """Numbers of QoS 0 entries with their bytes; oldest first."""
+    """Numbers of QoS 0 entries, which are in memory only, by owner: a local client, or "" for those who share batches.
 
-    def __init__(self) -> None:
-        self._sizes: dict[int, int] = {}
-        self._bytes = 0
+    At most `most` entries, and `most_bytes` bytes, may be here. A longer entry than the average then counts as
+    several.
+    """
+
+    def __init__(self, most: int, most_bytes: int) -> None:
+        self._most, self._part_bytes = most, -(-most_bytes // most)
+        self._held: dict[int, tuple[str, int]] = {}  # owner, and for how many it counts
+        self._owned: Belongings[str, tuple[int, int]] = Belongings()
+        self._parts = 0
 
     def __len__(self) -> int:
-        return len(self._sizes)
+        return len(self._held)
 
-    def add(self, sequence: int, size: int) -> None:
-        self._sizes[sequence] = size
-        self._bytes += size
+    def add(self, sequence: int, size: int, owner: str) -> None:
+        parts = max(1, -(-size // self._part_bytes))
+        self._held[sequence] = owner, parts
+        self._parts += parts
+        for part in range(parts):
+            self._owned.add(owner, (sequence, part))
 
     def remove(self, sequence: int) -> None:
         """Removes an entry, if it is here."""
-        self._bytes -= self._sizes.pop(sequence, 0)
+        owner, parts = self._held.pop(sequence, ("", 0))
+        self._parts -= parts
+        for part in range(parts):
+            self._owned.drop(owner, (sequence, part))
 
     def excess(self) -> list[int]:
-        """Removes the oldest entries beyond the bounds, and returns their numbers."""
+        """Removes entries beyond the bounds, and returns their numbers: the owner with most loses its oldest."""
         gone: list[int] = []
-        while len(self._sizes) > QOS0_ENTRIES_MAX or self._bytes > QOS0_BYTES_MAX:
-            gone.append(next(iter(self._sizes)))
-            self.remove(gone[-1])
+        while self._parts > self._most:
+            sequence, _ = self._owned.oldest_of_most()
+            gone.append(sequence)
+            self.remove(sequence)
         return gone
 
 

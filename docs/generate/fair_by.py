@@ -88,7 +88,6 @@ _NAMES = {
         gateway.terminal.publishing.ENDS_MAX""",
     "none": """
         bridge.document.record_rights.TEXTS_KEPT bridge.publisher.intake.CHAINS_MAX
-        bridge.publisher.intake.UNSTORED_BYTES_MAX bridge.publisher.intake.UNSTORED_MAX
         gateway.auth.passwords.REMEMBERED_MAX gateway.base.figures.LABELS_MAX
         gateway.base.figures.LINKS_SHOWN_MAX gateway.broker.for_overlay.NARROWED_AT_ONCE
         gateway.outbox.database.MAX_TOPICS gateway.outbox.store.GROUP_MAX gateway.overlay.discovery.FOUND_MAX

@@ -18,6 +18,10 @@ OWNERS: dict[str, dict[str, str]] = {
             gateway.listening.listeners.StreamTransport _outgoing""",
     },
     "client": {
+        "bridge.publisher.intake.UNSTORED_MAX": """
+            bridge.publisher.intake.OutboxIntake _unstored""",
+        "bridge.publisher.residents.QOS0_ENTRIES_MAX": """
+            bridge.publisher.residents.Fleeting _held _owned""",
         "gateway.overlay.rereading.WAITING_MAX": """
             gateway.overlay.rereading._Reading kept names waiting""",
         "bridge.traces.offenders.CLIENTS_MAX": """
@@ -460,10 +464,6 @@ OWNERS: dict[str, dict[str, str]] = {
             bridge.publisher.former_scopes.FormerScopes _former""",
         "bridge.publisher.intake.CHAINS_MAX": """
             bridge.publisher.intake.OutboxIntake _last_stored""",
-        "bridge.publisher.intake.UNSTORED_MAX": """
-            bridge.publisher.intake.OutboxIntake _unstored""",
-        "bridge.publisher.residents.QOS0_ENTRIES_MAX": """
-            bridge.publisher.residents.Fleeting _sizes""",
         "bridge.publisher.residents.REPAIR_BYTES_MAX": """
             bridge.publisher.residents.Repairable kept""",
         "bridge.publisher.residents.RESIDENT_MAX": """

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import Protocol
 
 from bridge.contract import (
@@ -34,7 +36,24 @@ log = logging.getLogger("veilmq.links")
 
 LOG_EVERY_S = 10.0  # devices may repeat refused publications for hours
 SUCCESS = 0x00
+FEW, SHARED_BY = 3, 8
+"""A client has batches of QoS 0 of its own with more publications than both: so many, and this part of those that leave
+together. Hence at most so many clients have."""
 FITS_NO_RECORD = 0x83  # Implementation specific error (MQTT 5.0 §2.4)
+
+
+def by_owner(records: Sequence[Numbered]) -> Iterator[tuple[str, list[Numbered]]]:
+    """Yields runs of publications that are not stored, in order, with the client that owns a run: who floods has runs
+    of its own, so that nobody else's publications go with them where there is no uplink. The others share runs, "".
+    """
+    numbers = Counter([record.publication.owner for record in records])
+    most = max(FEW, len(records) // SHARED_BY)
+    own = set(numbers) if len(numbers) == 1 else {owner for owner, number in numbers.items() if number > most}
+    if not own:
+        yield "", list(records)
+        return
+    for key, run in groupby(records, lambda one: one.publication.owner if one.publication.owner in own else ""):
+        yield key, list(run)
 
 
 class FollowedOutbox(Protocol):
@@ -125,11 +144,11 @@ class Outgoing:
 
     def _leave_gathered(self, chain: str) -> None:
         in_clear, records = self._gathered.pop(chain, (False, []))
-        if records:
-            batch = replace(packed(chain, records), in_clear=in_clear)
+        for owner, run in by_owner(records):
+            batch = replace(packed(chain, run), in_clear=in_clear, owner=owner)
             if self.followed is not None:
-                self.followed.gathered(records[0].number, batch)
-            self._tell(Unstored(records[0].number, batch))
+                self.followed.gathered(run[0].number, batch)
+            self._tell(Unstored(run[0].number, batch))
 
     def _stored(self, sequence: int, result: StoredEntry | StoreError, done: Callable[[int], None]) -> None:
         """Takes the disk's answer to an append; entries themselves come in `_committed`."""

@@ -1,28 +1,40 @@
-"""QoS 0 in memory is bounded by number and by bytes, and the oldest goes."""
+"""QoS 0 in memory is bounded by number and by bytes, and of the client with most the oldest goes."""
 
 from __future__ import annotations
 
 import pytest
 
-from bridge.publisher import residents as fleeting
 from bridge.publisher.residents import Fleeting
 
 
-@pytest.mark.parametrize(("name", "most"), [("QOS0_ENTRIES_MAX", 2), ("QOS0_BYTES_MAX", 20)])
-def test_the_oldest_goes_by_either_bound(monkeypatch: pytest.MonkeyPatch, name: str, most: int) -> None:
-    monkeypatch.setattr(fleeting, name, most)
-    held = Fleeting()
+@pytest.mark.parametrize(("most", "most_bytes", "size"), [(2, 1 << 20, 10), (10, 20, 10)])
+def test_the_oldest_goes_by_either_bound(most: int, most_bytes: int, size: int) -> None:
+    held = Fleeting(most, most_bytes)
     for number in range(1, 5):
-        held.add(number, 10)
+        held.add(number, size, "a")
     assert held.excess() == [1, 2]
     assert (len(held), held.excess()) == (2, [])
 
 
-def test_what_is_gone_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fleeting, "QOS0_ENTRIES_MAX", 1)
-    held = Fleeting()
-    held.add(1, 10)
-    held.add(2, 10)
+def test_what_is_gone_makes_room() -> None:
+    held = Fleeting(1, 100)
+    held.add(1, 10, "a")
+    held.add(2, 10, "a")
     held.remove(1)
     held.remove(7)
     assert held.excess() == []
+
+
+@pytest.mark.parametrize("size", [1, 900])
+def test_who_floods_loses_its_own_and_alone_has_all(size: int) -> None:
+    """Attack: a client publishes at QoS 0 without end while there is no uplink, in many or in long messages."""
+    held = Fleeting(20, 20 * 90)
+    held.add(1, 10, "good")
+    for number in range(2, 500):
+        held.add(number, size, "evil")
+        assert 1 not in held.excess()
+    held.remove(1)
+    for number in range(500, 600):
+        held.add(number, 10, "good")
+        held.excess()
+    assert len(held) > 10, "all have their share again"

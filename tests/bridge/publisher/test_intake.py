@@ -119,6 +119,22 @@ def test_a_stalled_disk_fills_no_memory_with_qos_0() -> None:
     assert desk.counted == ["qos0_dropped"] * 3
 
 
+def test_a_client_that_floods_a_stalled_disk_with_qos_0_drops_nothing_of_others() -> None:
+    desk = Desk(SimulatedOutbox(), Sender())
+    desk.intake.appending((1,))
+    good = Publication("a", b"x", time_ms=0, owner="good")
+    desk.perform(desk.intake.unstored(Unstored(2, good), NOW))
+    for n in range(3, UNSTORED_MAX + 30):
+        evil = Publication("a", b"x", time_ms=0, owner="evil")
+        desk.perform(desk.intake.unstored(Unstored(n, evil), NOW))
+    last = Publication("a", b"x", time_ms=0, owner="good")
+    desk.perform(desk.intake.unstored(Unstored(UNSTORED_MAX + 30, last), NOW))
+    assert len(desk.counted) == 29
+    desk.perform(desk.intake.not_appended(1, NOW))
+    assert {2, UNSTORED_MAX + 30} <= set(desk.numbers)
+    assert len(desk.numbers) == UNSTORED_MAX
+
+
 def test_what_there_is_no_room_for_is_left_and_its_topic_waits_behind_it() -> None:
     desk = Desk(SimulatedOutbox(), Sender(room=1))
     desk.stored(1, 2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -55,6 +56,28 @@ def records(event: Unstored) -> list[bytes]:
     found = list(unpacked(event.publication.payload, event.sequence))
     assert all(isinstance(each, Numbered) for each in found)
     return [each.publication.payload for each in found if isinstance(each, Numbered)]
+
+
+def test_who_floods_shares_no_batch_with_others(tmp_path: Path) -> None:
+    """Where there is no uplink the flooder's batches go first; nobody else's may be in them."""
+    evil, good = (replace(reading(0, name.encode()), owner=name) for name in ("evil", "good"))
+
+    def work(outgoing: Outgoing) -> None:
+        for each in [*[evil] * 40, good, *[evil] * 40]:
+            outgoing.take(each, lambda code: None)
+
+    events = [event for event in run(tmp_path, work) if isinstance(event, Unstored)]
+    assert [(event.publication.owner, len(records(event))) for event in events] == [("evil", 40), ("", 1), ("evil", 40)]
+    assert [event.sequence for event in events] == [1, 41, 42]
+
+
+def test_many_clients_that_send_little_share_a_batch(tmp_path: Path) -> None:
+    def work(outgoing: Outgoing) -> None:
+        for number in range(40):
+            outgoing.take(replace(reading(0), owner=f"d{number % 20}"), lambda code: None)
+
+    events = [event for event in run(tmp_path, work) if isinstance(event, Unstored)]
+    assert [(event.publication.owner, len(records(event))) for event in events] == [("", 40)]
 
 
 def test_qos_0_of_one_turn_is_one_batch(tmp_path: Path) -> None:
