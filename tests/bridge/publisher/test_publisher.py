@@ -216,7 +216,7 @@ def test_the_stragglers_bound_drops_nothing_that_too_few_have(world: World, monk
 
 
 def test_qos_0_waits_in_bounded_number_and_never_for_a_straggler(world: World, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("bridge.publisher.residents.QOS0_ENTRIES_MAX", 100)
+    monkeypatch.setattr("bridge.publisher.publisher.QOS0_ENTRIES_MAX", 100)
     node = gateway(world, "site", links=False)
     for n in range(1, 501):
         node.handle(Committed((entry(n, qos=0),)), NOW)
