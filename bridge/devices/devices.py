@@ -111,7 +111,8 @@ class Devices(Judging):
 
     def _connected(self, event: EntityConnected, now: float) -> None:
         link = self._speaking.connected(event.client_id, event.origin, event.keep_alive_s, now)
-        if any(fnmatchcase(event.client_id, pattern) for pattern in self._rules.clients):
+        # A drawn client id comes once: as a device it would be missed after each lost connection.
+        if event.is_named and any(fnmatchcase(event.client_id, pattern) for pattern in self._rules.clients):
             own = self._claim(link.level, link, "connection", now)
             evidence = own.evidence
             evidence.own, evidence.heard_at = True, now

@@ -50,6 +50,8 @@ class EntityConnected:
     """The client's address, which answers for the client: a user name is often only claimed."""
     owner: str = ""
     """The client's user or address, of whose absent clients the oldest is forgotten where there are too many."""
+    is_named: bool = True
+    """False: the broker drew the client id, for want of the client's own (MQTT 5.0 §3.1.3.1)."""
 
 
 @dataclass(frozen=True, slots=True)

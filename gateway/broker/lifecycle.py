@@ -279,7 +279,7 @@ class Lifecycle:
         self._deadlines.wake(client, self._deadline_of(client), len(self.clients))
         self.exchange.holding.given(client)
         self._restore_from_plugin(client, now)
-        self._announce(client)
+        self._announce(client, is_named=bool(connect.client_id))
 
     def _permits(self, view: EdgeSession, topic: str) -> bool:
         """True if a waiting message may still be sent; a plugin needing time was asked when the message was queued."""
@@ -343,7 +343,7 @@ class Lifecycle:
             message = Message(old.topic, bytes(old.data), old.qos or 0)
             self.exchange.give(client, message, message.qos, False, (), now)
 
-    def _announce(self, client: Client) -> None:
+    def _announce(self, client: Client, *, is_named: bool) -> None:
         overlay = self.exchange.overlay
         if client.connection is not None:
             self._audit.connected(client, client.connection)
@@ -356,7 +356,8 @@ class Lifecycle:
         host = client.connection.peer if client.connection is not None else None
         origin = origin_of(host[0]) if host is not None else None
         owner = owner_of(client.view)
-        self.exchange.tell(EntityConnected(client.client_id, client.view.keep_alive, origin or "local", owner))
+        keep_alive_s = client.view.keep_alive
+        self.exchange.tell(EntityConnected(client.client_id, keep_alive_s, origin or "local", owner, is_named))
 
     def create_offline(self, client_id: str) -> Client:
         """Returns a session without a connection, as amqtt's persistence plugin makes them; the existing one, if

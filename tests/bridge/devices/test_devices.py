@@ -42,6 +42,20 @@ def test_a_client_joins_and_leaves() -> None:
     assert site.last("plug").fields == {"after": "gone"}
 
 
+def test_a_client_whose_id_the_broker_drew_is_no_device_and_vouches_for_devices_all_the_same() -> None:
+    """It comes back under another id: the former one was FAILED for ever, though the client lived."""
+    site = Site(DeviceRules(grace_s=10))
+    site.handle(EntityConnected("veilmq-0123", 0, "10.0.0.1", "", is_named=False))
+    site.publish("veilmq-0123", "homie/pump/$state", b"ready")
+    site.run(10)
+    assert site.kinds("veilmq-0123") == []
+    assert JOIN in site.kinds("pump")
+    site.lose("veilmq-0123")
+    site.run(60)
+    assert site.kinds("veilmq-0123") == []
+    assert FAILED in site.kinds("pump")
+
+
 def test_a_lost_connection_is_told_at_once_and_fails_when_it_is_not_back() -> None:
     site = Site(DeviceRules(grace_s=10))
     site.connect("plug")

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
+from bridge.traces import EntityConnected
+from gateway.broker.exchange import Exchange
 from gateway.mqtt5.packets import (
     ConnAck,
     Connect,
@@ -62,6 +65,20 @@ def test_a_session_expires_and_its_subscriptions_go_with_it() -> None:
             broker.tick(broker.now() + 101)
             assert broker.local_filters() == []
             assert list(broker.clients()) == []
+
+    asyncio.run(check())
+
+
+def test_tracing_hears_whether_a_client_has_a_name_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def check() -> None:
+        async with serving() as broker:
+            heard: list[Any] = []
+            monkeypatch.setattr(Exchange, "tell", lambda _, event: heard.append(event))
+            named = await Wire.connect(broker, "pump")
+            drawn = await Wire.connect(broker, "", V5)
+            assert [each.is_named for each in heard if isinstance(each, EntityConnected)] == [True, False]
+            for wire in (named, drawn):
+                wire.cut()
 
     asyncio.run(check())
 
