@@ -31,6 +31,9 @@ QUICK_PROGRESS: Mapping[str, str] = {
 """For `config`, where checkpoints lie on a local disk that you trust: Spark writes its progress without starting four
 processes a micro-batch (`chmod`, of each file and its checksum), and writes no checksums, of no local file."""
 _VECTOR_MODULE = "jdk.incubator.vector"
+_STACK = "8m"
+"""Of each thread of the JVM. Spark looks through the text of an error with a pattern that takes stack for each
+character, so that with Java's own 1 MB the stop of a query within a micro-batch ended in a StackOverflowError."""
 _GONE_PACKAGE = "java.base/sun.security.action"
 """Opened by Spark's launcher, gone since Java 24, which warns about it at every start."""
 _QUIET_LOG4J = """\
@@ -109,7 +112,9 @@ def spark_session(app: str = "veilmq", cores: int | str = "*", config: Mapping[s
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.streaming.metricsEnabled": "false",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_log_configuration('error').as_uri()}",
+        "spark.driver.extraJavaOptions": " ".join(
+            (f"-Xss{_STACK}", f"-Dlog4j2.configurationFile={_log_configuration('error').as_uri()}")
+        ),
         "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / f"veilmq-warehouse-{os.getuid()}"),
         **(config or {}),
     }

@@ -41,6 +41,12 @@ def test_rows_equal_what_was_published_over_restarts_from_the_checkpoint(site: S
     assert segment_numbers(site.spool / "main")[0] > 1, "what was committed is trimmed"
 
 
+def test_a_long_error_of_python_fits_into_the_stack_of_a_query(site: Site) -> None:
+    """Spark looks through it with such a pattern when a query is stopped within a micro-batch."""
+    pattern = site.spark._jvm.java.util.regex.Pattern
+    assert pattern.matches(r"a((.|\r\n|\r|\n)*)z", f"a{'x' * 10_000}z")
+
+
 def test_types_and_properties_arrive_in_spark(site: Site) -> None:
     writer = SpoolWriter(site.spool, "main", cap_bytes=1 << 30)
     writer.roll(b"")
