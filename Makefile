@@ -109,8 +109,8 @@ bench-broker: venv ## our broker beside Mosquitto, rumqttd, amqtt; MOSQUITTO=PAT
 bench-quick: venv  ## eleven rows beside another version, two minutes: BASE=DIRECTORY of a worktree of it
 	BASE=$(BASE) $(BIN)/python -m tests.bench.quick $(BENCH_ARGS)
 
-bench-forwarding: venv ## sealed across an overlay beside bridged Mosquittos, and where each process spends its time (50 minutes)
-	$(BIN)/python -m tests.bench.forwarding $(BENCH_ARGS)
+bench-forwarding: venv ## sealed across an overlay beside bridged Mosquittos, and where each process spends its time (50 minutes); BASE=DIRECTORY: beside another version, too (25 more)
+	BASE=$(BASE) $(BIN)/python -m tests.bench.forwarding $(BENCH_ARGS)
 	$(if $(findstring --json,$(BENCH_ARGS)),,$(BIN)/python -m tests.bench.forwarding_profile)
 
 bench-availability: venv ## what tracing tells how soon, beside other detectors, and what it costs (for a quarter of an hour; BENCH_ARGS=--long for all, hours)

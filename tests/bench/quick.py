@@ -89,16 +89,19 @@ ROWS = (
 )
 
 
+def printed(code: str, tree: Path, limit_s: float = LIMIT_S) -> float:
+    """The figure that a program of one version prints last. Raises CalledProcessError, TimeoutExpired."""
+    environment, command = {**os.environ, "PYTHONPATH": str(tree)}, [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=tree, env=environment, stdout=subprocess.PIPE, check=True, timeout=limit_s)
+    return float(done.stdout.split()[-1])
+
+
 def measured(row: Row, tree: Path) -> float:
     """The figure of one version. Raises NativeError, CalledProcessError."""
     environment = {**os.environ, "PYTHONPATH": str(tree)}
     core, clients = cores()
     if row.code:
-        command = [sys.executable, "-c", row.code]
-        done = subprocess.run(
-            command, cwd=tree, env=environment, capture_output=True, text=True, check=True, timeout=LIMIT_S
-        )
-        return float(done.stdout.split()[-1])
+        return printed(row.code, tree)
     port = free_ports(1)[0]
     command = [sys.executable, "-c", _SERVE, str(port), str(core)]
     with subprocess.Popen(command, cwd=tree, env=environment, stderr=subprocess.DEVNULL) as process:
