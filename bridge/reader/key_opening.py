@@ -290,7 +290,8 @@ class KeyRing(Generic[Opened]):
             return effects, None
         effects += [Count("shares_received", len(fresh))] if fresh else []
         if key.opened is not None:
-            self._audits.setdefault(header.key_id, now + AUDIT_AFTER_S)
+            if fresh or of_wraps.believed:  # a vote that decides nothing is no evidence
+                self._audits.setdefault(header.key_id, now + AUDIT_AFTER_S)
             return effects, None
         if self._kept is not None:
             # Not as it was told: each further share may come with all that came before.

@@ -13,16 +13,17 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from bridge.contract.machine import Effect, Event, Machine, Send, Wire
+from bridge.contract.machine import Effect, Event, Machine, Received, Send, Wire
+from bridge.reader.blame import WrappedEvidence
 from bridge.sim.adversary import each_wrap
 from bridge.sim.checkers import check_blame, check_liveness, check_safety
 from bridge.wire import KEYS_TOPIC
-from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, PROPERTY_WRAPS, from_property, to_property
+from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, PROPERTY_WRAPS, KeyHeader, from_property, to_property
 from keys.sharetree import Hop, Place, Share, decode_shares, encode_shares
-from keys.wrapping import Wrap, decode_wraps, encode_wraps
+from keys.wrapping import Wrap, WrapName, decode_wraps, encode_wraps
 from tests.keys.wrapped import garbage
 from tests.sim.placements import name
-from tests.sim.test_wrapped_paths import READERS, deliver, line
+from tests.sim.test_wrapped_paths import READERS, Listening, deliver, line
 from tests.sim.world import NOW, Traffic, subscribe
 
 Told: TypeAlias = dict[str, str]
@@ -294,3 +295,39 @@ def test_a_publisher_that_wraps_where_it_must_not_or_does_not_where_it_must_harm
     assert not any(each.publication.payload.startswith(b"bad") for each in trace.delivered["control"])
     blamed = {effect.member for _, effect in trace.blamed} if trace.blamed else set()
     assert blamed <= {"near"}
+
+
+# ------------------------------------------------------------------------------------------------- readers
+
+
+def test_votes_that_decide_nothing_cost_a_reader_no_audit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attack: one replica keeps its wraps back, and another one makes them up, one after the other, for every key."""
+    audits: list[bytes] = []
+    judge = WrappedEvidence.judge
+
+    def counted(self: WrappedEvidence, header: KeyHeader, *more: Any) -> list[Effect]:
+        audits.append(header.key_id)
+        return judge(self, header, *more)
+
+    monkeypatch.setattr(WrappedEvidence, "judge", counted)
+    world = line(5)
+    kernel = world.kernel(random.Random(3))
+    kernel.nodes[name(2, 1)] = Liar(kernel.nodes[name(2, 1)], silent, random.Random(3))
+    heard = kernel.nodes["control"] = Listening(kernel.nodes["control"])
+    subscribe(kernel, "control", "plant/#")
+    traffic = Traffic("site")
+    traffic.publish(kernel, NOW + 5, "plant/1", b"x", qos=1)
+    kernel.run(NOW + 20)
+    assert audits
+    header = next(
+        told[PROPERTY_KEY] for event in heard.received if PROPERTY_KEY in (told := dict(event.wire.properties))
+    )
+    key = KeyHeader.decode(from_property(header))
+    before, owner = len(audits), Place(2, key.hops[1].view, 1)
+    hops = key.along([1, 2, 3, 4, 5])
+    for sender in (1, 2, 3):
+        frame = encode_wraps(key.key_id, hops, [Wrap(WrapName(owner, sender), bytes(52))])
+        told = ((PROPERTY_KEY, header), (PROPERTY_WRAPS, to_property(frame)))
+        kernel.at(kernel.now, "control", Received(name(5, 1), Wire(KEYS_TOPIC, b"", 1, False, told)))
+        kernel.run(kernel.now + 3)
+    assert len(audits) == before
