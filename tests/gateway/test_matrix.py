@@ -41,6 +41,7 @@ MODES: dict[str, dict[str, Any]] = {
     "tokens": {"tokens": True},
     "plain": {"mode": "plain"},
     "planes": {"mode": "plain", "route": "planes"},
+    "history": {"mode": "copies", "history": {"days": 1, "gigabytes": 1}},
 }
 EXPIRY_S = 600
 PROPERTIES: dict[str, dict[str, Any]] = {
