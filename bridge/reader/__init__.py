@@ -12,18 +12,22 @@ from bridge.reader.intake import Intake, Lineages, is_dated, misfit
 from bridge.reader.interest import ScopeInterest
 from bridge.reader.key_opening import KeyRing, Opening
 from bridge.reader.overflow import LINK_WINDOW
-from bridge.reader.readings import Readings
+from bridge.reader.readings import OVERLAP_S, Readings
+from bridge.reader.replay import Judge, Replay
 from bridge.reader.streams import Held
 
 __all__ = [
     "LINK_WINDOW",
+    "OVERLAP_S",
     "Collector",
     "Held",
     "Intake",
+    "Judge",
     "KeyRing",
     "Lineages",
     "Opening",
     "Readings",
+    "Replay",
     "ScopeInterest",
     "is_dated",
     "misfit",

@@ -29,6 +29,7 @@ from bridge.document import Overlay, Scope, ScopeSecret, read_wire_topic
 from bridge.reader.collector import Collector
 from bridge.reader.gaps import Gap
 from bridge.reader.kept import ALIVE, LINEAGE, RETAINED, SCOPE, STREAM, WAITING, Rows, of_kind, wire_of
+from bridge.reader.past import PastCollector
 from bridge.reader.replay import Replay
 from bridge.wire import AGE_S, AHEAD_S, KEYS_TOPIC
 from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES
@@ -49,6 +50,7 @@ class _Reading:
     """A reading under way. `ids`: numbers of clients' readings; none after an absence. `gap`: the gap it fills."""
 
     replay: Replay
+    past: PastCollector
     ids: list[int] = field(default_factory=list)
     owner: str = ""
     held: set[int] = field(default_factory=set)
@@ -114,7 +116,7 @@ class Readings:
         assert scope.history is not None
         self._collector.gaps.end_of(scope.stream)
         since = max(since - OVERLAP_S, now - scope.history.seconds)
-        reading = self._own[scope.stream] = _Reading(self._replay(scope, since, rows))
+        reading = self._own[scope.stream] = self._reading(scope, since, rows)
         self._collector.kept.put(BEHIND + number(scope.stream, 4), number(int((since + OVERLAP_S) * 1000), 8))
         return [*reading.replay.begin(sorted(self._up), now), Count("read_on")]
 
@@ -160,9 +162,9 @@ class Readings:
         if not is_ours or gap.scope.stream in self._own:
             return self._collector.filled(gap, now)
         rows = self._collector.rows_of(gap.scope.stream, gap.streams)
-        replay = self._replay(gap.scope, gap.since, rows, gap.publishers, gap.until_ms)
-        self._gaps.append(_Reading(replay, gap=gap))
-        return replay.begin(sorted(self._up), now)
+        reading = self._reading(gap.scope, gap.since, rows, gap)
+        self._gaps.append(reading)
+        return reading.replay.begin(sorted(self._up), now)
 
     # ----------------------------------------------------------------------------------- clients' readings
 
@@ -218,15 +220,16 @@ class Readings:
             return []
         if active[asked.owner] >= READINGS_MAX - active.total():
             return None
-        reading = _Reading(self._replay(scope, since), [asked.reading], asked.owner)
+        reading = self._reading(scope, since)
+        reading.ids, reading.owner = [asked.reading], asked.owner
         self._asked.append(reading)
         return reading.replay.begin(sorted(self._up), now)
 
-    def _replay(
-        self, scope: Scope, since: float, rows: Rows = (), publishers: tuple[bytes, ...] = (), until_ms: int = 0
-    ) -> Replay:
-        known = self._overlay, self._name, self._secrets, self._keys
-        return Replay(*known, scope, since, self._next_number, rows, publishers, until_ms)
+    def _reading(self, scope: Scope, since: float, rows: Rows = (), gap: Gap | None = None) -> _Reading:
+        past = PastCollector(self._name, scope, self._secrets, self._keys, rows)
+        only = () if gap is None else (gap.publishers, gap.until_ms)
+        replay = Replay(self._overlay, self._name, past, scope, since, self._next_number, *only)
+        return _Reading(replay, past, gap=gap)
 
     # --------------------------------------------------------------------------------------------- events
 
@@ -270,7 +273,9 @@ class Readings:
     def adopt(self, overlay: Overlay, secrets: Sequence[ScopeSecret], now: float) -> list[Effect]:
         """Takes another version of the overlay in force."""
         self._overlay, self._secrets = overlay, list(secrets)
-        return self._each(lambda replay: replay.adopt(overlay, secrets, now), now)
+        for reading in self._all():
+            reading.past.secrets = self._secrets
+        return self._each(lambda replay: replay.adopt(overlay, now), now)
 
     def tick(self, now: float) -> list[Effect]:
         begun = [effect for gap in tuple(self._collector.gaps.fresh) for effect in self._fill(gap, now)]
@@ -296,12 +301,12 @@ class Readings:
         """Returns the effects of a reading for the right receivers, and the effects of an end."""
         replay = reading.replay
         if reading.gap is not None:
-            self._collector.fills(reading.gap, replay.changed_streams())
+            self._collector.fills(reading.gap, reading.past.changed_streams())
             return effects + self._collector.filled(reading.gap, now) if replay.is_done else effects
         if reading.ids:
             ids = tuple(reading.ids)
             effects = [Reread(ids, each) if isinstance(each, Deliver) else each for each in effects]
-            replay.changed_streams()
+            reading.past.changed_streams()
             if replay.is_last and not reading.is_told:
                 reading.is_told = True
                 effects += [ReadAgainLive(each) for each in ids]
@@ -313,13 +318,13 @@ class Readings:
         stream, kept = replay.scope.stream, self._collector.kept
         if stream not in self._own:
             return effects
-        changed = replay.changed_streams()
+        changed = reading.past.changed_streams()
         if changed and not replay.laps:
             kept.put(BEHIND + number(stream, 4), number(int(replay.clock * 1000), 8))
         kept.streams.update(changed)
         if replay.is_done:
             del self._own[stream]
-            self._collector.goes_on(replay.streams())
+            self._collector.goes_on(reading.past.streams())
             kept.drop(BEHIND + number(stream, 4))
             for key, event in reading.parked:
                 kept.drop(key)

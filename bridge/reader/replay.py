@@ -1,9 +1,10 @@
 """Replay: one reading of a history from replicas that may lie, by the machine of live readers (docs/protocol.md §12).
 
 Each replica of the home region is asked separately, in pages; positions are equal at all of them. A publication of f +
-1 replicas goes, with all copies, into a collector whose clock is the time of sealing. So past publications are judged
-as in their time: epochs, views, trees, rights and order alike. At the end come laps for publications that reached
-replicas meanwhile, until a lap is short: then live publications go on from there. `readings` knows the readers.
+1 replicas goes, with all copies, to a *judge* whose clock is the time of sealing: the machine of a gateway or of an
+ingest job. So past publications are judged as in their time: epochs, views, trees, rights and order alike. At the end
+come laps for publications that reached replicas meanwhile, until a lap is short: then live publications go on from
+there. `readings` knows the readers.
 
 *Eras* are the versions of the overlay of a span, each with the time of adoption (docs/protocol.md §12.3). Replicas list
 versions with times. A version counts if f + 1 replicas name the version, from the f + 1st of their times on: liars can
@@ -19,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from math import inf
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from bridge.contract import (
     HISTORY_TOPIC,
@@ -43,14 +44,10 @@ from bridge.contract import (
     read_page,
     tag_of,
 )
-from bridge.document import Overlay, OverlayError, Scope, ScopeSecret
-from bridge.reader.collector import Collector
-from bridge.reader.kept import Rows
-from bridge.reader.streams import Stream, StreamId
+from bridge.document import Overlay, OverlayError, Scope
 from bridge.wire import AHEAD_S, PROPERTY_SHOWN
 from bridge.wire import pieces as content
 from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES, KeyHeader, header_of, to_property
-from keys.epochs import ScopeKeys
 from keys.errors import BadFrame, KeysError, OurFault
 
 DOCUMENT_BYTES_MAX = 16 << 20  # of an overlay file, decompressed: as everywhere
@@ -102,12 +99,13 @@ def following(before: Overlay | None, after: Overlay, now: float) -> Overlay:
     return after.following(before, now)
 
 
-WAIT_S = 5.0  # for one page of one replica: beyond that it is left behind, if the others suffice
+WAIT_S = 5.0  # for one page of one replica: beyond that it is asked once more, since what was sent may be lost
+TRIES = 2  # for one page: then the replica is left behind, if the others suffice
 PATIENCE_S = 30.0  # for one replica in all: so much may a liar delay a reading by answering late
 KEY_WAIT_S = 5.0  # for an epoch key of then, before what it sealed counts as unopened
 TURN_RECORDS = 32  # taken in one turn; links are served in between
 LAP_S = 2.0  # a lap shorter than this is the last but one
-STEPS_MAX = 10_000  # ticks of the collector between two records: more would be a defect
+STEPS_MAX = 10_000  # ticks of the judge between two records: more would be a defect
 SOURCE_KEYS_MAX = 4_096  # data keys of one replica whose shares are at hand; the oldest go
 START = before(0)
 BATCHED_BYTES = PAGE_BYTES_MOST // 2  # a replica is asked for more when less than this of its last page is left
@@ -127,7 +125,7 @@ class _Source:
     queued_bytes: int = 0
     keys: dict[bytes, UserProperties] = field(default_factory=dict)
     asked: int = 0  # the number of the request under way; 0: none
-    asked_at: float = 0.0
+    request: bytes = b""
     after: HistoryPosition = START  # where its next page begins
     is_end: bool = False
     row: int = 0  # the latest row that it named at the beginning of this lap
@@ -137,6 +135,10 @@ class _Source:
     waited_s: float = 0.0
     late_since: float = 0.0  # since when we wait for it; 0: we do not
     eras: Sequence[tuple[int, bytes]] | None = None
+
+    def waited(self, now: float) -> float:
+        """Returns how long progress has waited for this replica, in seconds."""
+        return self.waited_s + (now - self.late_since if self.late_since else 0.0)
 
 
 class ReplayStage(Enum):
@@ -148,31 +150,47 @@ class ReplayStage(Enum):
     DONE = auto()
 
 
+class Judge(Protocol):
+    """The machine of a reader that judges past publications as live ones. `now`: the clock of the reading."""
+
+    def adopt(self, overlay: Overlay, now: float) -> list[Effect]:
+        """Takes the next era; the first one before anything else."""
+
+    def received(self, event: Received, now: float) -> list[Effect]:
+        """Takes a copy of a publication, with its key."""
+
+    def keys_changed(self, now: float) -> list[Effect]:
+        """Goes on with epoch keys that came."""
+
+    def tick(self, now: float) -> list[Effect]:
+        """Lets time pass."""
+
+    @property
+    def next_deadline(self) -> float | None:
+        """The time at which `tick` is wanted; None if nothing waits."""
+
+
 class Replay:
-    """A reading of one scope from `since_s` on. `numbers` numbers the requests."""
+    """A reading of one scope from `since_s` on. `numbers` numbers the requests, `judge` takes the publications."""
 
     def __init__(
         self,
         overlay: Overlay,
         name: str,
-        secrets: Sequence[ScopeSecret],
-        keys: ScopeKeys,
+        judge: Judge,
         scope: Scope,
         since_s: float,
         numbers: Callable[[], int],
-        rows: Rows = (),
         publishers: tuple[bytes, ...] = (),
         until_ms: int = 0,
     ) -> None:
-        """Takes `rows`: of a former process, whose streams go on here; none for a reading from nothing.
-
-        `publishers`: the only ones that are read; none: all. `until_ms`: where the reading ends, exclusive; 0: at the
-        present, after laps.
+        """Takes `publishers`: the only ones that are read; none: all. `until_ms`: where the reading ends, exclusive; 0:
+        at the present, after laps.
         """
-        self._overlay, self._name, self._secrets, self._keys = overlay, name, list(secrets), keys
+        self.overlay, self._name, self._judge = overlay, name, judge
         self.home = overlay.certificate(name).region
         self.scope, self.since_s = scope, since_s
-        self._numbers, self._rows = numbers, rows
+        self._numbers = numbers
         self._publishers = publishers
         self._sources: dict[str, _Source] = {}  # those that we wait for
         self._left: dict[str, float] = {}  # those that are left behind, and how long they made us wait
@@ -180,10 +198,11 @@ class Replay:
         self.stage = ReplayStage.ERAS
         self._eras: deque[tuple[int, bytes]] = deque()  # to come
         self._documents: dict[bytes, Overlay] = {}
-        self._then: Overlay | None = None  # the era in force in the collector
+        self._then: Overlay | None = None  # the era in force at the judge
         self.clock = since_s
         """The time of the last read record."""
-        self._collector: Collector | None = None
+        self.has_begun = False
+        """True when the judge may have taken something."""
         self._lap_from = 0.0
         self._until_ms = until_ms
         self.laps = 0
@@ -202,7 +221,7 @@ class Replay:
     def begin(self, up: Sequence[str], now: float) -> list[Effect]:
         """Asks the replicas with a link for their eras."""
         self._up = set(up)
-        self._sources = {peer: _Source() for peer in self._overlay.replicas(self.home)}
+        self._sources = {peer: _Source() for peer in self.overlay.replicas(self.home)}
         self._lap_from, self._until_ms = now, self._until_ms or int((now + AHEAD_S) * 1000)
         effects = [effect for peer in self._sources for effect in self._ask(peer, now)]
         self._blocked_at, self._at = now, now + WAIT_S
@@ -234,7 +253,7 @@ class Replay:
     def is_alike(self, scope: Scope, since_s: float) -> bool:
         """Returns True if a reading of the scope and time may join: nothing was delivered yet."""
         is_same = self.scope.number == scope.number and abs(self.since_s - since_s) < 1.0
-        return is_same and self._collector is None
+        return is_same and not self.has_begun
 
     def hold(self, is_held: bool, now: float) -> list[Effect]:
         """Stops while nobody has room for what would be delivered, or goes on."""
@@ -257,9 +276,9 @@ class Replay:
         if peer in self._sources:
             self._sources[peer].asked = 0
 
-    def adopt(self, overlay: Overlay, secrets: Sequence[ScopeSecret], now: float) -> list[Effect]:
+    def adopt(self, overlay: Overlay, now: float) -> list[Effect]:
         """Takes another version of the overlay in force, which is the last era from now on."""
-        self._overlay, self._secrets = overlay, list(secrets)
+        self.overlay = overlay
         for peer in [peer for peer in self._sources if peer not in overlay.members]:
             del self._sources[peer]
         return self._advance(now)
@@ -267,9 +286,9 @@ class Replay:
     def keys_changed(self, now: float) -> list[Effect]:
         """Continues with epoch keys that came."""
         self._keys_until = None
-        if self._collector is None:
+        if not self.has_begun:
             return []
-        return self._sifted(self._collector.keys_changed(self.clock), now) + self._advance(now)
+        return self._sifted(self._judge.keys_changed(self.clock), now) + self._advance(now)
 
     def tick(self, now: float) -> list[Effect]:
         if self._at is None or self._at > now:
@@ -306,8 +325,8 @@ class Replay:
             request = HistoryRequest(self._numbers(), self.scope.number, *span, publishers=self._publishers)
         else:
             return []
-        source.asked, source.asked_at = request.number, now
-        return [Send(peer, Wire(HISTORY_TOPIC, request.encode()))]
+        source.asked, source.request = request.number, request.encode()
+        return [Send(peer, Wire(HISTORY_TOPIC, source.request))]
 
     def _take(self, peer: str, source: _Source, page: HistoryPage, bodies: Sequence[Body]) -> None:
         """Takes a page into the queue of the replica. Raises BadFrame for a page beyond the request."""
@@ -318,7 +337,7 @@ class Replay:
             lacking = [era for era in self._eras if era[1] not in self._documents]
             if lacking:
                 try:
-                    era = loaded(page.document, self._overlay.owner, lacking[0][0])
+                    era = loaded(page.document, self.overlay.owner, lacking[0][0])
                 except OverlayError as error:
                     raise BadFrame(str(error)) from None
                 if era_of(era) != lacking[0][1]:
@@ -376,18 +395,18 @@ class Replay:
         return effects
 
     def _learn_eras(self, now: float) -> None:
-        faults = self._overlay.views[self.home].faults
+        faults = self.overlay.views[self.home].faults
         told = {peer: source.eras or () for peer, source in self._sources.items()}
         eras = of_span(agreed_eras(told, faults), int(self.since_s * 1000), int(now * 1000))
         self._eras, self.stage = deque(eras), ReplayStage.DOCUMENTS
-        self._documents[era_of(self._overlay)] = self._overlay
+        self._documents[era_of(self.overlay)] = self.overlay
 
     def _start(self, now: float) -> list[Effect]:
-        """Makes the collector under the first era, and asks for records."""
+        """Begins under the first era, and asks for records."""
         self.stage, self._blocked_at = ReplayStage.RECORDS, None
         effects = self._next_eras(self.clock)
-        if self._collector is None:
-            effects += self._enter(self._overlay)
+        if not self.has_begun:
+            effects += self._enter(self.overlay)
         for source in self._sources.values():
             source.after = before(int(self.since_s * 1000))
         return effects + [effect for peer in self._sources for effect in self._ask(peer, now)]
@@ -395,24 +414,18 @@ class Replay:
     def _next_eras(self, at: float) -> list[Effect]:
         """Adopts the eras begun by a time. The first era is in force from the beginning."""
         effects: list[Effect] = []
-        while self._eras and (self._collector is None or self._eras[0][0] / 1000 <= at):
+        while self._eras and (not self.has_begun or self._eras[0][0] / 1000 <= at):
             time_ms, digest = self._eras.popleft()
-            self.clock = max(time_ms / 1000, self.clock) if self._collector is not None else self.clock
+            self.clock = max(time_ms / 1000, self.clock) if self.has_begun else self.clock
             effects += self._enter(following(self._then, self._documents[digest], self.clock))
         return effects
 
     def _enter(self, overlay: Overlay) -> list[Effect]:
-        """Puts an era in force in the collector; in an era without us the present overlay stands in."""
+        """Puts an era in force at the judge; in an era without us the present overlay stands in."""
         if self._name not in overlay.members or overlay.certificate(self._name).region != self.home:
-            overlay = self._overlay  # we came later; what other members were then is lost to us
-        self._then = overlay
-        secrets = [s for s in (_of_then(each, overlay) for each in self._secrets) if s is not None]
-        if self._collector is not None:
-            return self._sifted(self._collector.adopt(overlay, secrets, self.clock), self.clock)
-        self._collector = Collector(overlay, self._name, secrets, self._keys, own_too=not self._rows)
-        effects = self._collector.restore(self._rows, self.clock) if self._rows else []
-        self._collector.subscriptions.resumed(self.scope.stream, self.clock)
-        return self._sifted(effects, self.clock)
+            overlay = self.overlay  # we came later; what other members were then is lost to us
+        self._then, self.has_begun = overlay, True
+        return self._sifted(self._judge.adopt(overlay, self.clock), self.clock)
 
     def _records(self, now: float) -> list[Effect]:
         effects: list[Effect] = []
@@ -445,7 +458,6 @@ class Replay:
                 record = copies[peer] = source.queue.popleft()
                 source.queued_bytes -= _size(record.body)
         effects = self._pass_time(position.time_ms / 1000, now)
-        assert self._collector is not None
         assert self._then is not None
         told: dict[tuple[str, bytes], list[str]] = {}
         for peer, record in copies.items():
@@ -461,18 +473,17 @@ class Replay:
                 except (KeysError, OurFault) as error:
                     effects.append(Blame(peer, False, str(error)))
                     continue
-                effects += self._sifted(self._collector.received(Received(peer, wire, True), self.clock), now)
+                effects += self._sifted(self._judge.received(Received(peer, wire, True), self.clock), now)
         return effects
 
     def _pass_time(self, until: float, now: float) -> list[Effect]:
-        """Lets time pass for the collector, era by era."""
+        """Lets time pass for the judge, era by era."""
         effects: list[Effect] = []
-        assert self._collector is not None
         for _ in range(STEPS_MAX):
             due = earliest(
                 self._eras[0][0] / 1000 if self._eras else None,
                 self._then.next_closing if self._then is not None else None,
-                self._collector.next_deadline,
+                self._judge.next_deadline,
             )
             if due is None or due > until:
                 break
@@ -480,7 +491,7 @@ class Replay:
             effects += self._next_eras(self.clock)
             if self._then is not None and (later := self._then.at(self.clock)) is not self._then:
                 effects += self._enter(later)
-            effects += self._sifted(self._collector.tick(self.clock), now)
+            effects += self._sifted(self._judge.tick(self.clock), now)
         self.clock = max(self.clock, until)
         return effects
 
@@ -501,11 +512,11 @@ class Replay:
         return effects
 
     def _give_up_waits(self, now: float) -> list[Effect]:
-        """Lets the collector give up waiting publications: no copy goes to the live collector."""
+        """Lets the judge give up waiting publications: no copy goes to the live machine."""
         return self._pass_time(now + 2 * WAIT_S + 1.0, now)
 
     def _sifted(self, effects: Sequence[Effect], now: float) -> list[Effect]:
-        """Returns the collector's effects without requests to replicas: pages have everything anyway."""
+        """Returns the judge's effects without requests to replicas: pages have everything anyway."""
         found: list[Effect] = []
         for effect in effects:
             if isinstance(effect, Send):
@@ -519,7 +530,7 @@ class Replay:
 
     def _suffice(self, without: Sequence[str] = ()) -> bool:
         """Returns True if f + 1 replicas and k of the region are still asked, also without some."""
-        view = self._overlay.views[self.home]
+        view = self.overlay.views[self.home]
         mine = [peer for peer in self._sources if peer in view.members and peer not in without]
         return len(mine) >= max(view.faults + 1, view.threshold)
 
@@ -532,14 +543,21 @@ class Replay:
         return [effect for peer in lacking for effect in self._ask(peer, now)]
 
     def _impatient(self, now: float) -> list[Effect]:
-        """Leaves late replicas behind if the others suffice; asks again otherwise."""
+        """Asks late replicas again; leaves those behind that have no link or are late for long, if the others
+        suffice.
+        """
         self._blocked_at = now
         heads = [source.queue[0].position for source in self._sources.values() if source.queue]
         late = [peer for peer, source in self._sources.items() if self._is_late(source, min(heads, default=None))]
         effects: list[Effect] = []
         if self._suffice(late):
             for peer in late:
-                effects += self._left_behind(peer, now)
+                source = self._sources[peer]
+                is_long = source.waited(now) >= PATIENCE_S or now - source.late_since >= TRIES * WAIT_S
+                if peer not in self._up or is_long:
+                    effects += self._left_behind(peer, now)
+                elif source.asked:
+                    effects.append(Send(peer, Wire(HISTORY_TOPIC, source.request)))  # the first answer counts
             return effects
         for peer in [peer for peer in self._left if peer in self._up and self._left[peer] != inf]:
             self._sources[peer] = self._joining(peer)
@@ -557,8 +575,7 @@ class Replay:
         return not source.queue and not source.is_end and (first is None or source.after < first)
 
     def _left_behind(self, peer: str, now: float) -> list[Effect]:
-        source = self._sources.pop(peer)
-        self._left[peer] = source.waited_s + (now - source.late_since if source.late_since else 0.0)
+        self._left[peer] = self._sources.pop(peer).waited(now)
         return [Count("history_slow", 1, peer)]
 
     def _joining(self, peer: str) -> _Source:
@@ -570,7 +587,7 @@ class Replay:
         """Notes a refusal; with f + 1 refusals, hence an honest one, the reading ends."""
         self._deniers.add(peer)
         self._leave(peer)
-        self.is_denied = len(self._deniers) > self._overlay.views[self.home].faults
+        self.is_denied = len(self._deniers) > self.overlay.views[self.home].faults
         if self.is_denied:
             self.stage, self._at = ReplayStage.DONE, None
         return [Count("history_denied"), *self._advance(now)]
@@ -586,26 +603,6 @@ class Replay:
     @property
     def is_done(self) -> bool:
         return self.stage is ReplayStage.DONE
-
-    def streams(self) -> list[tuple[StreamId, Stream]]:
-        """Returns the delivered numbers by author, for the live collector."""
-        return [] if self._collector is None else self._collector.streams_of(self.scope.stream)
-
-    def changed_streams(self) -> list[tuple[StreamId, Stream]]:
-        """Returns the streams with deliveries since the last call, and drops other rows."""
-        if self._collector is None:
-            return []
-        kept = self._collector.kept
-        changed = list(kept.streams.items())
-        kept.streams.clear()
-        kept.changed.clear()
-        return changed
-
-
-def _of_then(secret: ScopeSecret, overlay: Overlay) -> ScopeSecret | None:
-    """Returns our secret with the scope of an era; None for an era without the scope."""
-    scope = overlay.scope_numbered(secret.scope.number)
-    return None if scope is None else ScopeSecret(scope, secret.clear_filter, secret.token_key)
 
 
 def _wire(record: _Record, key: UserProperties) -> Wire:

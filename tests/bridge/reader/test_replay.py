@@ -20,7 +20,8 @@ from bridge.contract import (
     encode_body,
 )
 from bridge.document import History, Scope
-from bridge.reader.replay import PATIENCE_S, WAIT_S, Replay
+from bridge.reader.past import PastCollector
+from bridge.reader.replay import PATIENCE_S, TRIES, WAIT_S, Replay
 from tests.sim.world import NOW, World, make_world
 
 REPLICAS = ("r1a", "r1b", "r1c")
@@ -35,7 +36,8 @@ class Reading:
     def __init__(self, world: World) -> None:
         scope = world.overlay.policy.scopes[0]
         numbers = count(1)
-        self.replay = Replay(world.overlay, "desk", world.secrets, world.keys, scope, NOW, lambda: next(numbers))
+        past = PastCollector("desk", scope, world.secrets, world.keys)
+        self.replay = Replay(world.overlay, "desk", past, scope, NOW, lambda: next(numbers))
         self.effects: list[Effect] = []
         self.asked: dict[str, HistoryRequest] = {}
         self.took(self.replay.begin(REPLICAS, NOW))
@@ -78,7 +80,8 @@ def test_one_that_is_silent_is_left_behind_and_two_are_waited_for(world: World) 
     reading.tick(NOW + WAIT_S)
     assert not any(request.scope for request in reading.asked.values())
     reading.eras("r1b", now=NOW + WAIT_S)
-    reading.tick(NOW + 2 * WAIT_S + 1)
+    assert [each.peer for each in reading.effects if isinstance(each, Send)][-2:] == ["r1b", "r1c"], "once more"
+    reading.tick(NOW + TRIES * WAIT_S + 1)
     assert {peer for peer, request in reading.asked.items() if request.scope} == {"r1a", "r1b"}
 
 
