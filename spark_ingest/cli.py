@@ -106,6 +106,40 @@ def run(
     return serve(receiver_options(config, told), metrics, workers, verbose, log_level)
 
 
+@ingest_app.command("backfill")
+@one_line
+def backfill(
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="YAML as of veilmq ingest run; the command line wins.")
+    ] = None,
+    spool: Annotated[str | None, typer.Option(metavar="DIR", help="Where publications are kept, still sealed.")] = None,
+    identity: Annotated[str | None, typer.Option(metavar="DIR", help="The job's identity.")] = None,
+    overlay: Annotated[str | None, typer.Option(metavar="FILE", help="The owner-signed overlay file.")] = None,
+    grants: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Scope keys for executors (default: IDENTITY/scope_keys.json).")
+    ] = None,
+    grants_identity: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Identity to which the file of scope keys is sealed.")
+    ] = None,
+    topics: Annotated[str | None, typer.Option(metavar="FILTERS", help="By commas (default: #).")] = None,
+    receiver: Annotated[str | None, typer.Option(metavar="NAME", help="Its part of the spool (default: main).")] = None,
+    since: Annotated[str, typer.Option(metavar="WHEN", help="A UTC time, or earliest: all there is.")] = "earliest",
+    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Log more.")] = False,
+) -> int:
+    """Read the histories of replicas into the spool, each publication once; beside a running receiver, or without one.
+    Exit status 1: a scope was refused.
+    """
+    from spark_ingest.receiver.daemon import backfill as read_back
+    from spark_ingest.receiver.daemon import receiver_options
+
+    starts = "startingoffsets" if since == "earliest" else "startingtimestamp"
+    told = {
+        "spool": spool, "identity": identity, "overlay": overlay, "grants": grants, "topics": topics,
+        "grants_identity": grants_identity, "receiver": receiver, starts: since,
+    }  # fmt: skip
+    return read_back(receiver_options(config, told), verbose)
+
+
 @ingest_app.command("status")
 @one_line
 def status(

@@ -85,6 +85,8 @@ class Options:
     since_us: int | None
     """Rows that were received from then on, and before `until_us`, UNIX time in microseconds; None: no bound."""
     until_us: int | None
+    reaches_back_ms: int | None
+    """UNIX time from which a receiver reads histories of replicas at its first start; None: nothing was said."""
     min_rows: int | None
     """Rows that a micro-batch waits for, at most `max_delay_s`."""
     max_delay_s: float
@@ -225,6 +227,7 @@ def parse_options(given: Mapping[str, str], *, batch: bool | None = False) -> Op
         starting=_place("startingOffsets", told.get("startingoffsets"), ("earliest",) if batch else STARTS),
         ending=_place("endingOffsets", told.get("endingoffsets"), ("latest",)),
         since_us=_moment("startingTimestamp", told.get("startingtimestamp")),
+        reaches_back_ms=_reaches_back(told),
         until_us=_moment("endingTimestamp", told.get("endingtimestamp")),
         min_rows=_limit(told, "minrowspertrigger", 1 << 40),
         max_delay_s=_number(told, "maxtriggerdelay", float, 900.0, 0.0, 86_400.0),
@@ -249,6 +252,14 @@ def parse_options(given: Mapping[str, str], *, batch: bool | None = False) -> Op
         trouble_s=_number(told, "trouble_s", float, 60.0, 1.0, 86_400.0),
         asks_availability="availability" in told or stream is IngestStream.AVAILABILITY,
     )
+
+
+def _reaches_back(told: Mapping[str, str]) -> int | None:
+    """Returns where histories are read from at a first start, as options say expressly."""
+    if told.get("startingoffsets", "").lower() == "earliest":
+        return 0
+    since_us = _moment("startingTimestamp", told.get("startingtimestamp"))
+    return None if since_us is None else since_us // 1000
 
 
 def _spool(told: Mapping[str, str], is_batch: bool) -> Path:

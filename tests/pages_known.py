@@ -186,6 +186,7 @@ RECIPES: dict[str, Recipe] = {
         after={"veilmq overlay sign": ["veilmq up . &"]},
         waits={"veilmq overlay sign": ALL_WELL},
         ends={"veilmq overlay history": 1},  # nothing was published
+        left={"veilmq ingest backfill": "the overlay has no job; tests/spark_ingest/test_backfill_live.py has one"},
     ),
     "how-to/upgrade.md": Recipe(
         begin=OVERLAY, swap={"DIR --domain DOMAIN": "g1/identity --domain g1/domain", "OWNER": "owner"}

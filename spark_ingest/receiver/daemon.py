@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import signal
 import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -22,15 +23,18 @@ from gateway.base import collect_seldom
 from gateway.base.log_events import LogEvent
 from gateway.base.logs import configure, level_of
 from gateway.overlay import ConfigError, OverlayError, TlsError, TrustError
-from spark_ingest.errors import BadOption, IngestError
+from spark_ingest.errors import BadOption, IngestError, SpoolBusy
 from spark_ingest.options import Options, parse_options
 from spark_ingest.receiver.receiver import Receiver, ReceiverSettings
 from spark_ingest.receiver.replicas import RegionReplicas
 from spark_ingest.receiver.worker import STOP_S
 from spark_ingest.receiver.workers import WORKERS_MAX, WorkingReceiver
 from spark_ingest.schema_config import KeptSchemas
+from spark_ingest.spool.backfilled import BackfillRecord, ask, is_asked
 
 LOOK_S = 0.5
+TAKEN_S = 10.0
+"""So soon a running receiver takes what it was asked for."""
 CONFIG_BYTES_MAX = 1 << 20
 _log = logging.getLogger(__name__)
 
@@ -73,6 +77,63 @@ def _file(path: Path) -> dict[str, str]:
     return named
 
 
+def backfill(options: Options, verbose: bool = False) -> int:
+    """Reads histories into the spool, itself or by the receiver that runs; returns exit status 0.
+
+    Prints the progress. Raises IngestError if nothing can be read.
+    """
+    configure("text", level_of(verbose, None if verbose else "warning"))
+    directory = options.spool / options.receiver
+    ask(directory, options.reaches_back_ms or 0)
+    receiver = Receiver(ReceiverSettings.of(options, waits=False), lambda: RegionReplicas(options))
+    receiver.start()
+    stopped = threading.Event()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(name, lambda *_: stopped.set())
+    try:
+        return _watched(receiver, options, directory, stopped)
+    finally:
+        receiver.stop(STOP_S)
+
+
+def _watched(receiver: Receiver, options: Options, directory: Path, stopped: threading.Event) -> int:
+    """Prints the progress of a backfill until its end."""
+    shown, taken_until = "", time.monotonic() + TAKEN_S
+    while not stopped.wait(LOOK_S):
+        if not receiver.alive and not isinstance(receiver.failure, SpoolBusy):
+            _raise(receiver)
+        if is_asked(directory):
+            if not receiver.alive and time.monotonic() > taken_until:
+                raise ReceiverFailed(
+                    f"the process that writes as receiver {options.receiver} takes no backfill: it has workers, or "
+                    "writes nothing; stop it, run this command, start it again"
+                )
+            continue
+        record = BackfillRecord.load(directory)
+        if record is None:
+            continue
+        if record.told != shown:
+            shown = record.told
+            print(shown, flush=True)
+        if record.is_over and not record.scopes:
+            raise ReceiverFailed(
+                "no scope that this job reads has a history; the owner gives it one in overlay.yaml: history: "
+                "{days: 7, gigabytes: 20}"
+            )
+        if record.is_over:
+            return 1 if any(scope.is_refused for scope in record.scopes.values()) else 0
+    return 1
+
+
+def _raise(receiver: Receiver | WorkingReceiver) -> None:
+    """Raises the fault that ended a receiver, if there is one."""
+    failure = receiver.failure
+    if isinstance(failure, TrustError | OverlayError | TlsError | ConfigError):
+        raise ReceiverFailed(str(failure))
+    if failure is not None:
+        raise failure
+
+
 def _receiver(options: Options, workers: int) -> Receiver | WorkingReceiver:
     settings = ReceiverSettings.of(options, waits=False)
     if workers == 1:
@@ -81,6 +142,8 @@ def _receiver(options: Options, workers: int) -> Receiver | WorkingReceiver:
         raise BadOption(f"workers={workers} is out of range; from 1 to {WORKERS_MAX}, no more than there are cores")
     if settings.part is not None:
         raise BadOption("workers divide all that comes among themselves; give --workers or --shard, not both")
+    if settings.reaches_back_ms is not None:
+        raise BadOption("workers read no histories: run veilmq ingest backfill first, and give no place to start from")
     return WorkingReceiver(settings, workers, lambda: RegionReplicas(options))
 
 
@@ -121,10 +184,6 @@ def serve(
         receiver.stop(STOP_S)
         if end_metrics is not None:
             end_metrics()
-    failure = receiver.failure
-    if isinstance(failure, TrustError | OverlayError | TlsError | ConfigError):
-        raise ReceiverFailed(str(failure))
-    if failure is not None:
-        raise failure
+    _raise(receiver)
     LogEvent.RECEIVER_ENDED.say(_log, options.receiver, receiver.progress.rows)
     return 0

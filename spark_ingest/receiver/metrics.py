@@ -3,7 +3,7 @@
     received_total{replica}, received_bytes_total{replica}, link_up{replica}      received pieces
     sealed_batches_total, written_bytes_total, groups_total, fsync_seconds (summary)        written to disk
     events_total{event,replica}                                                   duplicates, incomplete, refused, ...
-    waiting_sealed_batches, receiving, subscribed, spool_full, clock_off, spool_bytes, spool_cap_bytes  present state
+    waiting_sealed_batches, receiving, subscribed, reads_back, spool_full, clock_off, spool_bytes, spool_cap_bytes
     consumer_behind_sealed_batches{consumer}, consumer_behind_bytes, consumer_behind_seconds            queries' lag
 
 `events` are the collector's figures under their own names; `refused_*`, `suspected` and `named` carry the replica to
@@ -63,6 +63,7 @@ class ReceiverMetrics(Collector):
             "waiting_sealed_batches": (told.waiting, "Sealed batches that are to be written."),
             "receiving": (receiver.alive and receiver.trouble is None, "1 while nothing stops the receiver."),
             "subscribed": (told.accepted, "1 while enough replicas know all that we want."),
+            "reads_back": (told.reads_back, "1 while histories of replicas are read into the spool."),
             "spool_full": (told.full, "1 while the spool is at its cap and nothing is acknowledged."),
             "clock_off": (told.clock_off, "1 while this machine's clock cannot be believed."),
             "spool_bytes": (size_on_disk, "Size of this receiver's part of the spool."),

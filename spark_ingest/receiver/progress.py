@@ -43,6 +43,8 @@ class Progress:
     """The spool is at its cap: nothing is acknowledged."""
     clock_off: bool = False
     """This machine's clock cannot be believed: nothing is acknowledged, or nothing that looks like a replay."""
+    reads_back: bool = False
+    """Histories of replicas are being read into the spool."""
     accepted: bool = False
     """Enough replicas know all our subscriptions: no publication from now on is missed."""
     links: tuple[ReplicaLink, ...] = ()
@@ -59,6 +61,7 @@ def summed(several: Iterable[Progress]) -> Progress:
         total.waiting += each.waiting
         total.full |= each.full
         total.clock_off |= each.clock_off
+        total.reads_back |= each.reads_back
         total.accepted &= each.accepted
     return total
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from bridge.contract import Prove
-from bridge.document import Overlay
+from bridge.document import Overlay, Scope
 from gateway.base.log_events import LogEvent
 from gateway.overlay import Publish
 from keys.envelope import KeyName
@@ -39,9 +39,10 @@ from spark_ingest.receiver.packer import SegmentPacker
 from spark_ingest.receiver.progress import Progress, ReplicaLink, tell_links, too_few
 from spark_ingest.receiver.recovery import recovered, recovered_beside, state_of
 from spark_ingest.receiver.trouble import ReceiverTroubles
-from spark_ingest.receiving import Group, Lineages, Part, Seen, SpoolCollector
+from spark_ingest.receiving import Backfill, Group, Lineages, Part, Seen, SpoolCollector
 from spark_ingest.secrets import Grants, GrantsWriter, ShareBox, load_readers, names_in, names_of
 from spark_ingest.spool import SEGMENT_BYTES, SpooledKey, SpoolWriter, make_room
+from spark_ingest.spool.backfilled import BackfillRecord, answered, take_asked
 
 GROUP_ROWS = 500
 """Publications that share an fsync; more only makes the last of them wait."""
@@ -49,6 +50,8 @@ GROUP_BYTES = 8 << 20
 """The most content of a group (one publication at least): bounds the excess over the cap."""
 FULL_RETRY_S = 0.5
 TICK_S = 1.0
+TURN_S = 0.1
+"""The longest pause between two looks at a reading of histories."""
 TELL_S = 60.0
 """The pause between lines about liars in the log, so that they do not fill it."""
 RETRY_S = 1.0
@@ -79,6 +82,13 @@ class ReplicaClient(Protocol):
     @property
     def home_region(self) -> int:
         """The region to whose replicas the client listens."""
+
+    @property
+    def name(self) -> str:
+        """The member that reads."""
+
+    def scopes(self) -> Sequence[Scope]:
+        """Returns the subscribed scopes of which the client may read histories."""
 
     def held(self) -> Grants:
         """Returns the scopes the job may read now, with the epoch keys that it has."""
@@ -128,6 +138,8 @@ class ReceiverSettings:
     """True: wait for another process that writes as this receiver, to take over from it; False: fail."""
     packs: bool = False
     """True: pack finished segments, which opens their rows."""
+    reaches_back_ms: int | None = None
+    """UNIX time from which a first start reads histories; None: only what comes live."""
 
     @classmethod
     def of(cls, options: Options, *, waits: bool = True) -> ReceiverSettings:
@@ -143,6 +155,7 @@ class ReceiverSettings:
             part=part,
             waits=waits,
             packs=options.packs,
+            reaches_back_ms=options.reaches_back_ms,
         )
 
 
@@ -156,6 +169,7 @@ class _Session:
     grants: GrantsWriter
     box: ShareBox
     clock: SessionClock
+    backfill: Backfill
     packer: SegmentPacker | None = None
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     done: asyncio.Event = field(default_factory=asyncio.Event)
@@ -269,6 +283,7 @@ class Receiver:
             assert grants.spool_key is not None
             box = ShareBox(grants.spool_key, os.urandom)
             client = self._connect()
+            is_first = writer.segment == 0
             seen, keys = await asyncio.to_thread(lambda: self._recovered(writer, grants, Lineages(client.overlay)))
             clock = SessionClock()
             clock.check(client.overlay)
@@ -287,7 +302,9 @@ class Receiver:
             collector.figures = self.figures
             collector.learn(grants.check_values)
             self._has_begun = True
-            await self._receive(_Session(client, collector, writer, grants, box, clock, self._packer()), stop)
+            backfill = await asyncio.to_thread(lambda: self._backfill(client, collector, is_first))
+            session = _Session(client, collector, writer, grants, box, clock, backfill, self._packer())
+            await self._receive(session, stop)
         finally:
             writer.close()
 
@@ -298,6 +315,14 @@ class Receiver:
         parts = [(name, grants_of(settings.grants, settings.name, name)) for name in kin(settings.spool, settings.name)]
         beside = recovered_beside(settings.spool, parts, self._readers(), lineages)
         return recovered(writer.state, writer.history(), grants.spool_key, beside, lineages, int(time.time() * 1000))
+
+    def _backfill(self, client: ReplicaClient, collector: SpoolCollector, is_first: bool) -> Backfill:
+        settings = self._settings
+        record = BackfillRecord.load(settings.spool / settings.name)
+        if record is None and is_first and settings.reaches_back_ms is not None:
+            record = BackfillRecord(settings.reaches_back_ms)
+            record.store(settings.spool / settings.name)
+        return Backfill(record, collector, settings.part, client.ask, client.want, time.time())
 
     def _packer(self) -> SegmentPacker | None:
         told = self._settings
@@ -325,6 +350,8 @@ class Receiver:
             except ClockTrouble:
                 wake.set()  # not acknowledged, so that it comes again
                 return
+            if not session.backfill.is_over:
+                publishes = _without_pages(session, replica, publishes, sender)
             collector.receive_all(replica, publishes, zip(repeat(sender), publishes), session.follow())
             if collector.ready or collector.is_asking:
                 wake.set()
@@ -339,8 +366,9 @@ class Receiver:
         writing = asyncio.ensure_future(self._write(session))
         stopping = asyncio.ensure_future(stop.wait())
         packing = asyncio.ensure_future(_packed(session))
+        reading = asyncio.ensure_future(self._read_back(session))
         try:
-            await asyncio.wait({links, writing, stopping, packing}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({links, writing, stopping, packing, reading}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._trouble.rests()
             done.set()
@@ -348,7 +376,8 @@ class Receiver:
             links.cancel()
             stopping.cancel()
             packing.cancel()
-            ended = await asyncio.gather(writing, links, stopping, packing, return_exceptions=True)
+            reading.cancel()
+            ended = await asyncio.gather(writing, links, stopping, packing, reading, return_exceptions=True)
         for result in ended:
             if isinstance(result, Exception):
                 raise result
@@ -379,7 +408,7 @@ class Receiver:
                 few = too_few(self.progress.links, session.client.overlay, session.client.home_region)
                 if few is not None or (not collector.ready and collector.doubt is None):
                     self._trouble.tell(few)
-            while collector.ready and not done.is_set():
+            while (collector.ready or session.backfill.ready) and not done.is_set():
                 self._trouble.moves()
                 if writer.full:
                     self._full(session)
@@ -395,13 +424,13 @@ class Receiver:
                     if session.packer is not None:
                         session.packer.finished()
                 await self._keys(session)
-                group = collector.take(GROUP_ROWS, GROUP_BYTES)
-                if group is None:
-                    break
-                await self._append(session, group)
-                session.grants.used(writer.segment, names_of(key.header for key in group.keys.values()))
-                acknowledge(collector.written(group))
-                self.progress.waiting = collector.ready
+                if (group := collector.take(GROUP_ROWS, GROUP_BYTES)) is not None:
+                    await self._append(session, group)
+                    acknowledge(collector.written(group))
+                if (past := session.backfill.take(GROUP_ROWS, GROUP_BYTES, session.clock.now())) is not None:
+                    await self._append(session, past)
+                    session.backfill.written(past)
+                self.progress.waiting = collector.ready + session.backfill.ready
 
     async def _append(self, session: _Session, group: Group) -> None:
         """Writes a group to the disk. Raises OSError."""
@@ -410,9 +439,45 @@ class Receiver:
         await asyncio.to_thread(writer.append, group.records, session.box.seal_all(group.keys))
         progress.fsync_s += writer.fsync_s - before_s
         progress.bytes += writer.written_bytes - before_bytes
+        session.grants.used(writer.segment, names_of(key.header for key in group.keys.values()))
         self._trouble.tell(None)
         progress.groups += 1
         progress.rows += len(group.records)
+
+    async def _read_back(self, session: _Session) -> None:
+        """Reads histories, in turns with everything else, until cancelled. Raises OSError."""
+        backfill, client, told_at = session.backfill, session.client, time.monotonic()
+        directory = self._settings.spool / self._settings.name
+        while True:
+            if (since_ms := await asyncio.to_thread(take_asked, directory)) is not None:
+                backfill.asks(since_ms)
+                await asyncio.to_thread(self._store, backfill, directory)
+                await asyncio.to_thread(answered, directory)
+            stored_at = time.monotonic()
+            while not backfill.is_over and client.accepted:
+                if not self.progress.reads_back:
+                    LogEvent.RECEIVER_READS_BACK.say(_log, self._settings.name)
+                now, up = session.clock.now(), [link.replica for link in client.links() if link.up]
+                backfill.tick(client.name, client.scopes(), up, now)
+                self.progress.reads_back = not backfill.is_over
+                if backfill.ready:
+                    session.wake.set()
+                if backfill.is_over or time.monotonic() - stored_at > TICK_S:
+                    stored_at = time.monotonic()
+                    await asyncio.to_thread(self._store, backfill, directory)
+                if backfill.is_over or time.monotonic() - told_at > TELL_S:
+                    told_at = time.monotonic()
+                    event = LogEvent.RECEIVER_READ_BACK if backfill.is_over else LogEvent.RECEIVER_READING_BACK
+                    event.say(_log, self._settings.name, backfill.told)
+                deadline = backfill.next_deadline
+                pause_s = TURN_S if deadline is None else min(TURN_S, max(0.0, deadline - session.clock.now()))
+                await asyncio.sleep(pause_s)
+            await asyncio.sleep(TICK_S)
+
+    @staticmethod
+    def _store(backfill: Backfill, directory: Path) -> None:
+        if backfill.record is not None:
+            backfill.record.store(directory)
 
     async def _keys(self, session: _Session) -> None:
         """Asks for the epoch keys that publications wait for; hands on those that came. Raises OSError."""
@@ -423,6 +488,7 @@ class Receiver:
             session.keys_changed = False
             await self._renew(session.client, session.writer, session.grants)
             session.collector.learn(session.grants.check_values)
+            session.backfill.keys_changed(session.clock.now())
 
     async def _renew(self, client: ReplicaClient, writer: SpoolWriter, grants: GrantsWriter) -> None:
         """Brings the file of scope keys up to date; one call at a time. Raises OSError."""
@@ -466,6 +532,17 @@ class Receiver:
             self._told = Counter(self.figures)
             listed = ", ".join(f"{name} from {replica}: {count}" for (name, replica), count in sorted(news.items()))
             LogEvent.RECEIVER_DOUBTS.say(_log, self._settings.name, listed)
+
+
+def _without_pages(session: _Session, replica: str, publishes: Sequence[Publish], sender: Sender) -> Sequence[Publish]:
+    """Hands on and acknowledges pages of a history; returns all other messages of a read."""
+    pages = [publish for publish in publishes if session.backfill.is_page(publish)]
+    if not pages:
+        return publishes
+    sender.acknowledge_all(pages)
+    for page in pages:
+        session.backfill.received(replica, page, session.clock.now())
+    return [publish for publish in publishes if not session.backfill.is_page(publish)]
 
 
 async def _packed(session: _Session) -> None:

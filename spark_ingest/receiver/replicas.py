@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Collection, Sequence
 
 from bridge.contract import Prove
-from bridge.document import Overlay
+from bridge.document import Overlay, Scope
 from gateway.overlay import MqttClient, Publish, RegionClient
 from keys.envelope import KeyName
 from keys.identity import Role
@@ -56,6 +56,15 @@ class RegionReplicas:
     def home_region(self) -> int:
         """The region to whose replicas the client listens."""
         return self._client.home_region
+
+    @property
+    def name(self) -> str:
+        """The member that reads."""
+        return self._client.local.name
+
+    def scopes(self) -> list[Scope]:
+        """Returns the subscribed scopes."""
+        return [secret.scope for secret in self._client.scopes]
 
     def _arrived(self, replica: str, publishes: Sequence[Publish], client: MqttClient) -> None:
         assert self._on_arrivals is not None

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 
 from bridge.contract import Prove
-from bridge.document import Overlay
+from bridge.document import Overlay, Scope
 from gateway.base import collect_seldom
 from gateway.base.logs import configure
 from gateway.overlay import Properties, Publish
@@ -65,6 +65,15 @@ class DealtReplicas:
     def home_region(self) -> int:
         """The region to whose replicas the receiver listens."""
         return self._known.home_region
+
+    @property
+    def name(self) -> str:
+        """Nothing: a worker reads no histories."""
+        return ""
+
+    def scopes(self) -> list[Scope]:
+        """Returns an empty list: a worker reads no histories."""
+        return []
 
     def held(self) -> Grants:
         """Returns the scopes and keys the receiver told last."""

@@ -6,19 +6,23 @@
 from __future__ import annotations
 
 from bridge.reader import Lineages
+from spark_ingest.receiving.backfill import Backfill
 from spark_ingest.receiving.collector import SpoolCollector
 from spark_ingest.receiving.dealing import Dealer, Dealt
 from spark_ingest.receiving.division import Part
+from spark_ingest.receiving.past import PastPublications
 from spark_ingest.receiving.sealings import Group
 from spark_ingest.receiving.seen import Seen
 from spark_ingest.receiving.usable_keys import materials_from_json, materials_to_json
 
 __all__ = [
+    "Backfill",
     "Dealer",
     "Dealt",
     "Group",
     "Lineages",
     "Part",
+    "PastPublications",
     "Seen",
     "SpoolCollector",
     "materials_from_json",

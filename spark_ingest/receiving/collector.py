@@ -49,12 +49,14 @@ class SpoolCollector:
         incomplete_s: float = 10.0,
         part: Part | None = None,
         acknowledge: Callable[[Sequence[Ack]], None] = call_each,
+        live: SpoolCollector | None = None,
     ) -> None:
         """Takes the overlay and `home`, our region.
 
         `keys`: known to an earlier process. `part`: the publications for this receiver, if there are other receivers;
         pieces
-        of other parts are acknowledged. `acknowledge`: gets the `ack` of each piece that owes the disk nothing.
+        of other parts are acknowledged. `acknowledge`: gets the `ack` of each piece that owes the disk nothing. `live`:
+        the collector of the same spool beside which this one takes past publications.
         """
         self._part = part
         self._acknowledge = acknowledge
@@ -62,17 +64,24 @@ class SpoolCollector:
         self._keys = self._intake.keys
         restore(self._keys, keys)
         self.granted = GrantedKeys()
-        self.seen = seen or Seen()
-        self.seen.goes_by(self._intake.lineages)
-        self._has_begun = False
+        self.home = home
+        lineages = self._intake.lineages
+        if live is None:
+            self.seen = seen or Seen()
+            self.seen.goes_by(lineages)
+        else:  # publications are those of the spool, under its names of authors
+            self.seen, lineages = live.seen, live.seen.lineages or lineages
+        self._has_begun = live is not None
         self._links, self._early = LinkGuard(), early_pieces()
         self._asks: list[Send] = []
         self._proved: list[Prove] = []
-        self.figures: Counter[tuple[str, str]] = Counter()
+        self.figures: Counter[tuple[str, str]] = Counter() if live is None else live.figures
         """(name of a figure, replica or empty): what was counted."""
         self._publications = Publications(
-            self._missing, partial(material_of, self._keys), self._count, self.seen, self._intake.lineages, incomplete_s
+            self._missing, partial(material_of, self._keys), self._count, self.seen, lineages, incomplete_s
         )
+        if live is not None:
+            self._publications.is_beside = live._publications.is_beside = True
 
     @property
     def doubt(self) -> str | None:

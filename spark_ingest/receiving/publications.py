@@ -61,6 +61,10 @@ class Publications:
         self._missing, self._material, self._count = missing, material, count
         self._incomplete_s = incomplete_s
         self.seen, self._lineages = seen, lineages
+        self.is_beside = False
+        """True if others write into the spool meanwhile: a publication may have become a row while it stood in the
+        queue.
+        """
         self.owed: list[Ack] = []
         """Acknowledgements of pieces that owe the disk nothing, for the caller to take."""
         self._forms = FormTable()
@@ -305,6 +309,9 @@ class Publications:
         entries: list[Form] = []
         size = 0
         while self._ready and len(entries) < max_rows:
+            if self.is_beside and self._is_written(self._ready[0]):
+                self._drop(self._ready.popleft())
+                continue
             size += len(self._ready[0].content or b"")
             if entries and max_bytes is not None and size > max_bytes:
                 break
@@ -318,13 +325,23 @@ class Publications:
         keys = {entry.header.key_id: entry.material for entry in entries if entry.material is not None}
         return Group(tuple(map(record_of, entries)), keys, tuple(entries))
 
+    def _is_written(self, entry: Form) -> bool:
+        return self.seen.has(*entry.publication, entry.topic, entry.header.retain)
+
+    def _drop(self, entry: Form) -> None:
+        """Ends a form of which another collector wrote the row."""
+        self.owed += entry.acks
+        entry.acks = []
+        self._finish(entry)
+        self._count("duplicates_dropped")
+
     def _revives(self, entry: Form) -> bool:
         """Returns True if the missing part came while the form stood in the queue, and no other form is the row."""
         return (
             not entry.stale
             and self._missing(entry) is None
             and self._forms.other_whole(entry) is None
-            and not self.seen.has(*entry.publication, entry.topic, entry.header.retain)
+            and not self._is_written(entry)
             and not self._too_old(entry)
         )
 

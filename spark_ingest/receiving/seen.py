@@ -21,6 +21,10 @@ from typing import Any
 from bridge.reader import Lineages
 from keys.replay import SequenceWindow
 
+BLOCKS_MAX = 1 << 15
+"""Blocks of 4,096 numbers of an author: 134 million of an honest one, so that months of history are told from what is
+in the spool. An author that marks one number in each takes 16 MiB.
+"""
 RETAINED_TOPICS_MAX = 100_000
 """Stops publishers with ever new topics from filling memory; the topic that was quiet longest is forgotten."""
 
@@ -82,7 +86,7 @@ class Seen:
         """Marks a publication as written."""
         window = self._windows.get(author)
         if window is None:
-            window = self._windows[author] = SequenceWindow()
+            window = self._windows[author] = SequenceWindow(BLOCKS_MAX)
         window.seen(sequence)
         if retain:
             topic = (author, wire_topic)
@@ -121,6 +125,6 @@ def _pack(window: SequenceWindow) -> str:
 
 def _unpack(text: str) -> SequenceWindow:
     try:
-        return SequenceWindow.from_bytes(zlib.decompress(base64.b64decode(text, validate=True)))
+        return SequenceWindow.from_bytes(zlib.decompress(base64.b64decode(text, validate=True)), BLOCKS_MAX)
     except zlib.error as error:
         raise ValueError(f"a window that cannot be unpacked: {error}") from None

@@ -82,23 +82,23 @@ class GrantedKeys:
     """The epoch keys that executors have, and those that publications wait for or contradict."""
 
     def __init__(self) -> None:
-        self._check_values: Mapping[KeyName, bytes] = MappingProxyType({})
+        self.check_values: Mapping[KeyName, bytes] = MappingProxyType({})
         self._wanted: dict[KeyName, None] = {}
 
     def learn(self, check_values: Mapping[KeyName, bytes]) -> None:
         """Replaces the epoch keys that executors have, each with its check value."""
-        self._check_values = dict(check_values)
+        self.check_values = dict(check_values)
         self._wanted.clear()
 
     def lacks(self, name: KeyName) -> bool:
         """Returns True if a key is missing, and wants it then."""
-        return name not in self._check_values and self._want(name)
+        return name not in self.check_values and self._want(name)
 
     def contradicts(self, usable: Usable) -> bool:
         """Returns True if the publisher used another epoch key of that name, and wants it again: one of the two is
         wrong.
         """
-        return self._check_values[usable.name] != usable.check_value and self._want(usable.name)
+        return self.check_values[usable.name] != usable.check_value and self._want(usable.name)
 
     def _want(self, name: KeyName) -> bool:
         if len(self._wanted) < WANTED_MAX:

@@ -21,7 +21,16 @@ def receiver(**fields: Any) -> Any:
     links = (SimpleNamespace(replica="r1", pieces=7, bytes=700, up=True),
              SimpleNamespace(replica="r2", pieces=0, bytes=0, up=False))  # fmt: skip
     progress = SimpleNamespace(
-        links=links, rows=12, bytes=3_400, groups=2, fsync_s=0.5, waiting=3, accepted=True, full=False, clock_off=False
+        links=links,
+        rows=12,
+        bytes=3_400,
+        groups=2,
+        fsync_s=0.5,
+        waiting=3,
+        accepted=True,
+        full=False,
+        clock_off=False,
+        reads_back=False,
     )
     told = {"progress": progress, "figures": Counter({("suspected", "r2"): 4}), "alive": True, "trouble": None}
     return SimpleNamespace(**(told | fields))

@@ -13,10 +13,10 @@ from gateway.overlay import SESSION_EXPIRY_S
 from keys.derivation import Derivation
 from keys.envelope import Mode
 from keys.epochs import Calendar
-from keys.replay import BLOCK_NUMBERS, BLOCKS_MAX
+from keys.replay import BLOCK_NUMBERS
 from spark_ingest.receiver.recovery import recovered, state_of
 from spark_ingest.receiving.collector import SpoolCollector
-from spark_ingest.receiving.seen import Seen
+from spark_ingest.receiving.seen import BLOCKS_MAX, Seen
 from tests.bridge.helpers import NOW, craft, gateway, publish
 from tests.sim.world import World, make_world
 
@@ -129,7 +129,7 @@ def test_what_is_of_a_dead_epoch_still_needs_replicas_that_vouch() -> None:
 
 
 def test_what_the_account_of_a_publisher_has_forgotten_counts_as_written(world: World) -> None:
-    """2,048 blocks of 4,096 numbers: what is below them nobody brings back, however old or young it says it is."""
+    """32,768 blocks of 4,096 numbers: what is below them nobody brings back, however old or young it says it is."""
     job, kept = away(world, NOW + 60)
     author = next(iter(job.collector.seen._windows))
     for block in range(1, BLOCKS_MAX + 1):

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keys.replay import BLOCK_NUMBERS, BLOCKS_MAX
+from keys.replay import BLOCK_NUMBERS
 from spark_ingest.receiving import seen as module
-from spark_ingest.receiving.seen import Seen
+from spark_ingest.receiving.seen import BLOCKS_MAX, Seen
 
 A, B = b"a" * 16, b"b" * 16
 
