@@ -73,7 +73,8 @@ def _idle() -> BrokerSnapshot:
 
 def _receiver() -> Iterator[Any]:
     told = SimpleNamespace(
-        links=(), rows=0, bytes=0, groups=0, fsync_s=0.0, waiting=0, accepted=False, full=False, clock_off=False, reads_back=False,
+        links=(), rows=0, bytes=0, groups=0, fsync_s=0.0, waiting=0, accepted=False, full=False, clock_off=False,
+        reads_back=False,
     )  # fmt: skip
     with tempfile.TemporaryDirectory() as spool:
         receiver: Any = SimpleNamespace(progress=told, figures={}, alive=False, trouble=None)
