@@ -77,6 +77,7 @@ def test_ticks_that_come_early_and_late_stall_nothing(seed: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("seeds", range(1_000, 2_000, 100))
 def test_ticks_of_a_thousand_schedules_stall_nothing(seeds: int) -> None:
     found = sorted(check(seed) for seed in range(seeds, seeds + 100))
