@@ -16,6 +16,7 @@ them.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from bridge.contract import (
@@ -28,6 +29,7 @@ from bridge.contract import (
     Chain,
     Committed,
     Count,
+    Delay,
     Deliver,
     Doubted,
     Effect,
@@ -213,6 +215,8 @@ class ReaderNode(Node):
 
 
 _OF_OUTBOX = (Appending, NotAppended, Committed, Unstored, OutboxPage)
+AGAIN_AT_ONCE = 64
+"""Publications that came before their tree and are judged in one turn: each may cost a verification and more."""
 _UNKNOWN = float("-inf")  # as a deadline: to be asked for
 
 
@@ -516,6 +520,8 @@ class ReplicaNode(Node):
         self.presence = self._presence.table
         self._receipts = ReceiptRelay(overlay, self.forwarder.routes, self.forwarder.sealings)
         self._potential = potential_peers(overlay, name)  # peers whose links we only measure
+        self._again: deque[Received] = deque()  # publications that came before their tree, to be judged now
+        self._again_at: float | None = None
         self._proposed = IntervalProposal()
         self.keeper.swaps.objection = self._objection
         self._others_at: float | None = _UNKNOWN  # the deadline of leases and measurements: publications move neither
@@ -576,8 +582,9 @@ class ReplicaNode(Node):
                 self.measurer.rotate(identity)
                 self._presence.rotate(identity)
             case Tick():
+                again = self._judge_again(now) if self._again else []
                 told = self._leases.tick(now) + self._receipts.tick(now)
-                return self.forwarder.tick(now) + told + self.measurer.tick(now)
+                return self.forwarder.tick(now) + told + self.measurer.tick(now) + again
         return []
 
     def _neighbour(self, event: LinkUp | LinkDown, now: float) -> list[Effect]:
@@ -603,6 +610,7 @@ class ReplicaNode(Node):
 
     def _erase(self) -> None:
         self.forwarder.erase()
+        self._again.clear()
 
     def _adopt(self, overlay: Overlay, now: float) -> list[Effect]:
         self._others_at = _UNKNOWN
@@ -612,18 +620,31 @@ class ReplicaNode(Node):
         self.measurer.adopt(overlay)
         self._presence.adopt(overlay)
         effects = self.forwarder.adopt(overlay, now)
-        for event in self.forwarder.early():
-            news = self.forwarder.received(event, now) if event.peer in overlay.members else []
-            self._links.charge(event.peer, news, now)
-            effects += news
+        self._again.extend(self.forwarder.early())
+        effects += self._judge_again(now)
         before, self._potential = self._potential, potential_peers(overlay, self.name)
         for peer in sorted(self.measurer.up):  # links that stood already, and came into use or went out of use
             if peer in before ^ self._potential and peer in self.peers:
                 effects += self._neighbour(LinkUp(peer) if peer in before else LinkDown(peer), now)
         return effects
 
+    def _judge_again(self, now: float) -> list[Effect]:
+        """Judges some of the publications that came before their tree, as if they came now; the rest at the next
+        ticks. Their publishers pay for them.
+        """
+        effects: list[Effect] = []
+        for _ in range(min(AGAIN_AT_ONCE, len(self._again))):
+            event = self._again.popleft()
+            if event.peer in self.overlay.members:
+                # Their acknowledgements went long ago: no publisher can be delayed by them.
+                news = [effect for effect in self._event(event, now) if not isinstance(effect, Delay)]
+                self._links.charge(event.peer, news, now)
+                effects += news
+        self._again_at = now if self._again else None
+        return effects
+
     def _deadlines(self) -> list[float | None]:
         if self._others_at is _UNKNOWN:
             told = self._leases.next_deadline, self._receipts.next_deadline
             self._others_at = earliest(*told, self.measurer.next_deadline)
-        return [self.forwarder.next_deadline, self._others_at]
+        return [self.forwarder.next_deadline, self._others_at, self._again_at]

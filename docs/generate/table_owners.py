@@ -127,6 +127,8 @@ OWNERS: dict[str, dict[str, str]] = {
             gateway.bridging.twins.Twins _of_topic _seen""",
     },
     "member": {
+        "bridge.contract.early_room.EARLY_BYTES": """
+            bridge.node.ReplicaNode _again""",
         "bridge.reader.replay.SOURCE_KEYS_MAX": """
             bridge.reader.replay._Source keys queue""",
         "beside": """

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from bridge.contract import early_room
+from bridge.contract import early_room, publisher_guard
 from bridge.contract.budgets import REFUSED_BURST
-from bridge.contract.machine import Effect, Received, Wire
+from bridge.contract.machine import Effect, Received, Tick, Wire
 from bridge.document import Scope
 from bridge.membership.adopting import canonical
-from bridge.node import ReplicaNode
+from bridge.node import AGAIN_AT_ONCE, ReplicaNode
 from keys.envelope import PROPERTY_HEADER, Mode, from_property, header_of, sign_header, to_property
 from tests.bridge.helpers import NOW, counted, craft, replica, same_version, sent, subscribe_at, suspected
 from tests.sim.changing import regrown
@@ -47,7 +47,16 @@ def altered(wire: Wire) -> Wire:
 
 
 def next_tree(world: World, node: ReplicaNode) -> list[Effect]:
-    return node.offered(canonical(regrown(world, world.overlay, [(1, 2), (1, 3)], NOW)), NOW + 1)
+    """Returns the effects of the next tree and of the turns behind it."""
+    turns = turns_of_next_tree(world, node)
+    return [effect for turn in turns for effect in turn]
+
+
+def turns_of_next_tree(world: World, node: ReplicaNode) -> list[list[Effect]]:
+    turns = [node.offered(canonical(regrown(world, world.overlay, ((1, 2), (1, 3)), NOW)), NOW + 1)]
+    while (due := node.next_deadline) is not None and due <= NOW + 1 and len(turns) < 100:
+        turns.append(node.handle(Tick(), NOW + 1))
+    return turns
 
 
 def numbers(effects: list[Effect]) -> list[tuple[bytes, int]]:
@@ -63,6 +72,31 @@ def test_what_waited_is_verified_once_its_tree_is_there(world: World, node: Repl
     effects = next_tree(world, node)
     assert suspected(effects) == {"r1b"}
     assert numbers(effects) == [(world.identities["site"].party_id, 1)]
+
+
+def test_no_turn_judges_more_of_what_waited_than_its_share(world: World, node: ReplicaNode) -> None:
+    """Attack: a publisher lets thousands wait, and nobody is served while all of them are verified."""
+    number = 3 * AGAIN_AT_ONCE + 1
+    for each in range(1, number + 1):
+        node.handle(Received("r1a", of_next_tree(world, "evil", each)), NOW)
+    turns = turns_of_next_tree(world, node)
+    assert sum(len(numbers(turn)) for turn in turns) == number
+    assert max(len(numbers(turn)) for turn in turns) <= AGAIN_AT_ONCE
+
+
+def test_a_publisher_pays_for_what_waited(node: ReplicaNode, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attack: beyond its budget a publisher's wires are dropped unread, but for those that came before their tree."""
+    rate = world.overlay.policy.budgets.values[0]
+    monkeypatch.setattr(publisher_guard, "BURST_S", 200 / rate)
+    monkeypatch.setattr(publisher_guard, "ARRIVAL_FACTOR", 1.0)
+    for each in range(1, 401):
+        node.handle(Received("r1a", of_next_tree(world, "evil", each)), NOW)
+    node.handle(Received("r1a", of_next_tree(world, "site", 1)), NOW)
+    effects = next_tree(world, node)
+    told = numbers(effects)
+    assert counted(effects, "publisher_throttled") > 0
+    assert 150 < sum(who == world.identities["evil"].party_id for who, _ in told) < 350
+    assert (world.identities["site"].party_id, 1) in told
 
 
 def test_who_brought_altered_copies_that_waited_pays_for_each(world: World, node: ReplicaNode) -> None:
