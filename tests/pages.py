@@ -177,14 +177,15 @@ class PageRun:
         process.wait()
 
     def run(self, page: str) -> list[tuple[str, float]]:
-        """Returns each command with its seconds. Raises AssertionError for the first one that does not do."""
+        """Returns each command and file with its seconds. Raises AssertionError for the first one that does not do."""
         done = []
         for step in steps_of(page, self._recipe):
+            begun = time.monotonic()
             if step.file:
                 self._write(step)
                 self._do_what_follows(step.file.rstrip("+"))
+                done.append((f"file {step.file}", time.monotonic() - begun))
                 continue
-            begun = time.monotonic()
             if not any(step.text.startswith(each) for each in self._recipe.left):
                 self._step(step.text)
                 done.append((step.text, time.monotonic() - begun))

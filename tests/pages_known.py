@@ -75,6 +75,15 @@ ALL_HAVE_IT = (
     'sys.exit(sum(one["version"] == v for one in json.load(sys.stdin)["members"].values()) < 5)\''
 )
 """Five members have the version that the owner signed last."""
+SPARK = (
+    "cat > page.py <<'P'\nfrom spark_ingest import register, spark_session\n\n"
+    'spark = spark_session("page")\nregister(spark)\n'
+    'options = {"spool": "sample/spool", "grants": "sample/scope_keys.json"}\n'
+    'rows = spark.readStream.format("veilmq").options(**options).load()\nP\n'
+)
+"""Python of the page: a session, and rows of a sealed spool."""
+TO_THE_END = {".awaitTermination()": ".processAllAvailable()"}
+"""A query that goes on ends when all rows are through."""
 RECIPES: dict[str, Recipe] = {
     "how-to/client.md": Recipe(
         waits={"veilmq broker": LISTENS, "veilmq sub 'plant/#' &": "sleep 1"},
@@ -150,6 +159,33 @@ RECIPES: dict[str, Recipe] = {
         left={
             "spark-submit": "tests/spark_ingest/test_clusters.py has a cluster, test_recipes.py looks each option up",
             "kubectl": "there is no Kubernetes here",
+        },
+    ),
+    "how-to/spark-sinks.md": Recipe(
+        begin="veilmq ingest sample sample\n" + SPARK,
+        files={"python": ["page.py+", "parquet.py", "page.py+", "", "page.py+", "end.py"]},
+        swap={
+            **TO_THE_END,
+            "/srv/": "srv/",
+            '"type": "rest", "uri": "https://catalog.plant:8181"': '"type": "sql", "uri": "sqlite:///catalog.db", '
+            '"warehouse": "file://" + __import__("os").getcwd()',
+        },
+        after={
+            "end.py": [
+                "cat end.py - >> page.py <<'P'\n"
+                "from spark_ingest.sinks.parquet import ParquetSink\n"
+                "for number, sink in enumerate([IcebergSink('plant.telemetry', 'plant', properties=catalog), "
+                "SqliteSink('rows.db'), to_delta('srv/other', 'plant'), ParquetSink('srv/rows', 'plant')]):\n"
+                "    to = rows.writeStream.foreachBatch(sink).option('checkpointLocation', f'srv/checkpoint{number}')\n"
+                "    to.start().processAllAvailable()\n"
+                "P",
+                "python page.py",
+                "python parquet.py",
+                "python -c \"import sqlite3; assert sqlite3.connect('rows.db').execute("
+                "'SELECT count(*) FROM telemetry').fetchone()[0] > 100\"",
+                'python -c "from deltalake import DeltaTable as Table; assert [Table(name).to_pyarrow_table().num_rows '
+                "for name in ('srv/delta', 'srv/other')] > [100, 100]\"",
+            ]
         },
     ),
     "how-to/rights.md": Recipe(
@@ -350,7 +386,6 @@ ELSEWHERE = {
 }
 """Pages whose commands another test runs as written."""
 NOT_YET = {
-    "how-to/spark-sinks.md": "needs databases; tests/spark_ingest/sinks runs each sink",
     "how-to/spark.md": "needs Spark for minutes",
 }
 """Pages that are not run, with the reason. It may only shrink."""
