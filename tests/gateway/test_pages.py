@@ -11,7 +11,7 @@ import pytest
 from tests.pages import ROOT, Step, pages, running, steps_of
 from tests.pages_known import ELSEWHERE, NOT_YET, RECIPES, Recipe
 
-NOT_YET_MAX = 1
+NOT_YET_MAX = 0
 """So many pages are not run; a page that is run from now on takes one off."""
 NEEDS_NETWORK = pytest.mark.skipif(
     os.geteuid() != 0 or shutil.which("ip") is None, reason="networks of their own need root and iproute2"
