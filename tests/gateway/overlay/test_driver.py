@@ -14,6 +14,7 @@ from bridge.contract.history import HistoryRequest, ReadAgainDone, ReadAgainLive
 from bridge.contract.machine import (
     Adopt,
     Adoption,
+    AskKept,
     Blame,
     Count,
     Delay,
@@ -24,6 +25,7 @@ from bridge.contract.machine import (
     Event,
     Forget,
     Keep,
+    KeepSealed,
     KeysChanged,
     LeaveOnDisk,
     NotAdopted,
@@ -32,6 +34,7 @@ from bridge.contract.machine import (
     Prove,
     Publication,
     ReadPage,
+    ReceiptCame,
     Refuse,
     Reread,
     Rotated,
@@ -80,6 +83,7 @@ EFFECTS: dict[str, tuple[Effect, ...]] = {
         ReadAgainLive(1),
         ReadAgainDone(1, True),
     ),
+    "of_receipts": (AskKept(1), KeepSealed(1, b""), ReceiptCame("lab", 1, 1, 1, b"", ())),
     "adopted": (Adopt(OVERLAY, b"", Adoption.LIVE), Adopt(OVERLAY, b"", Adoption.REMOVED)),
 }
 OTHERS = (Count, Blame, Prove, Watch, NotAdopted, Wanted, Doubted, Outlived)

@@ -47,7 +47,7 @@ def stands(
     store = SimpleNamespace(depth=depth, held_bytes=7, first=first)
     reach = [HistoryState("plant/#", 1, 2, 3)]
     figures = SimpleNamespace(
-        name=name, role="gateway", named={"liar": "why"}, counts=Counter(), histories=lambda: reach
+        name=name, role="gateway", named={"liar": "why"}, counts=Counter(), histories=lambda: reach, readers=tuple
     )
     made = node or (gateway(world, name) if name.startswith("g") else replica(world, name))
     links = SimpleNamespace(
