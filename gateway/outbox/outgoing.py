@@ -50,7 +50,7 @@ def by_owner(records: Sequence[Numbered]) -> Iterator[tuple[str, list[Numbered]]
     most = max(FEW, len(records) // SHARED_BY)
     own = set(numbers) if len(numbers) == 1 else {owner for owner, number in numbers.items() if number > most}
     if not own:
-        yield "", list(records)
+        yield from [("", list(records))] if records else []
         return
     for key, run in groupby(records, lambda one: one.publication.owner if one.publication.owner in own else ""):
         yield key, list(run)

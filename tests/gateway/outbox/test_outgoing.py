@@ -71,6 +71,13 @@ def test_who_floods_shares_no_batch_with_others(tmp_path: Path) -> None:
     assert [event.sequence for event in events] == [1, 41, 42]
 
 
+def test_what_is_stored_needs_nothing_gathered_before_it(tmp_path: Path) -> None:
+    codes: list[int] = []
+    events = run(tmp_path, lambda outgoing: outgoing.take(reading(1), codes.append))
+    assert codes == [0]
+    assert not any(isinstance(event, Unstored) for event in events)
+
+
 def test_many_clients_that_send_little_share_a_batch(tmp_path: Path) -> None:
     def work(outgoing: Outgoing) -> None:
         for number in range(40):
