@@ -388,12 +388,12 @@ class FairBudget:
 class LinkGuard:
     """Budgets of neighbours for useless wires. A neighbour with an empty budget has its wires dropped unread.
 
-    A link is charged for faults that its sender should have found. Wires an honest neighbour may bring while a policy
+    A link is charged for faults that the sender should have found. Wires an honest neighbour may bring while a policy
     or an epoch changes are charged little; repetitions of accepted wires are free, since copies are how delivery
-    survives. A signed wire that two honest parties may judge differently, by their clocks or by what they heard
-    before, is charged to its author at this neighbour: the author could make all our neighbours bring it. Then wires
-    that name that author are dropped there, and no others. The link pays a part too, against a neighbour replaying
-    such wires of many authors.
+    survives. Two honest parties may judge a signed wire differently, by their clocks or by earlier wires. Such a wire
+    is charged to its author at this neighbour, since the author could make all our neighbours bring the wire. With
+    that budget empty, only wires of that author are dropped there. The link pays a part too, against a neighbour
+    replaying such wires of many authors.
     """
 
     def __init__(self) -> None:

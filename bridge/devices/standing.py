@@ -1,6 +1,6 @@
-"""Whether an unchanged device is there: what is known of it, and what follows from that (B5, for who is never pinged).
+"""The standing of an unchanged device: evidence, and the verdict on its life (B5, for devices that nobody pings).
 
-Evidence outweighs other evidence in this order; the first saying something decides:
+Evidence counts in this order; the first evidence at hand decides:
 
     1  a word of loss, by any source of the device's, that no later word or new connection of its own took back:
     FAILED.
@@ -9,7 +9,7 @@ Evidence outweighs other evidence in this order; the first saying something deci
     2  the will of the connection through which it speaks was published, and that connection is gone: FAILED
     3  without a configured heartbeat: that connection ended. With DISCONNECT: GONE; without: GONE, and FAILED when it
        is not back after `grace_s`. A device with a configured heartbeat may come and go between its messages
-    4  it said that it sleeps: ALIVE, whatever its silence
+    4  the device said that it sleeps: ALIVE, whatever its silence
     5  silence, by the configured heartbeat: SUSPECTED after two periods, FAILED after three
     6  else silence, by the habit that was learned of it (`regularity`): SUSPECTED when phi reaches the threshold,
        FAILED when the silence lasts twice as long. Who has no rhythm has none that its silence could break
