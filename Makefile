@@ -24,7 +24,7 @@ $(STAMP): pyproject.toml
 	@echo "veilmq: installs VeilMQ with all that tests and documentation need into $(VENV), once" >&2
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --disable-pip-version-check --editable '.[spark,schemas,sinks,sim,real,dev,plugins,dashboard,docs,otel,pkcs11]'
-	@$(BIN)/python -m compileall -q keys bridge gateway spark_ingest
+	@$(BIN)/python -m compileall -q keys bridge gateway papers spark_ingest
 	@touch $@ $(RUNS) $(PLAIN)
 
 # What the demo needs, and no more: no tools of tests and documentation. A `.venv` with everything has it.

@@ -53,6 +53,11 @@ def one_line(command: Callable[P, int | None]) -> Callable[P, int | None]:
 def _ingest() -> None: ...
 
 
+def register(app: typer.Typer) -> None:
+    """Adds the group `ingest` to the command `veilmq`."""
+    app.add_typer(ingest_app, name="ingest")
+
+
 @ingest_app.command("run")
 @one_line
 def run(

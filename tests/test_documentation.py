@@ -18,7 +18,7 @@ from spark_ingest.options import NAMES
 from spark_ingest.writing.publish_options import _NAMES as WRITING
 
 ROOT = Path(__file__).parent.parent
-FOLDERS = ("keys", "bridge", "gateway", "spark_ingest", "configs", "tests", "docs")
+FOLDERS = ("keys", "bridge", "gateway", "papers", "spark_ingest", "configs", "tests", "docs")
 TEXTS = sorted(
     path
     for top in (ROOT, *(ROOT / folder for folder in FOLDERS))
@@ -103,7 +103,7 @@ def test_what_the_examples_of_a_page_import_is_there(page: Path) -> None:
                 assert not name.strip() or hasattr(module, name.strip()), f"{module.__name__} has no {name.strip()}"
 
 
-@pytest.mark.parametrize("package", ["bridge", "gateway", "spark_ingest"])
+@pytest.mark.parametrize("package", ["bridge", "gateway", "papers", "spark_ingest"])
 def test_the_reading_order_of_a_package_names_every_room(package: str) -> None:
     said = (ROOT / package / "README.md").read_text("utf-8")
     rooms = {path.parent.name for path in (ROOT / package).glob("*/__init__.py")}

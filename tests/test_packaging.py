@@ -176,7 +176,7 @@ def test_no_identity_of_a_folder_beside_gets_into_an_image() -> None:
     assert lines[0] == "*"
     allowed = {line[1:] for line in lines if line.startswith("!")}
     beside = {"configs", "sbom", "pyproject.toml", "README.md", "LICENSE"}
-    assert allowed == {"keys", "bridge", "gateway", "spark_ingest"} | beside
+    assert allowed == {"keys", "bridge", "gateway", "papers", "spark_ingest"} | beside
 
 
 def test_make_demo_says_at_once_what_it_does_and_takes_no_tools_of_tests() -> None:

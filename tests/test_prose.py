@@ -36,6 +36,7 @@ LIMITS = {
     "keys": Prose(0.5, 0.5, 0.5, 6.5),
     "bridge": Prose(0.3, 0.2, 0.5, 6.5),
     "gateway": Prose(0.3, 0.2, 0.5, 6.5),
+    "papers": Prose(0.5, 0.5, 0.5, 6.5),
     "spark_ingest": Prose(0.5, 0.5, 0.5, 6.5),
 }
 

@@ -10,7 +10,7 @@ from tests.spreading import ROOT, is_quick, rank
 def test_what_uses_spark_is_one_group_and_what_starts_processes_comes_before_the_rest() -> None:
     assert rank("tests/spark_ingest/source/test_source.py") == rank("tests/spark_ingest/test_functions.py") == 0
     assert rank("tests/gateway/test_attach_detach.py") == 1
-    assert rank("tests/bridge/overlay_experiments/test_self_organisation.py") == 1, "its slow tests take longest"
+    assert rank("tests/papers/overlays/test_self_organisation.py") == 1, "its slow tests take longest"
     assert rank("tests/keys/test_issuing.py") == 2
 
 
@@ -30,5 +30,5 @@ def test_quick_tests_start_nothing_and_are_of_one_room() -> None:
     assert is_quick("tests/gateway/base/test_alarm.py")
     assert not is_quick("tests/gateway/test_slow_receivers.py"), "several rooms"
     assert not is_quick("tests/gateway/bridging/test_ends.py"), "starts processes"
-    assert not is_quick("tests/bridge/overlay_experiments/test_optimum.py"), "an experiment"
+    assert not is_quick("tests/papers/overlays/test_optimum.py"), "an experiment"
     assert not is_quick("tests/sim/test_storms.py")

@@ -3,7 +3,7 @@
     effects = machine.handle(event, now)        # now: seconds since the UNIX epoch, never decreasing by much
     machine.next_deadline                       # when `handle(Tick(), now)` is wanted next, or None
 
-No I/O, no clock, no randomness. `gateway/overlay/driver.py` and the simulator (`bridge/sim/kernel.py`) drive the
+No I/O, no clock, no randomness. `gateway/overlay/driver.py` and the simulator (`papers/sim/kernel.py`) drive the
 machines.
 """
 

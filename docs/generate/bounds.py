@@ -19,8 +19,7 @@ OTHERS = "<!-- all other bounds -->"
 """Line of the page in whose place the table of `others` comes."""
 BOUND = re.compile(r"MAX_[A-Z_0-9]+|[A-Z][A-Z_0-9]*_(?:MAX|BURST|MOST|KEPT|LIMIT|AT_ONCE)")
 """Names of constants that are bounds."""
-EXPERIMENTS = {"experiments", "attack_experiments", "overlay_experiments", "real_experiments"}
-UNBOUNDED = EXPERIMENTS | {"sim", "simulating", "demo"}
+UNBOUNDED = {"demo"}
 """Rooms that no member runs."""
 
 

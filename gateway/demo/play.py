@@ -94,7 +94,7 @@ class Play:
     def _start_member(self, name: str) -> None:
         if name == self._timeline.liar:
             seed, saw = str(self._timeline.seed), str(self._log / "replica-saw.jsonl")
-            self._fleet.start(name, "-m", "gateway.demo.liar", "-c", f"{name}.yaml", "--seed", seed, "--saw", saw)
+            self._fleet.start(name, "-m", "papers.liar", "-c", f"{name}.yaml", "--seed", seed, "--saw", saw)
         else:
             self._fleet.start(name, *VEILMQ, "broker", "-c", f"{name}.yaml")
 

@@ -42,13 +42,13 @@ from shamir_mnemonic import shamir as mnemonic
 
 from bridge.contract.batches import Numbered, packed, unpacked
 from bridge.contract.machine import Publication
-from gateway.simulating.simulate import median_us
 from keys import reedsolomon, shamir
 from keys.columnsearch import ColumnSearch
 from keys.envelope import KeyName, SignedHeader, make_key, open_key, sign_header, verify_header
 from keys.records import Records, fill
 from keys.sealedbox import seal_box
 from keys.sharetree import Hop, Share, _Tree
+from papers.simulating.simulate import median_us
 from tests.bench.ways import costs
 from tests.keys.helpers import PUBLISHER, SCOPE_KEY, Made, made, message_header, recombine
 from tests.sim.searches import bound, split, worst

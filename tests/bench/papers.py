@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from unittest import mock
 
-from bridge.experiments.intervals import mean_interval
+from papers.experiments.intervals import mean_interval
 from tests.bench import papers_guards, papers_organised, papers_path, papers_planes, papers_traces
 from tests.gateway import overlay_processes
 

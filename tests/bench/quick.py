@@ -36,7 +36,7 @@ LIMIT_S = 120.0
 _SERVE = "import sys; from tests.bench.peers import _serve_ours as s; s(int(sys.argv[1]), int(sys.argv[2]), None, None)"
 _KEYS = "from tests.bench import keys as k; print(*[row.ours for row in {rows}])"
 _BOX = """
-from gateway.simulating.simulate import median_us
+from papers.simulating.simulate import median_us
 from keys.sealedbox import seal_box
 from tests.keys.helpers import PUBLISHER
 receiver = PUBLISHER.hybrid_bytes

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.sim.adversary import Behaviour
+from papers.sim.adversary import Behaviour
 from tests.gateway.overlay_processes import OverlayProcesses
 from tests.gateway.test_region import Subscriber, accepted
 from tests.waits import wait_until
@@ -19,7 +19,7 @@ PAYLOAD_BYTES = 100 << 10
 LIAR = """
 import random, sys
 from pathlib import Path
-from bridge.sim.adversary import Adversary, Behaviour
+from papers.sim.adversary import Adversary, Behaviour
 from gateway.base.config import load
 from gateway.party import serve
 serve(load(Path(sys.argv[2])), lambda machine: Adversary(machine, {{Behaviour.{}}}, random.Random(1)))

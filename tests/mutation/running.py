@@ -26,7 +26,7 @@ import pytest
 from tests.mutation.swapping import UnswappableError, swap
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("keys", "bridge", "gateway", "spark_ingest")
+PACKAGES = ("keys", "bridge", "gateway", "papers", "spark_ingest")
 COPIED = (*PACKAGES, "configs", "tests")
 OPTIONS = ("-x", "-q", "--assert=plain", "--tb=no", "-m", "not slow", "--hypothesis-seed=0")
 UNSHRUNK = ("--hypothesis-profile=unshrunk",)

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from bridge.document.overlay import Member, Overlay
 from bridge.document.policy import Issuer, Scope
 from bridge.node import GatewayNode, KeyServerNode
-from bridge.sim.kernel import Kernel
 from bridge.topology import peers_of
 from keys.epochs import Calendar, KeyName, ScopeKeys
 from keys.identity import Certificate, Identity, Role
 from keys.material import Generation, Material, deal
+from papers.sim.kernel import Kernel
 from tests.sim.world import NOT_AFTER_MS, NOW, World, make_world
 
 CALENDAR = Calendar(int((NOW - 1000) * 1000), 60, 20, 10, 2, 1)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from bridge.contract.machine import Deliver, Effect, Event, Keep, LinkUp, Received, Restored, Send, Subscribed, Wire
 from bridge.node import GatewayNode
-from bridge.sim.kernel import Kernel
+from papers.sim.kernel import Kernel
 
 WRITE_S = (0.001, 0.060)
 

@@ -11,8 +11,8 @@ from bridge.document import Arrangement, Organising, Overlay, SignedSwap, SwapEn
 from bridge.document.policy import ENDLESS_EPOCH, Scope
 from bridge.document.trees import Edge
 from bridge.organiser import OrganiserNode
-from bridge.sim.kernel import Kernel
 from keys.epochs import Calendar
+from papers.sim.kernel import Kernel
 from tests.sim.test_trees import PLAIN, ROW
 from tests.sim.world import NOW, World, make_world
 

@@ -16,13 +16,13 @@ from functools import partial
 
 from bridge.contract.machine import Acked, Effect, Event, Machine, Received, Wire
 from bridge.document.policy import Scope
-from bridge.sim.adversary import Adversary, Behaviour, Coalition
-from bridge.sim.checkers import check_blame, check_liveness, check_safety
-from bridge.sim.kernel import Kernel, Trace
 from bridge.topology import peers_of
 from bridge.wire.pieces import PROPERTY_PART
 from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, KeyHeader, Mode, check_share, from_property
 from keys.sharetree import Label, decode_shares
+from papers.sim.adversary import Adversary, Behaviour, Coalition
+from papers.sim.checkers import check_blame, check_liveness, check_safety
+from papers.sim.kernel import EventTrace, Kernel
 from tests.sim.linearview import Bad, Overlay, Path, Rows, Span, faulty
 from tests.sim.world import NOW, Traffic, World, make_world, subscribe
 
@@ -70,7 +70,7 @@ class Run:
     bad: Bad
     liars: Mapping[str, Collection[Behaviour]]
     traffic: Traffic
-    trace: Trace
+    trace: EventTrace
     received: dict[str, list[Received]]
 
     def lags_s(self, reader: str) -> list[float]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from bridge.contract.loads import Loads
 from bridge.contract.machine import Acked, Effect, Event, Received, Send
-from bridge.sim.kernel import Kernel, Trace
 from bridge.topology.congestion import WINDOW_S
+from papers.sim.kernel import EventTrace, Kernel
 
 
 class Shell:
@@ -49,7 +49,7 @@ class Shell:
             self.acked[event.peer, name] = self.acked.get((event.peer, name), 0) + 1
         return self._passes(name, event)
 
-    def run(self, until: float) -> Trace:
+    def run(self, until: float) -> EventTrace:
         replicas = [name for name in self.kernel.nodes if name.startswith("r")]
         while self.kernel.now < until:
             for name in replicas if self.says_loads else ():

@@ -36,9 +36,9 @@ from bridge.contract.machine import (
     Wire,
 )
 from bridge.document.policy import Refresh, Scope
-from bridge.sim.outbox import SimulatedOutbox
 from bridge.topology import peers_of
 from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, Mode
+from papers.sim.outbox import SimulatedOutbox
 from tests.sim.world import NOW, make_world
 
 SITE, READER, JOINER = "site", "control", "joiner"

@@ -8,8 +8,8 @@ import pytest
 
 from bridge.contract.machine import Committed, OutboxPage, Publication
 from bridge.document.policy import Scope
-from bridge.sim.adversary import Behaviour
-from bridge.sim.checkers import check_blame, check_liveness, check_safety
+from papers.sim.adversary import Behaviour
+from papers.sim.checkers import check_blame, check_liveness, check_safety
 from tests.sim.world import NOW, make_world, subscribe
 
 BACKLOG = 600

@@ -12,7 +12,7 @@ import pytest
 from bridge.contract.machine import GroupJoined, Subscribed, Unsubscribed
 from bridge.document.policy import ENDLESS_EPOCH, Scope
 from bridge.publisher import own_retained
-from bridge.sim.kernel import Kernel, Trace
+from papers.sim.kernel import EventTrace, Kernel
 from tests.sim.test_epochs import keys_changed
 from tests.sim.test_groups import GROUP, Members, joins, missing_and_repeated, publish
 from tests.sim.test_stragglers import FIRST, calendar
@@ -40,7 +40,7 @@ class Site:
             self.world.learn(self.world.keys, [FIRST])
         self.kernel: Kernel = self.world.kernel(random.Random(7))
 
-    def run(self, until: float) -> Trace:
+    def run(self, until: float) -> EventTrace:
         while self.epoch is not None and (at := NOW + (self.epoch + 1 - FIRST) * EPOCH_S - 2) <= until:
             self.kernel.run(max(at, self.kernel.now))
             self.epoch += 1

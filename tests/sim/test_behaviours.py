@@ -10,11 +10,11 @@ import pytest
 
 from bridge.contract.machine import Effect, LinkUp, Received, Send, Subscribed, Tick, Unsubscribed
 from bridge.reader.blame import Evidence, member_at
-from bridge.sim.adversary import Adversary, Behaviour, Coalition
-from bridge.sim.checkers import check_blame, check_liveness, check_safety
 from bridge.topology import peers_of
 from keys.envelope import KeyHeader, check_share
 from keys.sharetree import Combination, Hop, Label, Share, level1_values
+from papers.sim.adversary import Adversary, Behaviour, Coalition
+from papers.sim.checkers import check_blame, check_liveness, check_safety
 from tests.sim.linearview import Overlay
 from tests.sim.placements import Recorder, assert_promises, everywhere, mixture, name, random_bad, run
 from tests.sim.world import NOW, Traffic, World, make_world, subscribe

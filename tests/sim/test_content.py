@@ -8,10 +8,10 @@ import random
 import pytest
 
 from bridge.document.policy import Scope
-from bridge.sim.adversary import Behaviour
-from bridge.sim.checkers import check_liveness, check_safety
 from bridge.wire import pieces as content
 from keys.envelope import Mode
+from papers.sim.adversary import Behaviour
+from papers.sim.checkers import check_liveness, check_safety
 from tests.seldom import slow
 from tests.sim.linearview import Overlay
 from tests.sim.placements import READERS, Run, assert_promises, everywhere, mixture, random_bad, run

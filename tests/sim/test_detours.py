@@ -10,11 +10,11 @@ import pytest
 
 from bridge.contract.machine import Effect, Event, Send, Wire
 from bridge.document import Scope
-from bridge.sim.adversary import Adversary
-from bridge.sim.checkers import check_liveness, check_safety
-from bridge.sim.kernel import Trace
 from bridge.wire import NO_PART, PROPERTY_PART, PROPERTY_ROUTE
 from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, Mode
+from papers.sim.adversary import Adversary
+from papers.sim.checkers import check_liveness, check_safety
+from papers.sim.kernel import EventTrace
 from tests.seldom import slow
 from tests.sim.plane_shell import Shell
 from tests.sim.world import NOW, Traffic, make_world, subscribe
@@ -51,7 +51,9 @@ class Altering(Carrier):
         return [Send(send.peer, Wire(wire.topic, wire.payload[:-1] + b"!", 1, False, wire.properties), send.ticket)]
 
 
-def run(mode: Mode, *, detours: bool = True, liars: dict[str, type[Adversary]] | None = None, stop: str = "") -> Trace:
+def run(
+    mode: Mode, *, detours: bool = True, liars: dict[str, type[Adversary]] | None = None, stop: str = ""
+) -> EventTrace:
     """r1b's links to region 2 are slow, or a replica stands still."""
     scope = Scope("plant/#", mode, planes=detours)
     world = make_world({1: 3, 2: 3, 3: 3, 4: 3}, [(1, 2), (2, 3), (2, 4)], {"site": 1, **READERS}, [scope])
@@ -81,7 +83,7 @@ def run(mode: Mode, *, detours: bool = True, liars: dict[str, type[Adversary]] |
     return trace
 
 
-def longest_s(trace: Trace) -> float:
+def longest_s(trace: EventTrace) -> float:
     pairs = (
         pair for reader in READERS for pair in zip(trace.delivered_at[reader], trace.delivered[reader], strict=True)
     )

@@ -12,12 +12,12 @@ from bridge.contract.machine import Effect, Machine
 from bridge.document.overlay import Overlay
 from bridge.document.policy import Scope
 from bridge.node import GatewayNode, ReplicaNode
-from bridge.sim.adversary import Adversary, Behaviour
-from bridge.sim.checkers import check_blame, check_liveness, check_safety
-from bridge.sim.kernel import Kernel
 from keys.envelope import KeyHeader, Mode, check_share, make_key, open_key
 from keys.epochs import Calendar, KeyName, ScopeKeys
 from keys.errors import BadContent, WrongEpochKey
+from papers.sim.adversary import Adversary, Behaviour
+from papers.sim.checkers import check_blame, check_liveness, check_safety
+from papers.sim.kernel import Kernel
 from tests.keys.helpers import secret_behind
 from tests.seldom import slow
 from tests.sim.test_secrecy import Recorder, pool, recorded

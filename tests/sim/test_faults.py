@@ -11,10 +11,10 @@ from bridge.contract.budgets import RESEALED_MAX
 from bridge.contract.machine import Subscribed, Unsubscribed
 from bridge.document.policy import Scope
 from bridge.replica.content_relay import Carrying
-from bridge.sim.adversary import Behaviour
-from bridge.sim.checkers import check_blame, check_liveness, check_safety
-from bridge.sim.kernel import Kernel, Trace
 from keys.envelope import Mode
+from papers.sim.adversary import Behaviour
+from papers.sim.checkers import check_blame, check_liveness, check_safety
+from papers.sim.kernel import EventTrace, Kernel
 from tests.seldom import slow
 from tests.sim.world import NOW, Traffic, World, make_world, subscribe
 
@@ -69,7 +69,7 @@ def test_one_replica_of_each_region_may_be_cut_off(seed: int):
     assert trace.forgotten["site"] == set(traffic.published)
 
 
-def partitioned(mode: Mode, extra_bytes: int, away_s: float) -> tuple[Traffic, Trace]:
+def partitioned(mode: Mode, extra_bytes: int, away_s: float) -> tuple[Traffic, EventTrace]:
     """100 publications, of which the second half meets a cut between all of region 1 and region 2, and then 20 more."""
     world = make_world({1: 3, 2: 3}, [(1, 2)], {"site": 1, "control": 2}, [Scope("plant/#", mode)])
     kernel = world.kernel(random.Random(5))

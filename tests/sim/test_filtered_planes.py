@@ -13,12 +13,12 @@ from bridge.contract.machine import Effect, Event, Received, Send, Subscribed
 from bridge.document import Scope, ShownAttribute
 from bridge.predicates import Predicate, parse_where
 from bridge.reader.waiting import REPAIR_S
-from bridge.sim.adversary import Adversary
-from bridge.sim.checkers import check_blame, check_safety
-from bridge.sim.kernel import Trace
 from bridge.topology import Routes
 from bridge.wire import PROPERTY_ROUTE, PROPERTY_SHOWN, PROPERTY_SKIP, read_list
 from keys.envelope import PROPERTY_HEADER, Mode, from_property, header_of
+from papers.sim.adversary import Adversary
+from papers.sim.checkers import check_blame, check_safety
+from papers.sim.kernel import EventTrace
 from tests.sim.plane_shell import Shell
 from tests.sim.world import NOW, Traffic, World, make_world
 
@@ -38,7 +38,7 @@ def wants(reader: str) -> str:
 
 @dataclass
 class Outcome:
-    trace: Trace
+    trace: EventTrace
     traffic: Traffic
     world: World
     copies: dict[str, list[str]] = field(default_factory=dict)

@@ -12,11 +12,11 @@ from bridge.contract.machine import Effect, Event, Received, Send, Subscribed, W
 from bridge.document import Scope, ShownAttribute
 from bridge.predicates import parse_where
 from bridge.reader.waiting import REPAIR_S
-from bridge.sim.adversary import Adversary
-from bridge.sim.checkers import check_blame, check_safety
-from bridge.sim.kernel import Trace
 from bridge.wire import PROPERTY_PART, PROPERTY_SHOWN, PROPERTY_SKIP, read_list
 from keys.envelope import PROPERTY_HEADER, Mode, from_property, header_of
+from papers.sim.adversary import Adversary
+from papers.sim.checkers import check_blame, check_safety
+from papers.sim.kernel import EventTrace
 from tests.sim.world import NOW, Traffic, World, make_world
 
 ROOMS = ("hall", "attic", "cellar", "attic", "garden")
@@ -78,7 +78,7 @@ def world_of(scope: Scope, liars: dict[str, type[Adversary]]) -> World:
     return world
 
 
-def run(scope: Scope, liars: dict[str, type[Adversary]]) -> tuple[Trace, Traffic, World]:
+def run(scope: Scope, liars: dict[str, type[Adversary]]) -> tuple[EventTrace, Traffic, World]:
     """`near` and `far` want the attic, later the cellar too, then the attic again."""
     world = world_of(scope, liars)
     kernel = world.kernel(random.Random(7))
@@ -100,7 +100,7 @@ def wanted(traffic: Traffic) -> set[int]:
     return {s for s, room in rooms.items() if room == "attic" or (room == "cellar" and 30 < s <= 60)}
 
 
-def check(trace: Trace, traffic: Traffic) -> None:
+def check(trace: EventTrace, traffic: Traffic) -> None:
     for reader in ("near", "far"):
         found = trace.delivered[reader]
         check_safety(traffic.published, found)

@@ -8,8 +8,8 @@ from itertools import product
 import pytest
 
 from bridge.document.policy import ENDLESS_EPOCH, Scope
-from bridge.sim.kernel import Trace
 from keys.envelope import Mode
+from papers.sim.kernel import EventTrace
 from tests.sim.test_stragglers import FIRST, calendar, learn
 from tests.sim.world import NOW, Traffic, make_world, subscribe
 
@@ -29,7 +29,7 @@ class Going:
             self.world.learn(self.world.keys, [FIRST])
         self.kernel = self.world.kernel(random.Random(5))
 
-    def run(self, until: float) -> Trace:
+    def run(self, until: float) -> EventTrace:
         while self.epoch is not None and (at := NOW + (self.epoch + 1 - FIRST) * EPOCH_S - 2) <= until:
             self.kernel.run(max(at, self.kernel.now))
             self.epoch += 1

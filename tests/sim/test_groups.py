@@ -22,8 +22,8 @@ from bridge.contract.machine import (
     Unsubscribed,
 )
 from bridge.document.policy import Scope
-from bridge.sim.adversary import Behaviour
-from bridge.sim.kernel import Kernel
+from papers.sim.adversary import Behaviour
+from papers.sim.kernel import Kernel
 from tests.seldom import slow
 from tests.sim.world import NOW, Traffic, World, make_world
 

@@ -33,11 +33,11 @@ from bridge.contract import (
 from bridge.contract.machine import Machine
 from bridge.document import History, Overlay, Scope
 from bridge.membership.adopting import canonical
-from bridge.sim.checkers import check_blame, check_liveness, check_safety
-from bridge.sim.kernel import Kernel
 from bridge.topology import peers_of
 from keys.envelope import Mode
 from keys.errors import BadFrame
+from papers.sim.checkers import check_blame, check_liveness, check_safety
+from papers.sim.kernel import Kernel
 from tests.sim.changing import changed, regrown
 from tests.sim.world import NOW, Traffic, World, make_world, subscribe
 

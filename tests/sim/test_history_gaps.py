@@ -8,9 +8,9 @@ import pytest
 
 from bridge.document import Scope
 from bridge.reader.gaps import GAP_S
-from bridge.sim.checkers import check_blame, check_liveness, check_safety
-from bridge.sim.kernel import Kernel
 from keys.envelope import Mode
+from papers.sim.checkers import check_blame, check_liveness, check_safety
+from papers.sim.kernel import Kernel
 from tests.sim.test_history import KEPT, LIES, a_world, lying
 from tests.sim.world import NOW, Traffic, World, make_world, subscribe
 

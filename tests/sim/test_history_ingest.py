@@ -12,10 +12,10 @@ import pytest
 from bridge.contract import HISTORY_TOPIC, Effect, Event, LinkDown, LinkUp, Received, Send, Subscribed, Wire
 from bridge.contract.machine import earliest
 from bridge.membership import GRANT_TOPIC, OVERLAY_TOPIC, SWAPS_TOPIC, VIEWS_TOPIC
-from bridge.sim.checkers import check_blame
-from bridge.sim.kernel import Kernel
 from gateway.overlay import Properties, Publish
 from keys.derivation import Derivation
+from papers.sim.checkers import check_blame
+from papers.sim.kernel import Kernel
 from spark_ingest.receiving import Backfill, Seen, SpoolCollector
 from spark_ingest.spool.backfilled import BackfillRecord
 from tests.sim.test_history import CHANGES, LIES, a_world, change, lying, publish_some

@@ -12,11 +12,11 @@ import pytest
 
 from bridge.contract.machine import Effect, Event, Machine, Send, Wire
 from bridge.document.policy import Refresh, Scope
-from bridge.sim.adversary import Behaviour
-from bridge.sim.checkers import check_blame, check_liveness, check_safety
-from bridge.sim.kernel import Kernel
 from bridge.wire.key_repository import carries_key_alone, key_topic
 from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES, KeyHeader, from_property
+from papers.sim.adversary import Behaviour
+from papers.sim.checkers import check_blame, check_liveness, check_safety
+from papers.sim.kernel import Kernel
 from tests.sim.test_epochs import adopt_everywhere
 from tests.sim.test_secrecy import recorded
 from tests.sim.world import NOW, Traffic, World, make_world, subscribe

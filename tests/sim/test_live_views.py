@@ -11,11 +11,11 @@ from bridge.document.overlay import Overlay
 from bridge.document.policy import Scope
 from bridge.membership.adopting import canonical
 from bridge.node import ReplicaNode
-from bridge.sim.adversary import Behaviour
-from bridge.sim.checkers import check_blame, check_liveness, check_safety
-from bridge.sim.kernel import Kernel
 from bridge.topology import peers_of
 from keys.envelope import Mode
+from papers.sim.adversary import Behaviour
+from papers.sim.checkers import check_blame, check_liveness, check_safety
+from papers.sim.kernel import Kernel
 from tests.sim.changing import changed
 from tests.sim.test_secrecy import Recorder, derivable, pool, recorded
 from tests.sim.world import NOW, Traffic, World, make_world, subscribe

@@ -12,8 +12,8 @@ from bridge.contract import Effect, Event, LinkDown, Send
 from bridge.document.organise import Organising
 from bridge.measuring import SUMMARY_TOPIC, InterestSummary, RegionCosts, ReplicaSummary, decode_said
 from bridge.node import ReplicaNode
-from bridge.sim.kernel import Kernel
 from keys.identity import Role
+from papers.sim.kernel import Kernel
 from tests.sim.changing import regrown
 from tests.sim.test_trees import PLAIN, RING, SEALED, judge, load, ring, tell, without
 from tests.sim.world import NOW, World

@@ -17,7 +17,6 @@ from bridge.contract.batches import Numbered, packed
 from bridge.contract.machine import Publication, Received, Wire
 from bridge.document.policy import REFRESH_MESSAGES_MAX, Refresh, Scope
 from bridge.document.wire_topics import retained_topic
-from bridge.sim.adversary import Behaviour
 from bridge.topology import Topology
 from bridge.wire.pieces import PROPERTY_PART
 from bridge.wire.statements import CONTROL_ROOT, KEYS_TOPIC
@@ -39,6 +38,7 @@ from keys.identity import Identity
 from keys.keyheader import KEY_DOMAIN, NO_KCV
 from keys.sharetree import Hop, Place, Share, encode_shares
 from keys.topictokens import retained_id
+from papers.sim.adversary import Behaviour
 from spark_ingest.opening.decode import Opener
 from tests.bridge.helpers import wire_topic
 from tests.sim.judges import NOTHING, Judges, Verdicts, disagreements, without_shares

@@ -10,9 +10,9 @@ import random
 import pytest
 
 from bridge.document.policy import Refresh, Scope
-from bridge.sim.kernel import Kernel
 from bridge.topology import peers_of
 from keys.envelope import Mode
+from papers.sim.kernel import Kernel
 from tests.seldom import slow
 from tests.sim.changing import changed
 from tests.sim.organised_world import edges_of, organised, running, slowed

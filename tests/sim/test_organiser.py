@@ -12,8 +12,8 @@ from bridge.document import OWNER_STEPS, Overlay, SignedSwap, SwapNews
 from bridge.document.policy import Scope
 from bridge.document.trees import Edge, Phase
 from bridge.membership import SWAPS_TOPIC
-from bridge.sim.checkers import check_liveness
-from bridge.sim.kernel import Kernel
+from papers.sim.checkers import check_liveness
+from papers.sim.kernel import Kernel
 from tests.sim.changing import changed
 from tests.sim.organised_world import (
     BOSS,

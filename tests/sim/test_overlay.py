@@ -8,9 +8,9 @@ from itertools import product
 import pytest
 
 from bridge.document.policy import Scope
-from bridge.sim.adversary import Behaviour
-from bridge.sim.checkers import check_blame, check_liveness, check_safety
 from keys.envelope import Mode
+from papers.sim.adversary import Behaviour
+from papers.sim.checkers import check_blame, check_liveness, check_safety
 from tests.seldom import slow
 from tests.sim.world import NOW, Traffic, World, make_world, subscribe
 

@@ -19,10 +19,10 @@ import pytest
 
 from bridge.document.overlay import OverlayError
 from bridge.replica.resplitting import HeldKey, Resplitter
-from bridge.sim.adversary import Behaviour
-from bridge.sim.checkers import check_blame, check_liveness, check_safety
 from keys.shamir import combine
 from keys.sharetree import Label, Share
+from papers.sim.adversary import Behaviour
+from papers.sim.checkers import check_blame, check_liveness, check_safety
 from tests.sim.linearview import Overlay, Rows, Span, threshold
 from tests.sim.placements import (
     MARK,

@@ -10,11 +10,11 @@ import pytest
 
 from bridge.document import Scope
 from bridge.replica.statement_relay import COMPARE_S
-from bridge.sim.adversary import Behaviour
-from bridge.sim.checkers import check_liveness, check_safety
-from bridge.sim.kernel import Trace
 from bridge.topology import Routes
 from keys.envelope import Mode
+from papers.sim.adversary import Behaviour
+from papers.sim.checkers import check_liveness, check_safety
+from papers.sim.kernel import EventTrace
 from tests.sim.plane_shell import Shell
 from tests.sim.test_ticks import played
 from tests.sim.world import NOW, Traffic, World, make_world, subscribe
@@ -37,7 +37,7 @@ def world_of(scope: Scope = PLANES) -> World:
 
 def run(
     world: World, stop: str = "", says_loads: bool = True, count: int = 140, until_s: float = 15
-) -> tuple[Trace, Traffic]:
+) -> tuple[EventTrace, Traffic]:
     kernel = world.kernel(random.Random(3))
     shell = Shell(kernel, says_loads)
     if stop:
@@ -50,12 +50,12 @@ def run(
     return shell.run(NOW + until_s), traffic
 
 
-def longest_s(trace: Trace, reader: str) -> float:
+def longest_s(trace: EventTrace, reader: str) -> float:
     pairs = zip(trace.delivered_at[reader], trace.delivered[reader], strict=True)
     return max(at - delivery.publication.time_ms / 1000 for at, delivery in pairs)
 
 
-def check(trace: Trace, traffic: Traffic, readers: Sequence[str] = READERS) -> None:
+def check(trace: EventTrace, traffic: Traffic, readers: Sequence[str] = READERS) -> None:
     for reader in readers:
         check_safety(traffic.published, trace.delivered[reader])
         check_liveness(traffic.published, trace.delivered[reader])
@@ -127,7 +127,7 @@ def test_a_host_that_passes_no_statement_on_hides_its_readers_only_until_others_
     assert len(wanting) == 11
 
 
-def crashed_at_the_end(seed: int) -> tuple[Trace, Traffic]:
+def crashed_at_the_end(seed: int) -> tuple[EventTrace, Traffic]:
     """A replica that crashes about when the last publication comes, and is back within two seconds."""
     rng = random.Random(f"tail {seed}")
     far = rng.random() < 0.5

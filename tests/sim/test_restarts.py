@@ -14,10 +14,10 @@ from bridge.contract.machine import Acked, Deliver, Event, Keep, Received, Resto
 from bridge.document.policy import Refresh, Scope
 from bridge.membership.adopting import canonical
 from bridge.node import GatewayNode
-from bridge.sim.adversary import Behaviour
-from bridge.sim.checkers import check_blame, check_liveness, check_safety
 from bridge.wire.admission import KEPT_S
 from keys.envelope import Mode
+from papers.sim.adversary import Behaviour
+from papers.sim.checkers import check_blame, check_liveness, check_safety
 from tests.bridge.helpers import gateway, publish, subscriber
 from tests.seldom import slow
 from tests.sim.changing import regrown

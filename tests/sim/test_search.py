@@ -14,8 +14,8 @@ from itertools import combinations, product
 import pytest
 
 from bridge.reader import key_opening
-from bridge.sim.adversary import Behaviour
 from keys.columnsearch import CHOICES_LIMIT, ColumnSearch, worst_steps
+from papers.sim.adversary import Behaviour
 from tests.sim.linearview import faulty, threshold
 from tests.sim.placements import assert_promises, everywhere, run
 from tests.sim.searches import bound, lied, split, worst

@@ -12,12 +12,12 @@ import pytest
 
 from bridge.contract.machine import Effect, Event, Machine, Received, Wire
 from bridge.document.policy import Scope
-from bridge.sim.adversary import Behaviour
-from bridge.sim.checkers import check_liveness, check_safety
-from bridge.sim.kernel import Kernel
 from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, KeyHeader, check_share, from_property
 from keys.errors import BadFrame, BadShare
 from keys.sharetree import Hop, Label, Share, decode_shares
+from papers.sim.adversary import Behaviour
+from papers.sim.checkers import check_liveness, check_safety
+from papers.sim.kernel import Kernel
 from tests.keys.helpers import recombine
 from tests.sim.world import NOW, Traffic, World, make_world, subscribe
 

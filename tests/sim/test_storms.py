@@ -14,9 +14,9 @@ import pytest
 
 from bridge.contract.machine import Effect, Send, Wire
 from bridge.document.policy import Refresh, Scope
-from bridge.sim.checkers import check_blame, check_liveness, check_safety
-from bridge.sim.kernel import Kernel
 from keys.envelope import Mode
+from papers.sim.checkers import check_blame, check_liveness, check_safety
+from papers.sim.kernel import Kernel
 from tests.seldom import slow
 from tests.sim.test_live_views import Owner
 from tests.sim.test_secrecy import derivable, pool

@@ -8,11 +8,11 @@ import pytest
 
 from bridge.contract.budgets import RESEALED_MAX
 from bridge.document.policy import Refresh, Scope
-from bridge.sim.adversary import Behaviour
-from bridge.sim.checkers import check_blame, check_liveness, check_safety
-from bridge.sim.kernel import Kernel, Trace
 from keys.envelope import Mode
 from keys.epochs import Calendar
+from papers.sim.adversary import Behaviour
+from papers.sim.checkers import check_blame, check_liveness, check_safety
+from papers.sim.kernel import EventTrace, Kernel
 from tests.seldom import slow
 from tests.sim.test_epochs import keys_changed
 from tests.sim.world import NOW, Traffic, World, make_world, subscribe
@@ -45,7 +45,7 @@ def cut(kernel: Kernel, since: float, until: float, peer: str = "r1c") -> None:
     kernel.heal("site", peer)
 
 
-def check(world: World, traffic: Traffic, trace: Trace) -> None:
+def check(world: World, traffic: Traffic, trace: EventTrace) -> None:
     check_safety(traffic.published, trace.delivered["control"])
     check_liveness(traffic.published, trace.delivered["control"])
     check_blame(trace.named(), world.liars)

@@ -12,9 +12,9 @@ import random
 import pytest
 
 from bridge.document import Scope
-from bridge.sim.checkers import check_blame, check_liveness, check_safety
-from bridge.sim.kernel import Trace
 from keys.envelope import Mode
+from papers.sim.checkers import check_blame, check_liveness, check_safety
+from papers.sim.kernel import EventTrace
 from tests.sim.world import NOW, Traffic, make_world, subscribe
 
 SCOPES = (
@@ -29,7 +29,7 @@ LATER_S = 3.0
 """Another order of events draws other latencies and other repairs: no more than that."""
 
 
-def played(seed: int, jitter: bool, scope: Scope | None = None) -> tuple[Trace, Traffic]:
+def played(seed: int, jitter: bool, scope: Scope | None = None) -> tuple[EventTrace, Traffic]:
     rng = random.Random(f"what happens {seed}")
     far = rng.random() < 0.5
     sizes, edges = ({1: 3, 2: 3}, [(1, 2)]) if far else ({1: 3}, [])
@@ -54,7 +54,7 @@ def played(seed: int, jitter: bool, scope: Scope | None = None) -> tuple[Trace, 
     return kernel.run(NOW + ENDS_S), traffic
 
 
-def longest_s(trace: Trace) -> float:
+def longest_s(trace: EventTrace) -> float:
     pairs = zip(trace.delivered_at["control"], trace.delivered["control"], strict=True)
     return max(at - delivery.publication.time_ms / 1000 for at, delivery in pairs)
 

@@ -10,11 +10,11 @@ import pytest
 from bridge.contract import Rotated
 from bridge.document.overlay import Member, Overlay
 from bridge.document.policy import Scope
-from bridge.sim.checkers import check_safety
-from bridge.sim.kernel import Kernel
 from keys.envelope import Mode
 from keys.grants import Grant, Right
 from keys.identity import Certificate, Identity
+from papers.sim.checkers import check_safety
+from papers.sim.kernel import Kernel
 from tests.seldom import slow
 from tests.sim.test_trees import tell
 from tests.sim.world import NOT_AFTER_MS, NOW, Traffic, World, make_world, subscribe

@@ -18,11 +18,11 @@ from bridge.contract import Acked, Effect, Event, Received, Send, Wire
 from bridge.document.overlay import Overlay
 from bridge.node import ReplicaNode
 from bridge.publisher import windows
-from bridge.sim.checkers import check_liveness, check_safety
-from bridge.sim.kernel import Kernel
 from gateway.mqtt5.packets import Properties, Publish
 from gateway.overlay import backpressure
 from gateway.overlay.backpressure import Backpressure, is_control
+from papers.sim.checkers import check_liveness, check_safety
+from papers.sim.kernel import Kernel
 from tests.sim.changing import regrown
 from tests.sim.test_trees import PLAIN, Deaf, deaf, ring, tell, without
 from tests.sim.world import NOW, Traffic, subscribe

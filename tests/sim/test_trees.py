@@ -13,10 +13,10 @@ from bridge.document.overlay import Overlay
 from bridge.document.policy import Scope
 from bridge.document.trees import Edge, Phase
 from bridge.membership.adopting import OVERLAY_TOPIC, canonical
-from bridge.sim.adversary import Behaviour
-from bridge.sim.checkers import check_blame, check_liveness, check_safety
-from bridge.sim.kernel import Kernel, Trace
 from keys.envelope import Mode
+from papers.sim.adversary import Behaviour
+from papers.sim.checkers import check_blame, check_liveness, check_safety
+from papers.sim.kernel import EventTrace, Kernel
 from tests.sim.changing import changed, regrown
 from tests.sim.test_secrecy import derivable, pool, recorded
 from tests.sim.world import NOW, Traffic, World, make_world, subscribe
@@ -50,7 +50,7 @@ def load(kernel: Kernel, world: World, until_s: float, rate: int) -> dict[str, T
     return traffic
 
 
-def judge(trace: Trace, traffic: dict[str, Traffic], world: World) -> None:
+def judge(trace: EventTrace, traffic: dict[str, Traffic], world: World) -> None:
     for reader, (name, each) in product(READERS, traffic.items()):
         of_one = [got for got in trace.delivered[reader] if got.publisher == name]
         check_safety(each.published, of_one)

@@ -15,12 +15,12 @@ import pytest
 
 from bridge.contract.machine import Effect, Event, Machine, Received, Send, Wire
 from bridge.reader.blame import WrappedEvidence
-from bridge.sim.adversary import each_wrap
-from bridge.sim.checkers import check_blame, check_liveness, check_safety
 from bridge.wire import KEYS_TOPIC
 from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, PROPERTY_WRAPS, KeyHeader, from_property, to_property
 from keys.sharetree import Hop, Place, Share, decode_shares, encode_shares
 from keys.wrapping import Wrap, WrapName, decode_wraps, encode_wraps
+from papers.sim.adversary import each_wrap
+from papers.sim.checkers import check_blame, check_liveness, check_safety
 from tests.keys.wrapped import garbage
 from tests.sim.placements import name
 from tests.sim.test_wrapped_paths import READERS, Listening, deliver, line

@@ -18,12 +18,12 @@ from bridge.contract.machine import Effect, Event, Machine, Received, Send, Wire
 from bridge.document.policy import Refresh, Scope
 from bridge.node import GatewayNode
 from bridge.reader import key_opening
-from bridge.sim.adversary import Behaviour, each_wrap
-from bridge.sim.checkers import check_blame, check_liveness, check_safety
 from bridge.wire import KEYS_TOPIC
 from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, PROPERTY_WRAPS, KeyHeader, Mode, from_property, to_property
 from keys.sharetree import Hop, decode_shares
 from keys.wrapping import Wrap, decode_wraps, encode_wraps
+from papers.sim.adversary import Behaviour, each_wrap
+from papers.sim.checkers import check_blame, check_liveness, check_safety
 from tests.keys.wrapped import Bad, Way, derived, garbage
 from tests.seldom import slow
 from tests.sim.placements import MARK, everywhere, name, random_bad, run, seen_by

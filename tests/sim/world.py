@@ -12,9 +12,6 @@ from bridge.document.overlay import Member, Overlay, RegionView
 from bridge.document.policy import ENDLESS_EPOCH, Issuer, Policy, Scope
 from bridge.document.scope_secret import ScopeSecret
 from bridge.node import GatewayNode, ReplicaNode
-from bridge.sim.adversary import Adversary, Behaviour
-from bridge.sim.kernel import Kernel
-from bridge.sim.outbox import SimulatedOutbox
 from bridge.topology import peers_of
 from keys.envelope import Mode
 from keys.epochs import Calendar, KeyName, ScopeKeys, scope_key, token_key
@@ -22,6 +19,9 @@ from keys.grants import Grant, Right
 from keys.handover import ScopeGrant, seal_grants
 from keys.identity import Certificate, Identity, Role
 from keys.topictokens import tokenise_filter
+from papers.sim.adversary import Adversary, Behaviour
+from papers.sim.kernel import Kernel
+from papers.sim.outbox import SimulatedOutbox
 
 NOW = 1_800_000_000.0
 NOT_AFTER_MS = int((NOW + 10_000_000) * 1000)

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bridge.attack_experiments.firsthop import certified
 from bridge.contract.batches import Numbered, packed
 from bridge.contract.machine import Publication, Wire
 from bridge.document.overlay import Member, RegionView
@@ -41,6 +40,7 @@ from keys.grants import ENDLESS, Grant, Right
 from keys.identity import Certificate, Identity, Role
 from keys.sharetree import Hop, Share, encode_shares, resplit
 from keys.topictokens import matches, retained_id, tokenise_topic
+from papers.attacks.firsthop import certified
 from spark_ingest.receiving.collector import SpoolCollector
 from spark_ingest.receiving.sealings import Group
 from spark_ingest.secrets.grants import GrantedScope, Grants, encode_grants

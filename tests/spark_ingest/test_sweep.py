@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from bridge.overlay_experiments import self_organisation
-from bridge.overlay_experiments.octopis_cells import Cell, measure
+from papers.overlays import self_organisation
+from papers.overlays.octopis_cells import Cell, measure
 from spark_ingest import sweep
 
 

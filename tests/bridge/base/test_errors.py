@@ -8,6 +8,7 @@ import pkgutil
 import pytest
 
 import gateway
+import papers
 import spark_ingest
 from bridge.base.errors import OperatorError
 from bridge.document.overlay import OverlayError
@@ -23,7 +24,7 @@ def test_a_line_is_a_cause_and_a_cure() -> None:
 
 
 def everything() -> set[type[BaseException]]:
-    for package in (gateway, spark_ingest):
+    for package in (gateway, papers, spark_ingest):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if module.name.split(".")[-1] not in ("liar", "__main__"):
                 importlib.import_module(module.name)

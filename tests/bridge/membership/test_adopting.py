@@ -45,9 +45,9 @@ from bridge.membership.adopting import (
     canonical,
 )
 from bridge.membership.endorsing import ATTACH_S
-from bridge.sim.kernel import Kernel
 from keys.epochs import Calendar
 from keys.identity import CERTIFICATE_DOMAIN, Identity
+from papers.sim.kernel import Kernel
 from tests.bridge.helpers import counted, gateway, replica, sent, suspected
 from tests.sim.changing import changed, endorsed_by
 from tests.sim.world import NOT_AFTER_MS, NOW, Traffic, World, make_world

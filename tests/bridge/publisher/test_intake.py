@@ -20,7 +20,7 @@ from bridge.contract.machine import (
     Unstored,
 )
 from bridge.publisher.intake import LOOK_EVERY_S, UNSTORED_MAX, OutboxIntake
-from bridge.sim.outbox import SimulatedOutbox
+from papers.sim.outbox import SimulatedOutbox
 
 NOW = 1_800_000_000.0
 

@@ -10,9 +10,9 @@ from bridge.contract import Committed, Deliver, Numbered, Publication, packed
 from bridge.contract.machine import Received, Subscribed, Wire
 from bridge.document.policy import Scope
 from bridge.node import GatewayNode
-from bridge.sim.adversary import Behaviour
-from bridge.sim.checkers import check_blame, check_liveness, check_safety
 from keys.envelope import Mode
+from papers.sim.adversary import Behaviour
+from papers.sim.checkers import check_blame, check_liveness, check_safety
 from tests.bridge.helpers import NOW, counted, craft, delivered, gateway, same_version, suspected, wire_topic
 from tests.sim.world import World, make_world, subscribe
 

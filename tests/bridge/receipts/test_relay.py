@@ -15,7 +15,7 @@ from bridge.contract import (
 from bridge.contract.machine import Send, Wire
 from bridge.document import Scope
 from bridge.receipts import RECEIPTS_TOPIC, Receipt
-from bridge.sim.adversary import Behaviour
+from papers.sim.adversary import Behaviour
 from tests.bridge.helpers import NOW, replica, sent
 from tests.bridge.receipts.helpers import (
     LIARS,

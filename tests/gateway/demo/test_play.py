@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from bridge.contract.machine import Received
-from gateway.demo.liar import Liar
 from gateway.demo.play import find_sample, read_sink
 from gateway.demo.report import (
     ReportRow,
@@ -17,9 +16,10 @@ from gateway.demo.report import (
 from gateway.demo.setup import DemoError
 from keys.envelope import PROPERTY_SHARES
 from keys.identity import Identity
+from papers.liar import Liar
 from spark_ingest.writing.sink import PublicationSink
-from tests.gateway.demo.test_liar import Forwarder, _wire
 from tests.gateway.demo.test_report import GOOD, by_id, sent, shown
+from tests.papers.test_liar import Forwarder, _wire
 
 
 def test_what_a_replica_saw_is_shown_beside_what_was_sent(tmp_path: Path) -> None:

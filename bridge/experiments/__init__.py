@@ -1,4 +1,0 @@
-"""The papers' figures, drawn with seeds: common parts of all experiments, and figures of secret forwarding and tracing.
-
-Not the product's machines under an adversary: `bridge/sim` drives them.
-"""

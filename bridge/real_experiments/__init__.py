@@ -1,4 +1,0 @@
-"""The papers' mechanisms on data that somebody recorded: backbones and their demands, flights, meetings, quotes.
-
-Imports `experiments` for seeds and figures, `overlay_experiments` for overlays and heuristics; reads no file.
-"""
