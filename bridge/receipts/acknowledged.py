@@ -1,7 +1,8 @@
 """The publisher's side of receipts: words of readers, compared with the sealed batches (docs/protocol.md §14.4).
 
-A batch counts as acknowledged if the root of the receipt is the root over the batches of this gateway. A receipt stays
-true, so neither order nor repetition matters. Not here: proofs (`delivery_proof`), the disk.
+A batch counts as acknowledged if the root of the receipt is the root over the batches of this gateway. Each counts once
+for each reader, so who repeats itself fills neither disk nor sessions. A receipt stays true, so order does not
+matter. Not here: proofs (`delivery_proof`), the disk.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import count
 
 from bridge.contract import Count, Effect, FairBytes, FairTable, KeepSealed, ReceiptCame, Received
 from bridge.document import Overlay
@@ -57,14 +59,24 @@ class _Reader:
     acknowledged: int = 0
 
 
+@dataclass(slots=True)
+class _Ours:
+    """A batch of ours. `had`: a bit for each reader that acknowledged it (`Acknowledged._bits`)."""
+
+    batch: SealedBatch
+    had: int = 0
+
+
 class Acknowledged:
     """The receipts for one gateway. `name`: its own."""
 
     def __init__(self, overlay: Overlay, name: str, sealings: Sealings) -> None:
         self._overlay, self._name = overlay, name
         self._checks = ReceiptChecks(overlay, sealings)
-        self._sealed: FairBytes[tuple[int, bytes], SealedBatch] = FairBytes(SEALED_BYTES_MAX, ENTRY_BYTES)
+        self._sealed: FairBytes[tuple[int, bytes], _Ours] = FairBytes(SEALED_BYTES_MAX, ENTRY_BYTES)
         self._readers: FairTable[tuple[str, ChainId], _Reader] = FairTable(CHAINS_MAX)
+        self._bits: dict[str, int] = {}
+        self._places = count()  # of bits; a place is never given twice
         self._owed: dict[int, list[tuple[int, int]]] = {}  # by scope: numbers that are not of QoS 0, times of sealing
 
     def restore(self, rows: Iterable[bytes]) -> None:
@@ -86,7 +98,7 @@ class Acknowledged:
 
     def _put(self, batch: SealedBatch) -> None:
         name = batch.number, batch.frame_hash[:TAG_BYTES]
-        self._sealed.put(name, batch.scope.to_bytes(4), batch, batch.size)
+        self._sealed.put(name, batch.scope.to_bytes(4), _Ours(batch), batch.size)
 
     def received(self, event: Received, now: float) -> list[Effect]:
         """Takes a receipt, the first copy of which counts."""
@@ -108,24 +120,38 @@ class Acknowledged:
         found = self._found(receipt)
         if not found:
             return [Count("receipts_unmatched", 1, body.reader)]
+        new = self._new(body.reader, found)
+        if not new:
+            return [Count("receipts_taken")]
         if (state_now := self._readers.get(name)) is not None:
-            state_now.acknowledged += len(found)
-        row = ReceiptRow(body, receipt.signature, tuple((b.number, b.hashed) for b in found)).encode()
-        records = tuple(record for batch in found for record in batch.had())
-        came = ReceiptCame(body.reader, body.time_ms, found[0].number, found[-1].number, row, records)
+            state_now.acknowledged += len(new)
+        batches = tuple((each.batch.number, each.batch.hashed) for each in found)
+        row = ReceiptRow(body, receipt.signature, batches).encode()
+        records = tuple(record for batch in new for record in batch.had())
+        came = ReceiptCame(body.reader, body.time_ms, batches[0][0], batches[-1][0], row, records)
         return [Count("receipts_taken"), came]
 
-    def _found(self, receipt: Receipt) -> list[SealedBatch]:
+    def _new(self, reader: str, found: list[_Ours]) -> list[SealedBatch]:
+        """Returns the batches that this reader had not acknowledged, and notes that it has."""
+        bit = self._bits.get(reader)
+        if bit is None:
+            bit = self._bits[reader] = 1 << next(self._places)
+        new = [each for each in found if not each.had & bit]
+        for each in new:
+            each.had |= bit
+        return [each.batch for each in new]
+
+    def _found(self, receipt: Receipt) -> list[_Ours]:
         """Returns the batches of a receipt; none unless all are known and the root is that of what was sealed."""
-        batches = [self._batch(receipt.body.scope, listed) for listed in receipt.batches]
-        found = [batch for batch in batches if batch is not None]
-        if len(found) < len(batches) or root([batch.hashed for batch in found]) != receipt.body.root:
+        ours = [self._ours(receipt.body.scope, listed) for listed in receipt.batches]
+        found = [each for each in ours if each is not None]
+        if len(found) < len(ours) or root([each.batch.hashed for each in found]) != receipt.body.root:
             return []
         return found
 
-    def _batch(self, scope: int, listed: Listed) -> SealedBatch | None:
-        batch = self._sealed.get((listed.number, listed.tag))
-        return batch if batch is not None and batch.scope == scope else None
+    def _ours(self, scope: int, listed: Listed) -> _Ours | None:
+        ours = self._sealed.get((listed.number, listed.tag))
+        return ours if ours is not None and ours.batch.scope == scope else None
 
     # ------------------------------------------------------------------------------------------ questions
 
@@ -153,6 +179,7 @@ class Acknowledged:
         for name in [each for each, _ in self._readers.items()]:
             if name[0] not in overlay.members or name[1].scope not in scopes:
                 self._readers.pop(name)
+        self._bits = {reader: bit for reader, bit in self._bits.items() if reader in overlay.members}
         self._owed = {scope: owed for scope, owed in self._owed.items() if scope in scopes}
 
 

@@ -165,7 +165,7 @@ OWNERS: dict[str, dict[str, str]] = {
             bridge.organiser.OrganiserNode _interests _said
             bridge.presence.heard.PresenceTable _awaited _words
             bridge.presence.heard.RegionPresence heard reaches
-            bridge.receipts.acknowledged.Acknowledged _owed
+            bridge.receipts.acknowledged.Acknowledged _bits _owed
             bridge.receipts.acknowledging.Acknowledging _chains _comebacks _pace _up
             bridge.receipts.checks.ReceiptChecks _allowances
             bridge.receipts.relay.ReceiptRelay _comebacks

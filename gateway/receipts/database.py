@@ -1,7 +1,8 @@
 """The database of receipts: batches that this gateway sealed, and receipts that fit them.
 
 Topics and hashes of payloads tell about content, so each row is sealed under a key of the store. Beyond `BYTES_MAX` the
-oldest rows of both tables go. Every method belongs to one thread; a command opens a database of its own.
+oldest batches go, or the oldest receipts of a reader that has more bytes than all batches: none pushes out another.
+Every method belongs to one thread; a command opens a database of its own.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from bridge.base import OperatorError
 from bridge.contract import KeepSealed, ReceiptCame
 
 BYTES_MAX = 1 << 30
-"""Size of the file beyond which the oldest rows go."""
+"""Size of all rows beyond which the oldest go; the file keeps its size, and new rows take the free room."""
 GONE_PART = 20  # a twentieth of the rows goes
 NONCE_BYTES = 12
 RECEIPTS_PURPOSE = b"receipts"
@@ -64,7 +65,7 @@ class ReceiptDatabase:
         try:
             path.touch(0o600)
             self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-            for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "auto_vacuum=INCREMENTAL"):
+            for pragma in ("journal_mode=WAL", "synchronous=NORMAL"):
                 self._db.execute(f"PRAGMA {pragma}")
             self._db.executescript(_TABLES)
         except (sqlite3.Error, OSError) as error:
@@ -86,17 +87,26 @@ class ReceiptDatabase:
         self._bound()
 
     def _bound(self) -> None:
-        pages, size = (self._db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
-        if pages * size <= BYTES_MAX:
+        pages, free, size = (
+            self._db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
+        )
+        taken = (pages - free) * size
+        if taken <= BYTES_MAX:
             return
+        of_readers = dict(self._db.execute("SELECT reader, sum(length(row)) FROM receipts GROUP BY reader"))
+        greediest = max(of_readers, key=of_readers.__getitem__, default="")
         with self._db:
             self._db.execute("BEGIN")
-            for table in ("sealed", "receipts"):
-                first, last = self._db.execute(f"SELECT min(id), max(id) FROM {table}").fetchone()  # noqa: S608
-                if first is not None:
-                    border = first + (last - first) // GONE_PART + 1
-                    self._db.execute(f"DELETE FROM {table} WHERE id < ?", (border,))  # noqa: S608
-        self._db.execute("PRAGMA incremental_vacuum")
+            if of_readers.get(greediest, 0) > taken - sum(of_readers.values()):
+                self._db.execute(
+                    "DELETE FROM receipts WHERE id IN (SELECT id FROM receipts WHERE reader = :reader ORDER BY id "
+                    "LIMIT 1 + (SELECT count(*) FROM receipts WHERE reader = :reader) / :part)",
+                    {"reader": greediest, "part": GONE_PART},
+                )
+            else:
+                first, last = self._db.execute("SELECT min(id), max(id) FROM sealed").fetchone()
+                self._db.execute("DELETE FROM sealed WHERE id <= ?", (first + (last - first) // GONE_PART,))
+                self._db.execute("DELETE FROM receipts WHERE last < (SELECT min(number) FROM sealed)")
 
     def newest(self) -> list[bytes]:
         """Returns the rows of the newest batches, oldest first, as far as they open. Raises sqlite3.Error."""

@@ -12,13 +12,15 @@ from bridge.contract import (
 )
 from bridge.contract.machine import Wire
 from bridge.document import Overlay
-from bridge.receipts import RECEIPTS_TOPIC
+from bridge.receipts import RECEIPTS_TOPIC, Receipt, SealedBatch
 from bridge.receipts.acknowledging import EVERY_S
+from bridge.receipts.hashes import root
 from tests.bridge.helpers import NOW, counted, gateway
 from tests.bridge.receipts.helpers import (
     Scene,
     acknowledged,
     came_in,
+    proof_of,
     replace_seed,
     resigned,
 )
@@ -40,6 +42,33 @@ def test_a_replayed_receipt_says_nothing_new(scene: Scene):
     frame = scene.signed()
     assert came_in(scene.bring(frame))
     assert scene.bring(frame, peer="r1b") == []
+
+
+def test_a_reader_that_signs_the_same_batches_again_and_again_is_kept_and_told_once(scene: Scene):
+    """Attack: each receipt is new and true; kept and told each time, they would fill disk and sessions of others."""
+    receipt = Receipt.decode(scene.signed())
+    assert len(came_in(scene.bring(receipt.encode()))) == 1
+
+    def again(number: int) -> bytes:
+        body = replace(receipt.body, time_ms=receipt.body.time_ms + number)
+        return Receipt.sign(scene.world.identities["near"], body, receipt.batches).encode()
+
+    effects = [effect for number in range(1, 50) for effect in scene.bring(again(number))]
+    assert counted(effects, "receipts_taken") == 49
+    assert came_in(effects) == []
+    (state,) = scene.site.acknowledged.states()
+    assert (state.acknowledged, state.time_ms) == (3, receipt.body.time_ms + 49)
+
+
+def test_of_a_receipt_with_old_and_new_batches_the_new_are_told_and_all_are_kept(scene: Scene):
+    receipt = Receipt.decode(scene.signed())
+    part = replace(receipt.body, root=root([SealedBatch.decode(scene.sealed[0].row).hashed]), latest=b"")
+    first = Receipt.sign(scene.world.identities["near"], part, receipt.batches[:1])
+    assert acknowledged(came_in(scene.bring(first.encode())), "near") == {1}
+    (came,) = came_in(scene.bring(receipt.encode()))
+    assert {record.number for record in came.records} == {2, 3}
+    assert (came.first, came.last) == (1, 3)
+    assert proof_of(scene.world, scene.sealed, came).check().reader == "near"
 
 
 def test_receipts_count_in_any_order(scene: Scene):
@@ -91,8 +120,9 @@ def test_a_reader_restored_from_a_backup_says_what_it_said(scene: Scene):
         scene.near.handle(Received(*wire), NOW)
     second = scene.signed(NOW + 1)
     assert first != second
-    for frame in (second, first):
-        assert acknowledged(came_in(scene.bring(frame, NOW + 2)), "near") == {1, 2, 3}
+    assert acknowledged(came_in(scene.bring(second, NOW + 2)), "near") == {1, 2, 3}
+    assert counted(effects := scene.bring(first, NOW + 2), "receipts_taken") == 1
+    assert came_in(effects) == [], "it is as true, and says nothing new"
 
 
 def test_rights_and_receipts_that_end_leave_nothing_behind(scene: Scene):

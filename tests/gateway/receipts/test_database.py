@@ -33,15 +33,32 @@ def test_rows_come_back_and_are_unreadable_without_the_key(tmp_path: Path) -> No
     assert ReceiptDatabase(path, bytes(32)).newest() == []
 
 
-def test_beyond_the_bound_the_oldest_rows_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.receipts.database.BYTES_MAX", 200_000)
+def test_beyond_the_bound_the_oldest_rows_go_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.receipts.database.BYTES_MAX", 400_000)
     database = ReceiptDatabase(receipts_file(tmp_path), KEY)
-    for n in range(100):
-        database.write([KeepSealed(n, bytes(10_000))], [came("lab", n, n)])
+    for n in range(500):
+        database.write([KeepSealed(n, bytes(3_000))], [came("lab", n, n)])
+        if n > 200:
+            assert len(database.batches(0, 1_000, 1_000)) > 70, "a full file loses what it must, not more each time"
     left = database.batches(0, 1_000, 1_000)
-    assert 5 < len(left) < 40
+    assert 70 < len(left) < 130
     assert not list(database.receipts(0))
-    assert list(database.receipts(99))
+    assert list(database.receipts(499))
+    assert receipts_file(tmp_path).stat().st_size < 500_000
+
+
+def test_a_reader_that_signs_without_end_pushes_out_its_own_receipts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.receipts.database.BYTES_MAX", 400_000)
+    database = ReceiptDatabase(receipts_file(tmp_path), KEY)
+    database.write([KeepSealed(n, bytes(3_000)) for n in range(40)], [came("lab", 0, 39)])
+    for n in range(300):
+        database.write([], [came("flood", 0, 39, bytes(4_000), n)])
+    assert len(database.batches(0, 100, 100)) == 40
+    kept = [each.reader for each in database.receipts(20)]
+    assert kept.count("lab") == 1
+    assert 0 < kept.count("flood") < 90
 
 
 def test_a_file_that_is_none_is_refused_with_a_line(tmp_path: Path) -> None:
