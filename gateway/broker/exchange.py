@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("veilmq.clients")
 
 RESERVED_TOPICS = ("$SYS/", RECEIPTS_ROOT)
-"""Topics on which only the broker itself publishes."""
+"""Topics below which only the broker itself publishes, and on these names, which filters of all below match, too."""
 SEEN_INTERVAL_S = 1.0
 """Seconds between two `EntitySeen` of one client, at least."""
 ASK_S = 30.0
@@ -70,6 +70,11 @@ repeats the publication. Stops a plugin that hangs from silencing a client for e
 """
 SYSTEM_TOPICS, SYSTEM_BYTES = 10_000, 16 << 20
 """Stops a plugin of amqtt that invents names below `$SYS/` from filling memory."""
+
+
+def is_reserved(topic: str) -> bool:
+    """Returns True if only the broker itself publishes on a topic."""
+    return topic[:1] == "$" and f"{topic}/".startswith(RESERVED_TOPICS)
 
 
 class Exchange(Delivering):
@@ -296,7 +301,7 @@ class Exchange(Delivering):
         name, may = topic, True
         if self.tracing is not None:
             name, may = self.tracing.admit(topic, view.client_id or "", publishes=True)
-        if not may or name in self.own_topics or name.startswith(RESERVED_TOPICS):
+        if not may or name in self.own_topics or is_reserved(name):
             return None
         known = self.host.verdict(view, name, Action.PUBLISH)
         if known is None:
@@ -332,7 +337,7 @@ class Exchange(Delivering):
         self._acknowledge(client, publish, ReasonCode.NOT_AUTHORIZED)
 
     def _accept(self, client: Client, publish: Publish, permitted: bool) -> Later | Waiting | None:
-        if not permitted or publish.topic.startswith(RESERVED_TOPICS):
+        if not permitted or is_reserved(publish.topic):
             self._refuse(client, publish)
             return None
         if self.host.sees_messages:
@@ -525,7 +530,7 @@ class Exchange(Delivering):
     def retain(self, view: Any, message: Message) -> None:
         """Keeps a message for later subscribers, or clears its topic, and tells plugins."""
         try:
-            store = self.system if message.topic.startswith(RESERVED_TOPICS) else self.retained
+            store = self.system if is_reserved(message.topic) else self.retained
             is_changed = store.keep(message)
         except StoreFullError as error:
             self.reached.note(error.bound, message.topic)

@@ -7,7 +7,7 @@ before it (`decided`): otherwise `offline` would follow `online`. Tracing does n
 
 from __future__ import annotations
 
-from gateway.broker.exchange import RESERVED_TOPICS, Exchange
+from gateway.broker.exchange import Exchange, is_reserved
 from gateway.broker.offering import offer
 from gateway.broker.session_shares import owner_of
 from gateway.clients import Client, Undecided
@@ -53,7 +53,7 @@ async def _asking(exchange: Exchange, client: Client, will: Will, waits: Undecid
 
 
 def _accept(exchange: Exchange, client: Client, will: Will, *, is_back: bool = False) -> None:
-    if will.topic.startswith(RESERVED_TOPICS):
+    if is_reserved(will.topic):
         return
     if exchange.tracing is not None and not is_back:
         exchange.tracing.willed(client.client_id, will)

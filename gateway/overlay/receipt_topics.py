@@ -11,17 +11,21 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 
-from bridge.base import matches
+from bridge.base import TopicError, check_name, matches
 from bridge.contract import Publication, ReceiptCame
 from gateway.base import RECEIPTS_ROOT
 
+_FIRST_LEVEL = RECEIPTS_ROOT[: RECEIPTS_ROOT.index("/") + 1]  # wildcards stand for levels behind it (MQTT §4.7.2)
+
 
 def receipts_told(came: ReceiptCame, filters: Iterable[str]) -> Iterator[Publication]:
-    """Yields the messages of a receipt for local clients; none where no filter of a client asks for them."""
-    wanted = [each for each in filters if each.startswith(RECEIPTS_ROOT)]
+    """Yields the messages of a receipt for local clients; none where no filter of a client asks for them, or where the
+    name would be longer than MQTT allows.
+    """
+    wanted = [each for each in filters if each.startswith(_FIRST_LEVEL)]
     for record in came.records if wanted else ():
         topic = RECEIPTS_ROOT + record.topic
-        if any(matches(each, topic) for each in wanted):
+        if any(matches(each, topic) for each in wanted) and _is_name(topic):
             body = {
                 "reader": came.reader,
                 "number": record.number,
@@ -36,3 +40,11 @@ def receipts_told(came: ReceiptCame, filters: Iterable[str]) -> Iterator[Publica
                 correlation_data=record.correlation_data,
                 time_ms=came.time_ms,
             )
+
+
+def _is_name(topic: str) -> bool:
+    try:
+        check_name(topic)
+    except TopicError:
+        return False
+    return True

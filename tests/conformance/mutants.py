@@ -286,7 +286,7 @@ SESSION = (
     ),
     *_in(
         "broker/exchange",
-        ("anybody publishes below $SYS", "or publish.topic.startswith(RESERVED_TOPICS)", "or False"),
+        ("anybody publishes below $SYS", "or is_reserved(publish.topic)", "or False"),
     ),
     *_in(
         "clients/routing",
