@@ -38,6 +38,7 @@ _TOKEN = {"token": "token_label", "serial": "token_serial", "manufacturer": "man
 _PATH = frozenset({*_TOKEN, "object", "id", "type"})
 _QUERY = frozenset({"module-path", "pin-source"})
 _T = TypeVar("_T")
+_refused: set[tuple[object, ...]] = set()  # logins that a token refused: a second try with that PIN might lock it
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,8 @@ class TokenUri:
     @classmethod
     def parse(cls, text: str) -> TokenUri:
         """Raises TrustError for a URI that names no key, module or token, holds a PIN, or says more than is known."""
+        if "pin-value" in text:  # wherever it stands: messages show the rest
+            raise TrustError(f"pin-value shows the PIN to others; write pin-source=file:PATH, or set {PIN_VARIABLE}")
         path, _, query = text.removeprefix(SCHEME).partition("?")
         if not text.startswith(SCHEME) or len(text) > MAX_URI_CHARS or any(c.isspace() for c in text):
             raise TrustError(f"a key in a token is named by {SCHEME}token=...;object=...?module-path=...; write that")
@@ -94,6 +97,11 @@ class TokenUri:
             raise TrustError(f"{self.pin_source}: holds no PIN; write it there")
         return pin
 
+    @property
+    def login(self) -> tuple[object, ...]:
+        """The token and the source of its PIN."""
+        return self.module, *sorted(self.of_token.items()), self.pin_source
+
     def __str__(self) -> str:
         return _shown(self.text.removeprefix(SCHEME).partition("?")[0])
 
@@ -101,7 +109,8 @@ class TokenUri:
 class TokenKey:
     """An Ed25519 key in a token: a `Signer` (`keys.identity`). Threads may share it.
 
-    A session that the token ended is opened once more; a key that then does not sign raises TrustError.
+    A session that the token ended is opened once more; a key that then does not sign raises TrustError. A PIN that was
+    refused is not tried again in this process.
     """
 
     def __init__(self, uri: TokenUri) -> None:
@@ -140,6 +149,8 @@ class TokenKey:
             session, self._session, self._key = self._session, None, None
             _ignoring(session.close)
         token = self._token()
+        if self._uri.login in _refused:
+            raise pkcs11.PinIncorrect
         try:
             session = token.open(user_pin=self._uri.pin())
         except pkcs11.UserAlreadyLoggedIn:  # by another key of the same token
@@ -197,6 +208,7 @@ class TokenKey:
             with _no_errors_left():
                 return work()
         except (pkcs11.PinIncorrect, pkcs11.PinInvalid, pkcs11.PinLenRange):
+            _refused.add(uri.login)
             said = f"{uri} refuses the PIN of {source}; correct it, before the token locks itself"
         except (pkcs11.PinLocked, pkcs11.PinExpired, pkcs11.UserPinNotInitialized) as error:
             said = f"{uri} takes no PIN ({type(error).__name__}); set one with the token's own tool"
@@ -241,8 +253,6 @@ def _attributes(text: str, separator: str, known: frozenset[str]) -> dict[str, b
     found: dict[str, bytes] = {}
     for each in text.split(separator) if text else ():
         name, _, value = each.partition("=")
-        if name == "pin-value":
-            raise TrustError(f"pin-value shows the PIN to others; write pin-source=file:PATH, or set {PIN_VARIABLE}")
         if name not in known or name in found or not value:
             raise TrustError(
                 f"{SCHEME}... has {name[:32]!r} twice, empty, or unknown; known are {', '.join(sorted(known))}"

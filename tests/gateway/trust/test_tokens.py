@@ -166,6 +166,7 @@ def uris(token: Token) -> dict[str, tuple[str, str]]:
         "open PIN file": (token.uri(owner, f"{module}&pin-source={token.directory}/open"), "lets others read"),
         "command": (token.uri(owner, f"{module}&pin-source=%7Cdate"), "a command as pin-source"),
         "PIN in the URI": (token.uri(owner, f"{good}&pin-value={PIN}"), "shows the PIN to others"),
+        "PIN without a query": (f"pkcs11:{owner}&pin-value={PIN}", "shows the PIN to others"),
         "another kind": (token.uri("token=plant;object=curve"), "Ed25519"),
         "no object": (token.uri("token=plant"), "names no key; add object="),
         "any token": (token.uri("object=owner"), "names no token; add token="),
@@ -208,6 +209,36 @@ for uri in sys.argv[1:]:
         print(error)
 """
 """One process for all: each line is what a command would print and end with status 2."""
+
+
+@pytest.mark.tools
+def test_a_refused_pin_is_tried_once(world: World) -> None:
+    """Attack: tokens lock themselves after three wrong PINs, and a process opens several keys, or one often."""
+    (world.token.directory / "wrong").write_text("0000-wrong")
+    (world.token.directory / "wrong").chmod(0o600)
+    query = f"module-path={MODULE}&pin-source=file:{world.token.directory}/wrong"
+    uris = [world.token.uri(f"token=plant;object={name}", query) for name in ("owner", "g1", "owner")]
+    done = subprocess.run(
+        [sys.executable, "-c", LOGINS, *uris], env=world.token.environment, capture_output=True, text=True, check=False,
+        timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["refused"] * 3 + ["1"]
+
+
+LOGINS = """
+import sys
+from gateway.trust import tokens
+tried = []
+pin = tokens.TokenUri.pin
+tokens.TokenUri.pin = lambda self: tried.append(self) or pin(self)
+for uri in sys.argv[1:]:
+    try:
+        tokens.token_key(uri)
+    except tokens.TrustError as error:
+        print("refused" if "refuses the PIN" in str(error) else error)
+print(len(tried))
+"""
 
 
 @pytest.mark.tools
