@@ -89,7 +89,7 @@ log = logging.getLogger("veilmq.links")
 
 FIGURES_EVERY_S = 1.0
 REFUSED_SHOWN_S = 150.0  # a publisher offers again what was refused after 60 s at most
-SMALL_BYTES = 1024  # payloads that every replica takes
+SMALL_BYTES = 1024  # payloads, with the zeros that fill their content, that every replica takes
 TOPIC_NAME_INVALID = 0x90
 NOT_AUTHORIZED = 0x87
 
@@ -305,7 +305,8 @@ class BrokerOverlay:
         """Returns True if enough replicas to recombine a key take a packet of this size: otherwise it would be lost in
         silence.
         """
-        if len(publication.payload) < SMALL_BYTES and not publication.properties:
+        filled = len(publication.payload) + gateway.publisher.sealer.padding
+        if filled < SMALL_BYTES and not publication.properties:
             return True
         home = gateway.home
         limit = self._dials.packet_limit(home.members, home.threshold)

@@ -24,6 +24,7 @@ from gateway.mqtt5.codec import encode
 from gateway.mqtt5.packets import ConnAck, Properties, Publish, SubAck, Subscription, Version
 from gateway.outbox.bundling import bundled
 from gateway.outbox.database import StoredRow
+from gateway.overlay.broker_overlay import BrokerOverlay
 from gateway.overlay.dials import Dials
 from gateway.overlay.hosted import PACKET_BYTES_MIN, client_id, logins, unusable
 from gateway.owner.signing import sign_overlay
@@ -31,6 +32,7 @@ from gateway.trust.domains import TrustDomain
 from gateway.trust.errors import TrustError
 from keys.envelope import Mode
 from keys.identity import Role
+from keys.records import FILL_MAX
 from tests.bridge.helpers import gateway, sent
 from tests.sim.world import NOW, make_world
 
@@ -171,15 +173,16 @@ def test_what_an_offer_rules_out(offer: dict[str, int], why: str):
     assert bool(why) is bool(said)
 
 
-@pytest.mark.parametrize("size", [3, 7, 255])
+@pytest.mark.parametrize(("size", "padding"), [(3, 0), (7, 0), (255, 0), (3, 64), (3, 1000), (3, FILL_MAX)])
 @pytest.mark.parametrize(
     "scope",
     [Scope("plant/#", tokens=True), Scope("plant/#"), Scope("plant/#", Mode.PLAIN), Scope("plant/#", Mode.ONE)],
     ids=["tokens", "copies", "plain", "one"],
 )
-def test_the_bound_of_a_packet_holds_and_is_close(size: int, scope: Scope):
+def test_the_bound_of_a_packet_holds_and_is_close(size: int, padding: int, scope: Scope):
     names = [f"r1m{i}" if size > 26 else f"r1{chr(97 + i)}" for i in range(size)]
     node = gateway(make_world({1: size}, [], {"g1": 1}, [scope], hosted=names), "g1")
+    node.publisher.sealer.padding = padding
     node.handle(LinkUp(names[0]), NOW)
     publications = [
         Publication(f"plant/line {n}/temp", b"x" * 5000, 1, True, properties=(("k", "v" * n),), time_ms=int(NOW * 1000))
@@ -194,10 +197,11 @@ def test_the_bound_of_a_packet_holds_and_is_close(size: int, scope: Scope):
 
 
 @pytest.mark.parametrize("mode", [Mode.COPIES, Mode.PLAIN])
-@pytest.mark.parametrize("limit", [4096, 6000, 40_000])
-def test_a_batch_fits_into_the_packets_that_its_brokers_take(limit: int, mode: Mode) -> None:
+@pytest.mark.parametrize(("limit", "padding"), [(4096, 0), (6000, 0), (40_000, 0), (6000, 64), (40_000, FILL_MAX)])
+def test_a_batch_fits_into_the_packets_that_its_brokers_take(limit: int, padding: int, mode: Mode) -> None:
     names = ["r1a", "r1b", "r1c"]
     node = gateway(make_world({1: 3}, [], {"g1": 1}, [Scope("plant/#", mode)], hosted=names), "g1")
+    node.publisher.sealer.padding = padding
     node.handle(LinkUp(names[0]), NOW)
     chain = node.chain_of("plant/0", limit)
     assert chain.bytes < limit
@@ -269,3 +273,22 @@ def test_the_same_wish_twice_on_one_connection_is_answered_as_the_first_was():
     wanted.connected(session_present=False)
     assert want("anew")
     assert len(heard) == 2
+
+
+@pytest.mark.parametrize("padding", [0, 64, 1000, FILL_MAX])
+@pytest.mark.parametrize("mode", [Mode.COPIES, Mode.PLAIN])
+def test_what_fits_only_without_its_fill_is_refused_and_not_kept_for_ever(mode: Mode, padding: int) -> None:
+    """A small payload that is filled beyond the largest packet would be acknowledged, and no broker would take it."""
+    names = ["r1a", "r1b", "r1c"]
+    node = gateway(make_world({1: 3}, [], {"g1": 1}, [Scope("plant/#", mode)], hosted=names), "g1")
+    node.publisher.sealer.padding = padding
+    dials: Any = SimpleNamespace(packet_limit=lambda *_: PACKET_BYTES_MIN)
+    overlay: Any = SimpleNamespace(_dials=dials)
+    taken = []
+    for size in range(0, 4000, 50):
+        publication = Publication("plant/t", b"x" * size, 1, time_ms=int(NOW * 1000))
+        fits = BrokerOverlay._fits(overlay, node, publication)
+        assert fits == (node.packet_bytes(publication) <= PACKET_BYTES_MIN)
+        taken.append(fits)
+    assert not taken[-1]
+    assert taken[0] == (padding < FILL_MAX or mode is Mode.PLAIN)
