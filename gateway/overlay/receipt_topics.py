@@ -15,7 +15,7 @@ from bridge.base import TopicError, check_name, matches
 from bridge.contract import Publication, ReceiptCame
 from gateway.base import RECEIPTS_ROOT
 
-_FIRST_LEVEL = RECEIPTS_ROOT[: RECEIPTS_ROOT.index("/") + 1]  # wildcards stand for levels behind it (MQTT §4.7.2)
+_FIRST_LEVEL = RECEIPTS_ROOT[: RECEIPTS_ROOT.index("/") + 1]  # wildcards stand for levels behind it (MQTT 5.0 §4.7.2)
 
 
 def receipts_told(came: ReceiptCame, filters: Iterable[str]) -> Iterator[Publication]:
