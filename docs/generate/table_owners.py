@@ -22,8 +22,8 @@ OWNERS: dict[str, dict[str, str]] = {
             bridge.publisher.intake.OutboxIntake _unstored""",
         "bridge.publisher.residents.QOS0_ENTRIES_MAX": """
             bridge.publisher.residents.Fleeting _held _owned""",
-        "gateway.overlay.rereading.WAITING_MAX": """
-            gateway.overlay.rereading._Reading kept names waiting""",
+        "gateway.history.rereading.WAITING_MAX": """
+            gateway.history.rereading._Reading kept names waiting""",
         "bridge.traces.offenders.CLIENTS_MAX": """
             bridge.traces.offenders.Offenders _bogus _budgets""",
         "bridge.tracking.registrations.WAITING_MAX": """
@@ -55,7 +55,9 @@ OWNERS: dict[str, dict[str, str]] = {
             bridge.reader.readings.Readings _asked _queue
             bridge.reader.readings._Reading held ids
             gateway.broker.subscribing.Subscribing _readings
-            gateway.overlay.rereading.Rereading _draining _readings""",
+            gateway.history.local.LocalHistory _parts _turns
+            gateway.history.local._Part carried
+            gateway.history.rereading.Rereading _draining _readings""",
         "gateway.telling.hooks.QUEUE_MAX": """
             gateway.telling.hooks.WaitingEvents _events""",
         "beside": """
@@ -346,7 +348,7 @@ OWNERS: dict[str, dict[str, str]] = {
         "document": """
             bridge.reader.readings.Readings _own
             gateway.history.keeper.HistoryKeeper reach
-            gateway.overlay.rereading._Reading live
+            gateway.history.rereading._Reading live
             bridge.groups.shared_groups._Group shares
             bridge.node.ReaderNode secrets
             bridge.publisher.data_keys.DataKeys _live
@@ -443,6 +445,8 @@ OWNERS: dict[str, dict[str, str]] = {
             gateway.tracing.client.Tracker _observed""",
         "gateway.tracing.writing.PENDING_MAX": """
             gateway.tracing.writing._Changes advertisements entities waiters""",
+        "gateway.history.local.FRESH_MAX": """
+            gateway.history.local.LocalHistory _fresh""",
         "gateway.history.archive.OPEN_MAX": """
             gateway.history.archive.Archive _reading""",
         "bridge.replica.recording.KEYLESS_MAX": """

@@ -31,6 +31,7 @@ from gateway.base.config_bridges import BridgeSettings, BridgeTopic
 from gateway.base.config_console import Console
 from gateway.base.config_discovery import Discovery
 from gateway.base.config_events import HOOKS_MAX, EventHook
+from gateway.base.config_history import HISTORIES_MAX, HistorySettings, check_apart
 from gateway.base.config_hosted import Hosted
 from gateway.base.config_listeners import UNIX, Listener
 from gateway.base.config_telemetry import TelemetrySettings
@@ -152,6 +153,11 @@ class Settings(Model):
     limits: Limits = Field(default=Limits(), description="bounds; each has a default")
     data: Path | None = Field(default=None, description="directory for what must survive a restart")
     overlay: OverlaySettings | None = Field(default=None, description="absent: an ordinary broker")
+    history: list[HistorySettings] = Field(
+        default=[],
+        max_length=HISTORIES_MAX,
+        description="what clients of a broker without overlay can read again with $since; needs data",
+    )
     subscriptions: SubscriptionSettings = Field(
         default=SubscriptionSettings(), description="what they may say beside their filter"
     )
@@ -186,6 +192,15 @@ class Settings(Model):
             other = taken.setdefault(listener.bind, name)
             if other != name and not listener.bind.endswith(":0"):
                 raise ValueError(f"listeners {other} and {name} both bind {listener.bind}; change one")
+        return self
+
+    @model_validator(mode="after")
+    def _histories_fit(self) -> Settings:
+        if self.history and self.overlay is not None:
+            raise ValueError(
+                "history is for a broker without overlay; here the owner gives scopes a history, in overlay.yaml"
+            )
+        check_apart(self.history)
         return self
 
     @model_validator(mode="after")
@@ -445,6 +460,7 @@ def _fields_at(path: tuple[int | str, ...]) -> list[str]:
         "traces": TraceSettings, "watched": WatchedSettings, "devices": DeviceSettings, "heartbeats": HeartbeatSettings,
         "report": ReportSettings, "bridges": BridgeSettings, "topics": BridgeTopic, "console": Console,
         "events": EventHook, "telemetry": TelemetrySettings, "other_witnesses": OtherWitnessSettings,
+        "history": HistorySettings,
     }  # fmt: skip
     for part in path:
         if isinstance(part, str) and part in table:

@@ -41,6 +41,7 @@ from gateway.broker.terms import Terms, internal_listeners
 from gateway.clients import (
     OverlayPort,
 )
+from gateway.history import LocalHistory
 from gateway.listening import (
     BACKLOG,
     ProxiedServer,
@@ -58,6 +59,7 @@ from gateway.mqtt5.codec import Decoder
 from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import Subscribe, Subscription
 from gateway.operation import Operation
+from gateway.outbox import sealing_key
 from gateway.outbox.database import StoreError
 from gateway.plugins import EdgeSession, PacketView, PluginHost
 from gateway.sessions import SessionStore
@@ -152,6 +154,8 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
             self.operation.prepare()
             if self._settings is not None and self._settings.data is not None:
                 self._store = SessionStore.open(self._settings.data)
+            elif self._settings is not None and self._settings.history:
+                raise StartError("history needs a directory for its files; add data: DIRECTORY, or give --data")
         except (StartError, StoreError):
             self._close_sockets()
             raise
@@ -163,6 +167,8 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
             LogEvent.PLUGIN_WARNS.say(log, claimed)
         if self._store is not None:
             restore(self._store, self.lifecycle, self.exchange)
+        if self._settings is not None:
+            self._keep_history(self._settings)
         if self.before_serving is not None:
             self.before_serving(self)
         if self._first:
@@ -173,6 +179,19 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
         for server in self._servers.values():
             if server.instance is not None:
                 await server.instance.start_serving()
+
+    def _keep_history(self, settings: Settings) -> None:
+        """Begins the history of a broker without overlay, or erases one that the configuration has no more."""
+        if settings.overlay is not None or settings.data is None:
+            return
+        directory = settings.data / "history"
+        if settings.history or directory.exists():
+            key = partial(sealing_key, settings.data, b"history")
+            kept = {one.filter: one.bounds for one in settings.history}
+            history = LocalHistory(directory, key, kept, self.now)
+            history.start()
+            self.exchange.record_in(history)
+            self.operation.histories = history.states
 
     def serve_after(self, first: Coroutine[Any, Any, None]) -> None:
         """Lets clients in when `first` has ended, or after FIRST_S. For `before_serving`."""
@@ -317,6 +336,9 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
         await all_gone(self.lifecycle.connections, self.lifecycle.reached, self.limits.shutdown_s / 2)
         self._is_ending = True
         self.exchange.keep_in(None)
+        if self.exchange.history is not None:
+            self.exchange.history.close()
+            self.exchange.record_in(None)
         if self._store is not None:
             await self._store.close()
         await self.operation.stop()
@@ -386,7 +408,9 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
         """
         if self.operation.owns(topic):
             return
-        later = self.exchange.route(Message(topic, bytes(data), 2 if qos is None else qos), None)
+        message = Message(topic, bytes(data), 2 if qos is None else qos)
+        self.exchange.record(message, "", None)
+        later = self.exchange.route(message, None)
         if later is not None:
             await later
         if receivers := self.exchange.holding.burdened():

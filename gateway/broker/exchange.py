@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from amqtt.events import BrokerEvents, MQTTEvents
 
@@ -28,6 +28,7 @@ from gateway.broker import member_sessions as members
 from gateway.broker.delivering import Delivering
 from gateway.broker.holding import Backlog
 from gateway.broker.offering import offer_for
+from gateway.broker.session_shares import owner_of
 from gateway.clients import (
     FINAL_REFUSALS,
     INTERNAL,
@@ -38,11 +39,13 @@ from gateway.clients import (
     EntitySeen,
     OverlayPort,
     OwedAck,
+    Past,
     RetainedStore,
     SharedName,
     StoreFullError,
     Undecided,
     message_of,
+    publication_of,
     without_reserved,
 )
 from gateway.mqtt5.message import Message
@@ -56,6 +59,7 @@ from gateway.sockets.flushing import UNACKNOWLEDGED, Later, Waiting
 from gateway.sockets.held_actions import is_plain
 
 if TYPE_CHECKING:
+    from gateway.history import LocalHistory
     from gateway.sessions import SessionStore
 
 log = logging.getLogger("veilmq.clients")
@@ -84,6 +88,7 @@ class Exchange(Delivering):
         super().__init__(host, limits, now)
         self.audit = Audit(now)
         self.overlay: OverlayPort | None = None
+        self.history: LocalHistory | None = None  # of a broker without overlay
         self.watchers: list[Callable[[EntityEvent], None]] = []
         self.tracing: Constraining | None = None  # constrained topics; None: they are ordinary ones
         self.own_topics = OwnTopics()  # besides topics below RESERVED_TOPICS
@@ -102,6 +107,25 @@ class Exchange(Delivering):
         self.predicates = False
         # Closes a client's connection as its session wants; the lifecycle fills it in.
         self.close: Callable[[Client, Close], None] = _no_lifecycle
+
+    @property
+    def past(self) -> Past | None:
+        """Returns the history that clients may read now, the broker's own or the overlay's; None: there is none."""
+        mine: Past | None = self.history if self.history is not None else cast("Past | None", self.overlay)
+        return mine if getattr(mine, "has_history", False) else None
+
+    def record_in(self, history: LocalHistory | None) -> None:
+        """Adds what local clients get to the broker's own history from now on; None: no longer. Short ways stay unused
+        meanwhile.
+        """
+        self.history = history
+        self.host.watched("history", history is not None and history.has_history)
+
+    def record(self, message: Message, publisher: str, view: Any) -> None:
+        """Adds a message to the broker's own history, if there is one. `view`: the client's; None: nobody's."""
+        if self.history is not None:
+            owner = publisher if view is None else owner_of(view)
+            self.history.record(publication_of(message, self.now()), publisher, owner)
 
     def adopt(self, limits: Limits) -> None:
         super().adopt(limits)
@@ -423,6 +447,7 @@ class Exchange(Delivering):
             return None
         if publish.retain:
             self.retain(client.view, message)
+        self.record(message, client.client_id, client.view)
         later = self.route(message, client)
         if later is not None:
             return self._answer_after(later, client, owed, message, before)
@@ -550,6 +575,7 @@ class Exchange(Delivering):
             message.properties = without_reserved(message.properties)
         if message.retain:
             self.retain(view, message)
+        self.record(message, message.publisher, view)
         later = self.route(message, None, groups_lost)
         if later is not None:
             self.in_order(later)

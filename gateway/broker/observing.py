@@ -48,4 +48,5 @@ def observe(lifecycle: Lifecycle, exchange: Exchange) -> BrokerSnapshot:
         held_now=exchange.holding.waiting,
         behind=len(exchange.holding.behind),
         reached=dict(exchange.reached.counts),
+        history_lost=0 if exchange.history is None else exchange.history.lost,
     )

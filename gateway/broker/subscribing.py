@@ -98,7 +98,7 @@ class Subscribing:
 
     def _judged(self, client: Client, packet: Subscribe) -> tuple[Subscribe, list[bool | None]]:
         """Returns a SUBSCRIBE in the spelling in which it is routed, and what is known of the right to each filter."""
-        if client.peer is None and self._reads_again:
+        if client.peer is None and self._exchange.past is not None:
             packet = with_since(packet)
         if self._exchange.predicates and client.peer is None:
             packet = with_predicates(packet)
@@ -112,11 +112,6 @@ class Subscribing:
             known = None if topic_filter is None else self._may_subscribe(client, topic_filter)
             verdicts.append(False if topic_filter is None else known)
         return packet, verdicts
-
-    @property
-    def _reads_again(self) -> bool:
-        """True if the overlay has histories that clients may read."""
-        return bool(getattr(self._exchange.overlay, "has_history", False))
 
     async def _subscribe_in_turns(self, client: Client, packet: Subscribe, quiet: bool) -> None:
         """Grants a long SUBSCRIBE in parts, a turn of the event loop each; the answer is one."""
@@ -351,8 +346,8 @@ class Subscribing:
     def _begin_in_the_past(self, client: Client, subscription: SessionSubscription) -> bool:
         """Reads the past for a client; then the subscription enters the router. False: the overlay cannot take it."""
         options, exchange = subscription.options, self._exchange
-        plain_filter, overlay = options.base, exchange.overlay
-        assert overlay is not None
+        plain_filter, overlay, past = options.base, exchange.overlay, exchange.past
+        assert past is not None
         name = client, options.filter
         if (stop := self._readings.pop(name, None)) is not None:
             stop()
@@ -360,8 +355,10 @@ class Subscribing:
 
         def give(publication: Publication) -> None:
             message = message_of(publication, exchange.now())
+            is_own = options.no_local and publication.owner == client.client_id
             if (
                 client.alive
+                and not is_own
                 and wants(options, message)
                 and self._host.verdict(client.view, message.topic, Action.RECEIVE)
             ):
@@ -375,12 +372,11 @@ class Subscribing:
             if self._readings.pop(name, None) is not None and client.alive and client.filters.get(options.filter):
                 exchange.router.subscribe(client, options, subscription.identifier)
 
-        is_taken = overlay.subscribed(plain_filter, predicate_of(options)) is not False
-        begin = getattr(overlay, "read_again")  # noqa: B009  optional, as `has_history`
+        is_taken = overlay is None or overlay.subscribed(plain_filter, predicate_of(options)) is not False
         self._readings[name] = lambda: None
         at = since_ms(options.since, exchange.now())
         assert at is not None, "checked by `inner_filter`"
-        stop = begin(plain_filter, at, give, has_room, done, owner_of(client.view))
+        stop = past.read_again(plain_filter, at, give, has_room, done, owner_of(client.view))
         if name in self._readings:
             self._readings[name] = stop
         return is_taken

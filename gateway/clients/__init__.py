@@ -28,6 +28,7 @@ from gateway.clients.overlay_port import (
     LocalGroup,
     Measured,
     OverlayPort,
+    Past,
     PeerRefusal,
     SharedName,
 )
@@ -68,6 +69,7 @@ __all__ = [
     "OverlayPort",
     "OwedAck",
     "Pace",
+    "Past",
     "PeerMessage",
     "PeerRefusal",
     "Reached",

@@ -30,6 +30,7 @@ __all__ = [
     "LocalGroup",
     "Measured",
     "OverlayPort",
+    "Past",
     "PeerRefusal",
     "SharedName",
     "SharedSubscriptions",
@@ -109,6 +110,29 @@ class OverlayPort(Protocol):
         ...
 
     def entity_event(self, event: EntityEvent) -> None: ...
+
+
+class Past(Protocol):
+    """A history that local clients may read: the overlay's, or the broker's own."""
+
+    @property
+    def has_history(self) -> bool:
+        """True if local clients may read a history."""
+        ...
+
+    def read_again(
+        self,
+        topic_filter: str,
+        since_ms: int,
+        give: Callable[[Publication], None],
+        has_room: Callable[[], bool],
+        done: Callable[[], None],
+        owner: str,
+    ) -> Callable[[], None]:
+        """Reads the past of a filter for a local client; `done` is called when nothing of it is left. Returns a
+        function ending the reading. `owner`: the user of the client, or the address of a nameless one.
+        """
+        ...
 
 
 class Constraining(Protocol):

@@ -1,12 +1,15 @@
-"""The history of a replica on disk: sealed records of scopes with a history (docs/protocol.md §12.1).
+"""Histories on disk: sealed records of scopes with a history (docs/protocol.md §12.1), and their readings for clients.
 
-`segments` is a file of records, `archive` all files with their bounds, `keeper` serves an event loop. Rules of the
-protocol stand in `bridge`.
+`segments` is a file of records, `archive` all files with their bounds, `keeper` serves an event loop. `rereading` gives
+clients what was, then what is live. `local` is the history of a broker without overlay. Rules of the protocol stand in
+`bridge`.
 """
 
 from __future__ import annotations
 
 from gateway.history.archive import Archive, HistoryError, Reach
 from gateway.history.keeper import HistoryKeeper
+from gateway.history.local import LocalHistory
+from gateway.history.rereading import Rereading
 
-__all__ = ["Archive", "HistoryError", "HistoryKeeper", "Reach"]
+__all__ = ["Archive", "HistoryError", "HistoryKeeper", "LocalHistory", "Reach", "Rereading"]

@@ -269,7 +269,7 @@ class Archive:
                 break
             size += len(body)
             records.append(HistoryRecord(known.scope, each.position, each.key_id, body))
-            if each.key_id not in keys and (key := self._file(known).key(each.key_id)) is not None:
+            if each.key_id and each.key_id not in keys and (key := self._file(known).key(each.key_id)) is not None:
                 keys[each.key_id] = key
                 size += len(key.header) + len(key.shares)
         mine = [known for known in self._segments.values() if known.scope == request.scope and known.owned]

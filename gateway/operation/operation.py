@@ -6,12 +6,13 @@ up log lines (`logs.configure`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from gateway.base.figures import HistoryState
 from gateway.clients import Measured
 from gateway.operation.answers import BrokerHealth
-from gateway.operation.prometheus import Endpoint, broker_metrics, overlay_metrics, tracing_metrics
+from gateway.operation.prometheus import Endpoint, broker_metrics, history_metrics, overlay_metrics, tracing_metrics
 from gateway.operation.snapshot import BrokerSnapshot
 from gateway.operation.sys_topics import INTERVAL_S, ROOT, SysTopics
 
@@ -60,6 +61,8 @@ class Operation:
         """Returns figures and alarms of the last day for `/day`; set before `start`."""
         self.sys_topics: SysTopics | None = None
         self.tracing: Tallied | None = None
+        self.histories: Callable[[], Sequence[HistoryState]] = tuple
+        """Returns how far histories of a broker without overlay reach."""
 
     def prepare(self) -> None:
         """Binds the port of the endpoint. Raises StartError."""
@@ -92,6 +95,8 @@ class Operation:
         overlay = self._overlay()
         if isinstance(overlay, Measured):
             found += overlay_metrics(overlay.figures, overlay.gauges())
+        elif histories := self.histories():
+            found += history_metrics(histories)
         if self.tracing is not None:
             found += tracing_metrics(self.tracing.figures, self.tracing.gauges())
         if self.health is not None:

@@ -147,6 +147,10 @@ BROKER_FIGURES = (
         lambda s: s.traffic.withheld, "publish/messages/withheld",
     ),
     _counter(
+        "history_lost", "Publications missing in the broker's own history, since the disk refused them.",
+        lambda s: s.history_lost,
+    ),
+    _counter(
         "publications_sent", "PUBLISH packets written for clients.", lambda s: s.published,
         "publish/messages/sent", load="publish/sent",
     ),

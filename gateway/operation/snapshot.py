@@ -31,6 +31,7 @@ class BrokerSnapshot:
     held_now: int
     behind: int
     reached: dict[str, int]
+    history_lost: int = 0
 
     @property
     def published(self) -> int:

@@ -60,7 +60,7 @@ from gateway.base.log_events import LogEvent
 from gateway.base.spans import PublicationSpans
 from gateway.client import MqttClient
 from gateway.clients import Done, LocalBroker, LocalGroup, PeerRefusal
-from gateway.history import HistoryKeeper
+from gateway.history import HistoryKeeper, Rereading
 from gateway.mqtt5.packets import Publish
 from gateway.outbox import Outgoing, Store
 from gateway.overlay.accepting import Accepting
@@ -77,7 +77,6 @@ from gateway.overlay.local_rights import LocalRights, ScopeRights
 from gateway.overlay.peer_refusals import refusal
 from gateway.overlay.reader_rows import ReaderRows
 from gateway.overlay.receipt_topics import receipts_told
-from gateway.overlay.rereading import Rereading
 from gateway.overlay.settling import Settling
 from gateway.overlay.wires import PACKET_TOO_LARGE, Wires
 from gateway.overlay.withheld import Withheld

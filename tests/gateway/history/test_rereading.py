@@ -18,8 +18,8 @@ from bridge.contract import (
     Reread,
     StopReading,
 )
-from gateway.overlay import rereading as rereading_module
-from gateway.overlay.rereading import OVERHEAD_BYTES, Rereading
+from gateway.history import rereading as rereading_module
+from gateway.history.rereading import OVERHEAD_BYTES, Rereading
 from tests.waits import until
 
 
