@@ -94,5 +94,5 @@ def test_a_row_of_the_quick_bench_imports_from_the_version_that_it_measures(tmp_
     assert quick.measured(row, tmp_path / "other") == 5.5
 
 
-def test_there_are_ten_rows() -> None:
-    assert len(quick.ROWS) == 10
+def test_there_are_eleven_rows() -> None:
+    assert len(quick.ROWS) == 11

@@ -146,6 +146,7 @@ SYMPTOMS = (
             E.STORED_TIMES_MOVED,
             E.HISTORY_REFUSED,
             E.TRACES_NOT_KEPT,
+            E.RECEIPTS_NOT_KEPT,
             E.STOPPED_LATE,
         ),
         "See the disk of `data`: full, slow or replaced. Never start a member with an empty `data` "
@@ -202,7 +203,7 @@ SYMPTOMS = (
         "A member stops, since its key signs no more",
         (E.KEY_LOST,),
         "Put the token back, see that its PIN is right, and start the member.",
-        "pkcs11-tool --list-token-slots",
+        "veilmq check -c broker.yaml",
     ),
     Symptom(
         "The log has a traceback",

@@ -174,7 +174,8 @@ def needed(command: Any) -> list[str]:
     words: list[str] = []
     for each in command.params:
         if each.required and each.name != "config":
-            words += ["x"] if each.param_type_name == "argument" else [each.opts[0], "x"]
+            value = "1" if each.name == "message" else "x"  # the number of a message
+            words += [value] if each.param_type_name == "argument" else [each.opts[0], value]
     return words
 
 

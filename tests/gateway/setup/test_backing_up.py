@@ -40,7 +40,8 @@ def test_a_lost_folder_comes_back_and_is_checked(
     shutil.rmtree(folder)
     assert run(["restore", str(archive), str(folder)]) == 0
     assert {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*") if p.is_file()} == before | {
-        path.relative_to(folder): path.read_bytes() for path in folder.rglob("overlay.pin")
+        path.relative_to(folder): path.read_bytes()
+        for path in (*folder.rglob("overlay.pin"), folder / "identity" / ".restored")
     }
     assert not (folder / "data").exists()
     assert (folder / "identity" / "key.pem").stat().st_mode & 0o077 == 0
