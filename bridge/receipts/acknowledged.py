@@ -34,7 +34,7 @@ OWED_MAX = 65_536
 
 @dataclass(frozen=True, slots=True)
 class ReceiptState:
-    """The state of one reader in one of our chains. Times in ms. `time_ms`: of the newest receipt, by the reader's
+    """The state of one reader in one of our scopes. Times in ms. `time_ms`: of the newest receipt, by the reader's
     clock; `came_ms`: of its arrival; `through`: its last number; `missing`: the count of missing intervals;
     `acknowledged`: batches since this process began; `oldest_ms`: time of sealing of the oldest publication without a
     receipt, 0 if there is none.
@@ -156,20 +156,26 @@ class Acknowledged:
     # ------------------------------------------------------------------------------------------ questions
 
     def states(self) -> list[ReceiptState]:
-        """Returns the state of each reader in each scope, by scope and reader."""
-        found = []
+        """Returns the state of each reader in each scope, by scope and reader: that of its newest receipt, whichever
+        of our keys it names.
+        """
+        newest: dict[tuple[str, str], _Reader] = {}
+        acknowledged: dict[tuple[str, str], int] = {}
         for (reader, chain), state in self._readers.items():
-            scope, body = self._overlay.scope_numbered(chain.scope), state.body
+            scope = self._overlay.scope_numbered(chain.scope)
             if scope is None:
                 continue
-            oldest = _oldest(self._owed.get(chain.scope, []), body)
-            found.append(
-                ReceiptState(
-                    reader, scope.filter, body.time_ms, state.came_ms, body.through, len(body.missing),
-                    state.acknowledged, oldest,
-                )
-            )  # fmt: skip
-        return sorted(found, key=lambda each: (each.scope, each.reader))
+            name = scope.filter, reader
+            acknowledged[name] = acknowledged.get(name, 0) + state.acknowledged
+            if name not in newest or newest[name].body.time_ms < state.body.time_ms:
+                newest[name] = state
+        return [
+            ReceiptState(
+                name[1], name[0], state.body.time_ms, state.came_ms, state.body.through, len(state.body.missing),
+                acknowledged[name], _oldest(self._owed.get(state.body.scope, []), state.body),
+            )
+            for name, state in sorted(newest.items(), key=lambda each: each[0])
+        ]  # fmt: skip
 
     def adopt(self, overlay: Overlay) -> None:
         """Takes another version of the overlay, and forgets readers and scopes that have no receipts any more."""

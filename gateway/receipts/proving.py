@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from bridge.base import matches
+from bridge.base import TopicError, check_filter, matches
 from bridge.document import NotProvedError, Overlay
 from bridge.receipts import DeliveryProof, ReceiptRow, SealedBatch
 from gateway.receipts.database import KnownReceipt, ReceiptDatabase, ReceiptsError
@@ -47,6 +47,10 @@ def by_reader(database: ReceiptDatabase) -> list[ReaderReceipts]:
 
 def messages_of(database: ReceiptDatabase, topic_filter: str, limit: int) -> list[MessageReceipts]:
     """Returns the newest messages on topics that a filter matches, the newest first. Raises ReceiptsError."""
+    try:
+        check_filter(topic_filter)
+    except TopicError as error:
+        raise ReceiptsError(f"{topic_filter!r}: {error}; name a topic, or a filter as of MQTT") from None
     found: list[MessageReceipts] = []
     upto = LAST
     while len(found) < limit:
@@ -75,7 +79,7 @@ def proofs_of(
     """Returns a proof for each reader that has the message of this number. `reader`: that one alone; `name`,
     `identity`: of this gateway. Raises ReceiptsError if there is no such message, or nobody signed that it has it.
     """
-    batches = _batches(database, max(0, wanted - RECORDS_MAX), wanted, RECORDS_MAX)
+    batches = _batches(database, max(0, min(wanted, LAST) - RECORDS_MAX), min(wanted, LAST), RECORDS_MAX)
     holding = [batch for batch in batches if any(record.number == wanted for record in batch.records)]
     if not holding:
         raise ReceiptsError(f"message {wanted} is not kept here; `veilmq receipts TOPIC` lists those that are")

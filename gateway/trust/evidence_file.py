@@ -32,16 +32,16 @@ def keep_evidence(identity: Path, evidence: Contradiction, proven: ProvenLie) ->
     path = directory / f"{proven.lie}-{author}-{party_id_of(proven.key).hex()}.json"
     if path.exists() or sum(1 for _ in directory.iterdir()) >= FILES_MAX:
         return None
-    write_evidence(path, evidence)
+    try:
+        write_evidence(path, evidence)
+    except PrivateFileError as error:
+        raise OSError(str(error)) from None
     return path
 
 
 def write_evidence(path: Path, evidence: Contradiction) -> None:
-    """Writes evidence as a file that everybody may read. Raises OSError."""
-    try:
-        write_public(path, json.dumps(evidence.to_document(), indent=1).encode() + b"\n")
-    except PrivateFileError as error:
-        raise OSError(str(error)) from None
+    """Writes evidence as a file that everybody may read. Raises PrivateFileError."""
+    write_public(path, json.dumps(evidence.to_document(), indent=1).encode() + b"\n")
 
 
 def compared(mine: Overlay, theirs: Path) -> Contradiction | None:
@@ -75,11 +75,8 @@ def check_evidence(path: Path) -> ProvenLie | ProvenDelivery:
 
 
 def write_proof(path: Path, proof: DeliveryProof) -> None:
-    """Writes a proof of delivery as a file that everybody may read. Raises OSError."""
-    try:
-        write_public(path, json.dumps(proof.to_document(), indent=1).encode() + b"\n")
-    except PrivateFileError as error:
-        raise OSError(str(error)) from None
+    """Writes a proof of delivery as a file that everybody may read. Raises PrivateFileError."""
+    write_public(path, json.dumps(proof.to_document(), indent=1).encode() + b"\n")
 
 
 def standing(proven: ProvenLie | ProvenDelivery, overlay: Overlay) -> list[str]:

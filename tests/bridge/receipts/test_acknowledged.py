@@ -16,6 +16,7 @@ from bridge.receipts import RECEIPTS_TOPIC, Receipt, SealedBatch
 from bridge.receipts.acknowledging import EVERY_S
 from bridge.receipts.hashes import root
 from tests.bridge.helpers import NOW, counted, gateway
+from tests.bridge.reader.test_newest_retained import rotated
 from tests.bridge.receipts.helpers import (
     Scene,
     acknowledged,
@@ -123,6 +124,23 @@ def test_a_reader_restored_from_a_backup_says_what_it_said(scene: Scene):
     assert acknowledged(came_in(scene.bring(second, NOW + 2)), "near") == {1, 2, 3}
     assert counted(effects := scene.bring(first, NOW + 2), "receipts_taken") == 1
     assert came_in(effects) == [], "it is as true, and says nothing new"
+
+
+def test_a_publisher_with_another_key_shows_each_reader_once_and_by_its_newest_receipt(scene: Scene):
+    """The chain of a former key has no more receipts; told beside the new one it would wait for ever, in a second row
+    with the labels of the first.
+    """
+    scene.bring(scene.signed())
+    after = rotated(scene.world, "site")
+    scene.site.acknowledged.adopt(after.overlay)
+    scene.publish(4, b"later")
+    second = Receipt.decode(scene.signed(NOW + EVERY_S))
+    party = after.identities["site"].party_id
+    body = replace(second.body, publisher=party, latest=b"", time_ms=second.body.time_ms + 1)
+    frame = Receipt.sign(scene.world.identities["near"], body, second.batches).encode()
+    scene.site.acknowledged.received(Received("r1a", Wire(RECEIPTS_TOPIC, frame)), NOW + EVERY_S)
+    (state,) = scene.site.acknowledged.states()
+    assert (state.reader, state.through, state.oldest_ms, state.acknowledged) == ("near", 4, 0, 4)
 
 
 def test_rights_and_receipts_that_end_leave_nothing_behind(scene: Scene):

@@ -75,7 +75,9 @@ def test_one_party_proves_to_another_that_a_reader_has_a_message(
 
 @pytest.mark.parametrize(
     ("words", "why"),
-    [(["prove", "6", "--out", "x"], "no receipt"), (["prove", "9", "--out", "x"], "not kept here")],
+    [(["prove", "6", "--out", "x"], "no receipt"), (["prove", "9", "--out", "x"], "not kept here"),
+     (["prove", "5", "--out", "/absent/x"], "cannot be written"), (["plant/#/x"], "must be the last level"),
+     (["prove", "9" * 20, "--out", "x"], "not kept here")],
 )  # fmt: skip
 def test_what_has_no_proof_ends_with_a_line_and_status_2(
     site: Path, capsys: pytest.CaptureFixture[str], words: list[str], why: str
