@@ -71,9 +71,16 @@ def _print_messages(rows: list[dict[str, Any]], as_json: bool) -> None:
     if as_json:
         print_json({"messages": rows})
         return
+    from gateway.terminal.written import terminal_text
+
     columns = ["message", "published", "topic", "readers that have it"]
     shown = [
-        [str(one["number"]), utc_text(one["time_ms"]), one["topic"], ", ".join(sorted(one["readers"])) or "none yet"]
+        [
+            str(one["number"]),
+            utc_text(one["time_ms"]),
+            terminal_text(one["topic"]),
+            ", ".join(sorted(one["readers"])) or "none yet",
+        ]
         for one in rows
     ]
     print_table("", columns, shown)
@@ -89,6 +96,7 @@ def prove(
     """Write a file by which anybody can check that a reader has a message; it shows no other message."""
     from bridge.receipts import DeliveryProof
     from gateway.receipts import ReceiptsError, proofs_of
+    from gateway.terminal.written import terminal_text
     from gateway.trust import LocalIdentity, load_overlay
     from gateway.trust.evidence_file import write_proof
 
@@ -102,7 +110,7 @@ def prove(
         raise ReceiptsError(f"message {message}: {', '.join(sorted(proofs))} have it; name one with --reader NAME")
     ((_, proof),) = proofs.items()
     write_proof(out, proof)
-    print(proof.check().says)
+    print(terminal_text(proof.check().says))
     print(f"proof in {out}; anybody can check it with veilmq verify {out}")
 
 

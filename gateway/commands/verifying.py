@@ -35,6 +35,7 @@ def verify(
 ) -> None:
     """Check offline what a file proves. Ends with status 2 if it proves nothing."""
     from bridge.receipts import ProvenDelivery
+    from gateway.terminal.written import terminal_text
     from gateway.trust import load_overlay
     from gateway.trust.evidence_file import check_evidence, standing
 
@@ -43,10 +44,10 @@ def verify(
     if as_json:
         print_json(_as_json(proven) | {"standing": None if places is None else "; ".join(places)})
         return
-    print(f"proved: {proven.says}")
+    print(f"proved: {terminal_text(proven.says)}")  # a topic is its publisher's word, and forges no line here
     if isinstance(proven, ProvenDelivery):
         times = proven.record.time_ms, proven.acknowledged_ms
-        print("published {}, acknowledged {}, each by the clock of who says so".format(*map(utc_text, times)))
+        print("published {}, acknowledged {}, each by the clock of who says so".format(*map(_time, times)))
         print(f"owner {proven.owner.hex()} certified both keys")
     else:
         print(f"key {proven.key.hex()}, certified by owner {proven.owner.hex()}")
@@ -54,6 +55,14 @@ def verify(
         print(place)
     if places is None:
         print("compare the owner's key with the one that you know, or add --overlay OVERLAY.json")
+
+
+def _time(time_ms: int) -> str:
+    """Returns a time that somebody signed, who may have signed one that no calendar has."""
+    try:
+        return utc_text(time_ms)
+    except (OverflowError, ValueError, OSError):
+        return f"{time_ms} ms"
 
 
 def _as_json(proven: ProvenLie | ProvenDelivery) -> dict[str, Any]:

@@ -9,11 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from bridge.contract import Numbered, Publication
 from bridge.document import Scope
+from bridge.receipts import DeliveryProof, SealedBatch
 from gateway import cli
 from gateway.setup import Plan, make_overlay
 from gateway.trust.overlay_file import document_bytes
 from tests.bridge.document.test_evidence import evidence, two_of_one_number
+from tests.bridge.receipts.test_delivery_proof import batch_of, row_of
 from tests.gateway.trust.test_evidence_file import kept
 from tests.sim.world import World, make_world
 
@@ -87,3 +90,24 @@ def test_an_owner_that_gave_two_members_two_documents_is_proved_from_their_files
     assert "nothing contradicts" in said
     assert cli.run(["overlay", "compare", str(first), str(description)]) == 2
     assert "is not JSON" in capsys.readouterr().err
+
+
+def test_a_publisher_forges_no_line_by_its_topic_and_stops_no_check_by_its_time(
+    world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Attack: a true proof, whose topic goes on with lines of its own, and whose times are in no calendar."""
+    topic = "plant/t\x1b[2K\nproved: evil signed that it owes a million"
+    bare = batch_of(world)
+    record = Numbered(5, Publication(topic, b"x", 1, time_ms=1 << 62))
+    batch = SealedBatch.of(5, 1, bare.topic, bare.frame, bare.blinding, [record])
+    certificate = world.overlay.certificate
+    certificates = certificate("site"), certificate("site"), certificate("evil")
+    row = row_of(world, [batch], "evil")
+    made = DeliveryProof.make(world.identities["site"], world.overlay.owner, certificates, batch, 5, row)
+    path = tmp_path / "delivery.json"
+    path.write_text(json.dumps(made.to_document()))
+    assert cli.run(["verify", str(path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.startswith("proved: ") for line in lines] == [True, False, False, False]
+    assert "\\x1b[2K\\nproved: evil" in lines[0]
+    assert f"published {1 << 62} ms" in lines[1]
