@@ -145,6 +145,10 @@ const show = {
         Math.round(link.pace), link.waiting, now.suspected[peer] || 0]);
     fill("links", rows);
     $("outbox").textContent = `Outbox: ${now.outbox.depth} publications, ${now.outbox.bytes} bytes.`;
+    const readers = (now.standing || {}).readers || [];
+    $("readers").hidden = !readers.length;
+    fill("reader-table", readers.map((one) => [one.reader, one.scope,
+      one.unreceived_s ? `${Math.round(one.unreceived_s)} s without a receipt` : "has all", new Date(one.time_ms).toLocaleString()]));
     const told = (now.standing || {}).proposal || {}, swap = told.swap;
     const told_by = ((now.standing || {}).swaps || {}).organiser || "";
     $("proposal").textContent = swap ? `Measured: joining ${swap.add} and parting ${swap.remove} `

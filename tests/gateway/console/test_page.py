@@ -208,6 +208,28 @@ def test_the_graph_shows_links_and_their_traffic_as_they_are_now(site: Site, pag
     )
 
 
+def test_readers_are_shown_where_a_scope_has_receipts(page: Page) -> None:
+    go(page, "overlay")
+    page.wait_for("document.querySelector('#outbox').textContent.includes('Outbox')")
+    assert page.evaluate("document.querySelector('#readers').hidden")
+    page.evaluate("""const asked = ask, readers = [
+            {reader: 'lab<b>', scope: 'plant/#', unreceived_s: 7.4, time_ms: 1e12},
+            {reader: 'desk', scope: 'plant/#', unreceived_s: 0, time_ms: 1e12}];
+        ask = async (path, ...more) => {
+            const now = await asked(path, ...more);
+            if (path === '/overlay') now.standing.readers = readers;
+            return now; };
+        refresh()""")
+    page.wait_for("document.querySelectorAll('#reader-table tbody tr').length == 2")
+    assert not page.evaluate("document.querySelector('#readers').hidden")
+    text = page.evaluate("document.querySelector('#reader-table tbody').innerText")
+    assert "lab<b>" in text
+    assert "7 s without a receipt" in text
+    assert "has all" in text
+    page.evaluate("ask = asked; refresh()")
+    page.wait_for("document.querySelector('#readers').hidden")
+
+
 def test_messages_are_followed_and_never_shown(site: Site, page: Page) -> None:
     go(page, "trace")
     type_into(page, "#follow [name=topic]", "plant/press-2/+")
