@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 
 from amqtt.events import BrokerEvents
@@ -353,15 +353,24 @@ class Subscribing:
             stop()
         ids = (subscription.identifier,) if subscription.identifier else ()
 
-        def give(publication: Publication) -> None:
+        def give(publication: Publication) -> Coroutine[None, None, None] | None:
             message = message_of(publication, exchange.now())
             is_own = options.no_local and publication.owner == client.client_id
-            if (
-                client.alive
-                and not is_own
-                and wants(options, message)
-                and self._host.verdict(client.view, message.topic, Action.RECEIVE)
-            ):
+            if not client.alive or is_own:
+                return None
+            verdict = self._host.verdict(client.view, message.topic, Action.RECEIVE)
+            if verdict is None:
+                return give_asking(message)
+            if verdict:
+                give_permitted(message)
+            return None
+
+        async def give_asking(message: Message) -> None:
+            if await self._host.ask(client.view, message.topic, Action.RECEIVE) and client.alive:
+                give_permitted(message)
+
+        def give_permitted(message: Message) -> None:
+            if wants(options, message):
                 exchange.give(client, message, min(message.qos, options.qos), False, ids, exchange.now())
 
         def has_room() -> bool:

@@ -5,7 +5,7 @@ All methods are called on the event loop and must not block.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from bridge.contract import Publication, UserProperties
@@ -124,13 +124,14 @@ class Past(Protocol):
         self,
         topic_filter: str,
         since_ms: int,
-        give: Callable[[Publication], None],
+        give: Callable[[Publication], Coroutine[None, None, None] | None],
         has_room: Callable[[], bool],
         done: Callable[[], None],
         owner: str,
     ) -> Callable[[], None]:
         """Reads the past of a filter for a local client; `done` is called when nothing of it is left. Returns a
-        function ending the reading. `owner`: the user of the client, or the address of a nameless one.
+        function ending the reading. `give` may return the rest of its work, for which later publications wait.
+        `owner`: the user of the client, or the address of a nameless one.
         """
         ...
 

@@ -10,6 +10,6 @@ from __future__ import annotations
 from gateway.history.archive import Archive, HistoryError, Reach
 from gateway.history.keeper import HistoryKeeper
 from gateway.history.local import LocalHistory
-from gateway.history.rereading import Rereading
+from gateway.history.rereading import Give, Rereading
 
-__all__ = ["Archive", "HistoryError", "HistoryKeeper", "LocalHistory", "Reach", "Rereading"]
+__all__ = ["Archive", "Give", "HistoryError", "HistoryKeeper", "LocalHistory", "Reach", "Rereading"]

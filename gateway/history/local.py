@@ -40,7 +40,7 @@ from bridge.contract import (
 from bridge.document import History
 from gateway.base.figures import HistoryState
 from gateway.history.keeper import KEEP_EVERY_S, HistoryKeeper
-from gateway.history.rereading import Rereading
+from gateway.history.rereading import Give, Rereading
 from keys.errors import KeysError
 from keys.frames import Reader, text
 
@@ -168,7 +168,7 @@ class LocalHistory:
         self,
         topic_filter: str,
         since_ms: int,
-        give: Callable[[Publication], None],
+        give: Give,
         has_room: Callable[[], bool],
         done: Callable[[], None],
         owner: str,

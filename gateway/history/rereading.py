@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
+from typing import TypeAlias
 
 from bridge.base import matches
 from bridge.contract import (
@@ -26,6 +28,8 @@ from bridge.contract import (
     StopReading,
 )
 
+Give: TypeAlias = Callable[[Publication], "Coroutine[None, None, None] | None"]
+"""Gives a publication to a client; or returns the rest of it, which has to wait for a plugin."""
 PUBLISHED = "published"
 """The user property with the time of publication of a past message, in UTC."""
 NAMES_MAX = 65_536  # of delivered publications, to drop repetitions at the seam; the oldest go
@@ -42,7 +46,7 @@ class _Reading:
     """A client's reading. `scopes`: by number of a part, the scope's number and the wire filter."""
 
     filter: str
-    give: Callable[[Publication], None]
+    give: Give
     has_room: Callable[[], bool]
     done: Callable[[], None]
     scopes: dict[int, tuple[int, str]]
@@ -53,6 +57,7 @@ class _Reading:
     size: int = 0  # bytes of those that wait and are kept
     is_held: bool = False
     is_looked_at: bool = False
+    asking: asyncio.Task[None] | None = None  # a plugin, about a publication that was taken out
 
     def wait(self, publication: Publication) -> None:
         """Adds a publication that goes to the client as soon as there is room."""
@@ -88,6 +93,8 @@ class _Reading:
 
     def forget(self) -> None:
         """Drops all that waits and is kept."""
+        if self.asking is not None:
+            self.asking.cancel()
         self.waiting.clear()
         self.kept.clear()
         self.size = 0
@@ -115,7 +122,7 @@ class Rereading:
         topic_filter: str,
         scopes: Sequence[tuple[int, str]],
         since_ms: int,
-        give: Callable[[Publication], None],
+        give: Give,
         has_room: Callable[[], bool],
         done: Callable[[], None],
         owner: str = "",
@@ -199,19 +206,28 @@ class Rereading:
 
     def _pump(self, reading: _Reading) -> None:
         """Gives the client as much as fits; the end of the past ends the reading."""
-        while reading.waiting and reading.has_room():
-            reading.give(reading.take())
-        is_full = bool(reading.waiting)
+        while reading.waiting and reading.asking is None and reading.has_room():
+            if (rest := reading.give(reading.take())) is not None:
+                reading.asking = asyncio.ensure_future(rest)
+                reading.asking.add_done_callback(partial(self._answered, reading))
+        is_full = bool(reading.waiting) or reading.asking is not None
         if is_full is not reading.is_held:
             reading.is_held = is_full
             for part in reading.scopes:
                 asyncio.get_running_loop().call_soon(self._handle, HoldReading(part, is_full))
-        if is_full and not reading.is_looked_at:
+        if is_full and reading.asking is None and not reading.is_looked_at:
             reading.is_looked_at = True
             asyncio.get_running_loop().call_later(LOOK_S, self._look, reading)
         elif reading in self._draining and not is_full:
             self._draining.remove(reading)
             reading.done()
+
+    def _answered(self, reading: _Reading, asking: asyncio.Task[None]) -> None:
+        """Goes on behind the answer of a plugin: no later publication overtakes."""
+        reading.asking = None
+        if not asking.cancelled():
+            asking.exception()  # a plugin that fails denies, and the log has it
+            self._pump(reading)
 
     def _look(self, reading: _Reading) -> None:
         reading.is_looked_at = False

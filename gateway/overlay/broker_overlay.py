@@ -60,7 +60,7 @@ from gateway.base.log_events import LogEvent
 from gateway.base.spans import PublicationSpans
 from gateway.client import MqttClient
 from gateway.clients import Done, LocalBroker, LocalGroup, PeerRefusal
-from gateway.history import HistoryKeeper, Rereading
+from gateway.history import Give, HistoryKeeper, Rereading
 from gateway.mqtt5.packets import Publish
 from gateway.outbox import Outgoing, Store
 from gateway.overlay.accepting import Accepting
@@ -602,7 +602,7 @@ class BrokerOverlay:
         self,
         topic_filter: str,
         since_ms: int,
-        give: Callable[[Publication], None],
+        give: Give,
         has_room: Callable[[], bool],
         done: Callable[[], None],
         owner: str,

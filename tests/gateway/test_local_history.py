@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 import yaml
+from amqtt.plugins.base import BaseTopicPlugin
 
 from gateway.base import StartError
 from gateway.base.config import ConfigError, parse
 from gateway.broker.edge_broker import EdgeBroker
 from gateway.history import archive
 from gateway.history.archive import Archive
+from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import (
     Properties,
     PubAck,
@@ -168,6 +170,29 @@ async def test_rights_are_asked_of_each_message(tmp_path: Path) -> None:
         assert await eve.subscribe("$since/1h/+/level") == 0
         assert numbers(await take(eve, 1)) == [3]
         assert await eve.published() == []
+
+
+class Slow(BaseTopicPlugin):  # type: ignore[misc]
+    """Decides behind a turn of the event loop, as plugins that ask a database do."""
+
+    async def topic_filtering(self, *, session: Any = None, topic: str | None = None, action: Any = None) -> bool:
+        await asyncio.sleep(0)
+        return topic != "plant/secret"
+
+
+@on_loop
+async def test_plugins_that_take_their_time_are_asked_of_each_message(tmp_path: Path) -> None:
+    async with serving(config(tmp_path, plugins={f"{__name__}.Slow": {}})) as broker:
+        device = await Wire.connect(broker, "device")
+        for number in range(10):
+            name = "plant/secret" if number % 3 == 0 else "plant/a"
+            broker.exchange.inject(Message(name, b"%d" % number, 1))
+        await device.barrier()
+        late = await Wire.connect(broker, "late")
+        assert await late.subscribe("$since/1h/plant/#", qos=1) == 1
+        assert numbers(await take(late, 6)) == [1, 2, 4, 5, 7, 8]
+        await say(device, [10])
+        assert numbers(await take(late, 1)) == [10]
 
 
 @on_loop

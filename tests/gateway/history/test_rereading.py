@@ -142,3 +142,39 @@ async def _a_client_that_takes_nothing() -> None:
     await until(lambda: reader.is_done)
     assert reader.got == [b"%d" % number for number in range(2_090, 2_100)], "the oldest go"
     assert reading.size == 0
+
+
+def test_a_publication_that_waits_for_a_plugin_is_overtaken_by_none() -> None:
+    async def check() -> None:
+        reader, answer = Reader(), asyncio.Event()
+        given = reader.give
+
+        async def later(publication: Publication) -> None:
+            await answer.wait()
+            given(publication)
+
+        reader.give = lambda publication: later(publication) if publication.payload == b"1" else given(publication)  # type: ignore[method-assign, assignment]
+        stop = reader.begin((1, "plant/#"))
+        for number in (0, 1, 2):
+            reader.rereading.effect(Reread((1,), told(number)))
+        reader.rereading.effect(ReadAgainLive(1))
+        reader.rereading.effect(ReadAgainDone(1, True))
+        await asyncio.sleep(0)
+        reader.rereading.delivered(told(3))
+        assert reader.got == [b"0"]
+        assert not reader.is_done
+        answer.set()
+        await until(lambda: reader.is_done)
+        assert reader.got == [b"0", b"1", b"2", b"3"]
+        assert not reader.rereading
+        stop()
+        answer.clear()
+        stop = reader.begin((2, "plant/#"))
+        reader.rereading.effect(Reread((2,), told(1)))
+        stop()
+        answer.set()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert len(reader.got) == 4
+
+    asyncio.run(check())
