@@ -191,7 +191,6 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
             history = LocalHistory(directory, key, kept, self.now)
             history.start()
             self.exchange.record_in(history)
-            self.operation.histories = history.states
 
     def serve_after(self, first: Coroutine[Any, Any, None]) -> None:
         """Lets clients in when `first` has ended, or after FIRST_S. For `before_serving`."""

@@ -48,5 +48,6 @@ def observe(lifecycle: Lifecycle, exchange: Exchange) -> BrokerSnapshot:
         held_now=exchange.holding.waiting,
         behind=len(exchange.holding.behind),
         reached=dict(exchange.reached.counts),
+        histories=() if exchange.history is None else tuple(exchange.history.states()),
         history_lost=0 if exchange.history is None else exchange.history.lost,
     )

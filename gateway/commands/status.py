@@ -116,10 +116,19 @@ def _print(answer: dict[str, Any]) -> None:
     overlay = answer.get("overlay")
     if overlay:
         _print_overlay(overlay)
+    _print_histories(answer.get("histories", ()))
     for name, bridge in answer.get("bridges", {}).items():
         print(f"bridge {name}: {'connected' if bridge['up'] else 'away'}, {bridge['waiting']} messages wait for it")
     if not answer["findings"]:
         print("well")
+
+
+def _print_histories(histories: Sequence[dict[str, Any]]) -> None:
+    for one in histories:
+        reach = (
+            f"since {utc_text(one['first_ms'])} UTC, {one['bytes'] / 1e6:.1f} MB" if one["first_ms"] else "nothing yet"
+        )
+        print(f"history of {one['scope']}: {reach}")
 
 
 def _print_overlay(overlay: dict[str, Any]) -> None:
@@ -149,11 +158,7 @@ def _print_overlay(overlay: dict[str, Any]) -> None:
         members.setdefault(version, []).append(name)
     for version, names in sorted(members.items()):
         print(f"version {version} is in force at {', '.join(names)}")
-    for one in overlay.get("histories", ()):
-        reach = (
-            f"since {utc_text(one['first_ms'])} UTC, {one['bytes'] / 1e6:.1f} MB" if one["first_ms"] else "nothing yet"
-        )
-        print(f"history of {one['scope']}: {reach}")
+    _print_histories(overlay.get("histories", ()))
     for one in overlay.get("readers", ()):
         waits = f"{one['unreceived_s']:.0f} s without a receipt" if one["unreceived_s"] else "has all"
         print(f"{one['reader']} reads {one['scope']}: {waits}, last receipt {utc_text(one['time_ms'])} UTC")

@@ -9,10 +9,11 @@ Each finding has a key under which it begins and ends once in the log, and a lin
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from gateway.base import HistoryState
 from gateway.overlay import OverlayStanding, RegionPresence, RegionStanding
 
 WELL, DEGRADED, BROKEN = "well", "degraded", "broken"
@@ -51,7 +52,8 @@ class View:
     """The standing of a whole process at one moment.
 
     `ends`: expiry times (UNIX, seconds) by the name of the expiring object. `disk_free`: bytes by directory.
-    `defects`: internal errors of the broker since the start. `more`: findings of parts that judge themselves.
+    `histories`: of a broker without overlay. `defects`: internal errors of the broker since the start. `more`: findings
+    of parts that judge themselves.
     """
 
     now: float
@@ -62,6 +64,7 @@ class View:
     connections: int = 0
     connections_max: int = 0
     defects: int = 0
+    histories: tuple[HistoryState, ...] = ()
     more: tuple[Finding, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
 
@@ -84,6 +87,7 @@ class HealthReport:
             "ends": {what: round(end) for what, end in all_ends(self.view).items()},
             "disk_free_bytes": dict(self.view.disk_free),
             "overlay": asdict(overlay) if overlay else None,
+            "histories": [asdict(one) for one in self.view.histories],
             **self.view.details,
         }
 
@@ -96,6 +100,7 @@ def all_ends(view: View) -> dict[str, float]:
 def judge(view: View) -> HealthReport:
     """Returns a report of all faults, the worst first."""
     findings = [*view.more, *_ends(view), *_disk(view), *_connections(view), *_defects(view)]
+    findings += _histories(view.histories)
     if view.overlay is not None:
         findings += _overlay(view.overlay)
     findings.sort(key=lambda finding: (-LEVELS.index(finding.level), finding.key))
@@ -170,6 +175,12 @@ _REFUSED = {
 """Cures of refusals of others' publications. A budget that is spent is the publisher's own affair."""
 
 
+def _histories(histories: Sequence[HistoryState]) -> Iterator[Finding]:
+    for why in {each.refused for each in histories if each.refused}:
+        said = f"the disk takes nothing of the history ({why}), which lacks what passes now; make room, or see the log"
+        yield Finding(DEGRADED, "history", said)
+
+
 def _overlay(one: OverlayStanding) -> Iterator[Finding]:
     if one.removed:
         yield Finding(BROKEN, "removed", f"the overlay lists {one.name} no longer; ask its owner, or stop this process")
@@ -185,9 +196,7 @@ def _overlay(one: OverlayStanding) -> Iterator[Finding]:
         yield from _key_servers(one.key_servers, bool(one.keys_missing))
     yield from _outbox(one)
     yield from _keys(one)
-    for why in {each.refused for each in one.histories if each.refused}:
-        said = f"the disk takes nothing of the history ({why}), which lacks what passes now; make room, or see the log"
-        yield Finding(DEGRADED, "history", said)
+    yield from _histories(one.histories)
     for peer, reason in sorted(one.refusals.items()):
         said = f"{peer} refuses what we publish: {reason}; {_REFUSALS.get(reason, 'see its log')}"
         yield Finding(DEGRADED, f"refused:{peer}", said)

@@ -64,6 +64,7 @@ def look(
         clients=snapshot.clients_connected,
         connections=snapshot.connections,
         connections_max=settings.limits.connections,
+        histories=snapshot.histories,
         defects=snapshot.traffic.defects.count,
     )
 

@@ -6,10 +6,9 @@ up log lines (`logs.configure`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gateway.base.figures import HistoryState
 from gateway.clients import Measured
 from gateway.operation.answers import BrokerHealth
 from gateway.operation.prometheus import Endpoint, broker_metrics, history_metrics, overlay_metrics, tracing_metrics
@@ -61,8 +60,6 @@ class Operation:
         """Returns figures and alarms of the last day for `/day`; set before `start`."""
         self.sys_topics: SysTopics | None = None
         self.tracing: Tallied | None = None
-        self.histories: Callable[[], Sequence[HistoryState]] = tuple
-        """Returns how far histories of a broker without overlay reach."""
 
     def prepare(self) -> None:
         """Binds the port of the endpoint. Raises StartError."""
@@ -91,12 +88,13 @@ class Operation:
 
     def collect(self) -> list[Metric]:
         """Returns all metrics for Prometheus."""
-        found = list(broker_metrics(self.observe(), self.limits))
+        snapshot = self.observe()
+        found = list(broker_metrics(snapshot, self.limits))
         overlay = self._overlay()
         if isinstance(overlay, Measured):
             found += overlay_metrics(overlay.figures, overlay.gauges())
-        elif histories := self.histories():
-            found += history_metrics(histories)
+        elif snapshot.histories:
+            found += history_metrics(snapshot.histories)
         if self.tracing is not None:
             found += tracing_metrics(self.tracing.figures, self.tracing.gauges())
         if self.health is not None:

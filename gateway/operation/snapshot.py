@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gateway.base.figures import HistoryState
 from gateway.mqtt5.actions import SessionFigures
 from gateway.operation.traffic import Traffic
 
@@ -32,6 +33,7 @@ class BrokerSnapshot:
     behind: int
     reached: dict[str, int]
     history_lost: int = 0
+    histories: tuple[HistoryState, ...] = ()
 
     @property
     def published(self) -> int:

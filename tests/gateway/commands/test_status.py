@@ -27,6 +27,7 @@ DEGRADED = {
     "findings": [{"level": "degraded", "key": "r2", "text": "r2 is away; see its log"}],
     "overlay": OVERLAY,
     "bridges": {"cloud": {"up": False, "waiting": 12}},
+    "histories": [{"scope": "hall/#", "first_ms": 1_800_000_000_000, "last_ms": 1_800_000_100_000, "bytes": 0}],
 }
 
 
@@ -71,6 +72,7 @@ def test_what_is_wrong_comes_first_then_the_overlay(
     for text in ("2 of 3", "r2", "g1, gateway: version 3 of the overlay, epoch 7", "bridge cloud: away, 12 messages",
                  "version 2 is in force at r2\nversion 3 is in force at r1, r3\n",
                  "history of plant/#: since 2027-01-15 08:00:00 UTC, 2.5 MB\nhistory of yard/#: nothing yet\n",
+                 "history of hall/#: since 2027-01-15 08:00:00 UTC, 0.0 MB\n",
                  "outbox: 2 publications, the oldest waits for 61 s"):  # fmt: skip
         assert text in out
     assert "\nwell" not in out

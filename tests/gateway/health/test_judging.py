@@ -36,9 +36,11 @@ def test_nothing_wrong_is_well() -> None:
 
 def test_a_disk_that_takes_no_history_is_said_once() -> None:
     kept = tuple(HistoryState(scope, refused="no space left") for scope in ("plant/#", "yard/#"))
-    report = judge(View(NOW, stands(histories=kept)))
-    assert report.level == DEGRADED
-    assert said(report).count("no space left") == 1
+    for view in (View(NOW, stands(histories=kept)), View(NOW, histories=kept)):
+        report = judge(view)
+        assert report.level == DEGRADED
+        assert said(report).count("no space left") == 1
+    assert [one["scope"] for one in report.to_json()["histories"]] == ["plant/#", "yard/#"]
 
 
 def test_a_replica_that_is_away_is_named_and_a_lost_quorum_breaks() -> None:

@@ -18,7 +18,7 @@ from gateway.health.looking import Certificates, certificate_end, look
 from gateway.operation.traffic import Traffic
 
 END = datetime(2030, 1, 2, 3, 4, 5, tzinfo=UTC)
-SNAPSHOT: Any = SimpleNamespace(clients_connected=3, connections=5, traffic=Traffic())
+SNAPSHOT: Any = SimpleNamespace(clients_connected=3, connections=5, histories=(), traffic=Traffic())
 
 
 def write(path: Path, end: datetime = END) -> Path:
