@@ -108,7 +108,8 @@ class LocalHistory:
         self._tidying = asyncio.get_running_loop().call_later(KEEP_EVERY_S, self.start)
 
     def close(self) -> None:
-        """Writes all pending records, and closes the files."""
+        """Writes all pending records, ends readings, and closes the files."""
+        self._parts.clear()
         for timer in filter(None, (self._tidying, self._writing)):
             timer.cancel()
         self._write()

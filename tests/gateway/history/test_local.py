@@ -180,6 +180,26 @@ async def test_a_disk_that_does_not_read_ends_the_past_and_the_client_is_live(
     history.close()
 
 
+@on_loop
+async def test_an_end_amid_a_reading_reads_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_module, "PAGE_BYTES", 1)
+    clock = Clock()
+    history = made(tmp_path, clock)
+    for number in range(50):
+        say(history, b"%d" % number)
+        clock.now += 0.001
+    client = Client(history, "plant/#")
+    await until(lambda: len(client.got) > 2)
+    assert not client.is_live
+    history.close()
+    taken = len(client.got)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert len(client.got) == taken
+    assert history._keeper._thread is None
+    client.stop()
+
+
 def test_numbers_of_filters_do_not_change_with_the_order_of_the_configuration(tmp_path: Path) -> None:
     async def check() -> None:
         clock = Clock()
