@@ -48,7 +48,7 @@ FRESH_S = 0.02
 """The longest time that a publication waits for others to be written with it."""
 FRESH_MAX, FRESH_BYTES_MAX = 1_024, 1 << 20
 """Publications, and their bytes, that are written together; then they wait no longer."""
-PAGE_BYTES = 1 << 16
+PAGE_BYTES = 1 << 14
 """Read from the disk at once, so that a reading never holds the event loop for long."""
 NO_TAG, NO_KEY = bytes(8), b""
 

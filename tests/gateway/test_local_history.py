@@ -250,7 +250,7 @@ async def test_a_full_disk_stops_the_history_and_nothing_else(tmp_path: Path, mo
         assert shown["veilmq_history_bytes"].samples[0].labels == {"scope": "plant/#"}
 
 
-@pytest.mark.parametrize("page", [200, 1 << 16])
+@pytest.mark.parametrize("page", [200, 1 << 14])
 @on_loop
 async def test_the_seam_under_load_has_neither_gap_nor_repetition(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page: int
