@@ -29,6 +29,19 @@ ingest_app = typer.Typer(
 
 P = ParamSpec("P")
 
+# Options that several commands have.
+Spool = Annotated[str | None, typer.Option(metavar="DIR", help="Where publications are kept, still sealed.")]
+IdentityDir = Annotated[str | None, typer.Option(metavar="DIR", help="The job's identity.")]
+OverlayFile = Annotated[str | None, typer.Option(metavar="FILE", help="The owner-signed overlay file.")]
+Topics = Annotated[str | None, typer.Option(metavar="FILTERS", help="By commas (default: #).")]
+ReceiverName = Annotated[str | None, typer.Option(metavar="NAME", help="Its part of the spool (default: main).")]
+GrantsFile = Annotated[
+    str | None, typer.Option(metavar="FILE", help="Scope keys for executors (default: IDENTITY/scope_keys.json).")
+]
+GrantsIdentity = Annotated[
+    str | None, typer.Option(metavar="DIR", help="Identity to which the file of scope keys is sealed.")
+]
+
 
 def one_line(command: Callable[P, int | None]) -> Callable[P, int | None]:
     """Returns the command with a user's errors as a line on standard error, and exit status 2."""
@@ -64,17 +77,13 @@ def run(
     config: Annotated[
         Path | None, typer.Option(metavar="FILE", help="YAML with any of these options by name; the command line wins.")
     ] = None,
-    spool: Annotated[str | None, typer.Option(metavar="DIR", help="Where publications are kept, still sealed.")] = None,
-    identity: Annotated[str | None, typer.Option(metavar="DIR", help="The job's identity.")] = None,
-    overlay: Annotated[str | None, typer.Option(metavar="FILE", help="The owner-signed overlay file.")] = None,
+    spool: Spool = None,
+    identity: IdentityDir = None,
+    overlay: OverlayFile = None,
     hosted: Annotated[str | None, typer.Option(metavar="FILE", help="Logins at hosted brokers.")] = None,
-    grants: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Scope keys for executors (default: IDENTITY/scope_keys.json).")
-    ] = None,
-    grants_identity: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Identity to which the file of scope keys is sealed.")
-    ] = None,
-    topics: Annotated[str | None, typer.Option(metavar="FILTERS", help="By commas (default: #).")] = None,
+    grants: GrantsFile = None,
+    grants_identity: GrantsIdentity = None,
+    topics: Topics = None,
     shard: Annotated[str | None, typer.Option(metavar="I/N", help="This receiver's part of what is published.")] = None,
     shard_before: Annotated[
         str | None, typer.Option(metavar="I/N@TIME", help="Its part of what was sealed before TIME, while N changes.")
@@ -82,7 +91,7 @@ def run(
     availability: Annotated[
         str | None, typer.Option(metavar="FILTERS", help="Topics about who is alive, if they are wanted too.")
     ] = None,
-    receiver: Annotated[str | None, typer.Option(metavar="NAME", help="Its part of the spool (default: main).")] = None,
+    receiver: ReceiverName = None,
     cap_bytes: Annotated[str | None, typer.Option(metavar="N", help="Acknowledge up to (default: 8 GiB).")] = None,
     incomplete_s: Annotated[str | None, typer.Option(metavar="S", help="Wait for pieces (default: 10).")] = None,
     schemas: Annotated[
@@ -117,17 +126,13 @@ def backfill(
     config: Annotated[
         Path | None, typer.Option(metavar="FILE", help="YAML as of veilmq ingest run; the command line wins.")
     ] = None,
-    spool: Annotated[str | None, typer.Option(metavar="DIR", help="Where publications are kept, still sealed.")] = None,
-    identity: Annotated[str | None, typer.Option(metavar="DIR", help="The job's identity.")] = None,
-    overlay: Annotated[str | None, typer.Option(metavar="FILE", help="The owner-signed overlay file.")] = None,
-    grants: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Scope keys for executors (default: IDENTITY/scope_keys.json).")
-    ] = None,
-    grants_identity: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Identity to which the file of scope keys is sealed.")
-    ] = None,
-    topics: Annotated[str | None, typer.Option(metavar="FILTERS", help="By commas (default: #).")] = None,
-    receiver: Annotated[str | None, typer.Option(metavar="NAME", help="Its part of the spool (default: main).")] = None,
+    spool: Spool = None,
+    identity: IdentityDir = None,
+    overlay: OverlayFile = None,
+    grants: GrantsFile = None,
+    grants_identity: GrantsIdentity = None,
+    topics: Topics = None,
+    receiver: ReceiverName = None,
     since: Annotated[str, typer.Option(metavar="WHEN", help="A UTC time, or earliest: all there is.")] = "earliest",
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Log more.")] = False,
 ) -> int:
