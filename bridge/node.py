@@ -377,7 +377,8 @@ class GatewayNode(ReaderNode):
             case Unstored():
                 return self.intake.unstored(event, now)
             case OutboxPage():
-                return self.intake.page(event, now) + self.publisher.rows.after(event)
+                effects = self.intake.page(event, now)
+                return effects if self.intake.left_from is not None else effects + self.publisher.rows.all_read()
             case LinkUp(peer):
                 # Leases before publications: a receiver of both then knows the groups that we served already.
                 self.collector.skipped.up.add(peer)

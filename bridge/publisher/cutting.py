@@ -27,7 +27,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from bridge.contract import Effect, Keep, Numbered, OutboxPage, Publication, numbers_of, packed, unpacked
+from bridge.contract import Effect, Keep, Numbered, Publication, numbers_of, packed, unpacked
 from bridge.document import RegionView, ScopeSecret
 from bridge.publisher.entry import ENTRY, Entry, EntryTurn
 from bridge.publisher.former_scopes import FormerScopes
@@ -282,11 +282,10 @@ class OwnRows:
         for each in self._others:
             each.restore(found)
 
-    def after(self, page: OutboxPage) -> list[Effect]:
+    def all_read(self) -> list[Effect]:
         """Drops rows without entries after the last page: everything a former process left on disk has come."""
-        if page.following is None and not page.unreadable:
-            self._cuts.all_read()
-            self._sealed.all_read(self._entries)
+        self._cuts.all_read()
+        self._sealed.all_read(self._entries)
         return []
 
 

@@ -3,7 +3,9 @@
 QoS 1 and 2 come once they are on disk; QoS 0 is not stored, but waits for earlier publications. Entries without room
 at the publisher are *left* on disk and read again in pages when there is room (`ReadPage`, `OutboxPage`). While
 entries are left, new ones pass beside them, except in a scope with left entries: a new entry there would overtake, so
-it is left too. `publisher` seals and sends; the shell's outbox, which answers as `Shelf`, is the disk.
+it is left too. While too many entries wait for a key or a right, pages pass over scopes without either; the passed
+entries are read again once keys or rights changed. `publisher` seals and sends; the shell's outbox, which answers as
+`Shelf`, is the disk.
 """
 
 from __future__ import annotations
@@ -86,6 +88,9 @@ class OutboxIntake:
         first = shelf.first(0)
         self.left_from = None if first is None else first[0]
         """The first number that may be left on disk; None if nothing is."""
+        self._page_at = self.left_from  # the next page begins there; None: all is read, or passed over
+        self._passed: set[str] = set()  # the scopes that pages passed over since the page at `left_from`
+        self._changes: tuple[int, int] | None = None  # of keys and rights, when `_passed` began
         self._left_is_old = self._unreadable = self._asked = False
         self._look_at: float | None = None
         self._ahead = RunAhead()
@@ -140,8 +145,7 @@ class OutboxIntake:
         left: dict[int, None] = {}  # which the shelf does not know yet
         room, room_bytes = self._publisher.room
         for sequence, previous, publication in ready:
-            topic = publication.topic
-            chain = topic if publication.records else self._publisher.sealer.chain_of(topic).name
+            topic, chain = publication.topic, self._chain(publication)
             before = previous if publication.qos else self._before(chain, sequence)
             if publication.qos:
                 self._remember(chain, sequence)
@@ -159,6 +163,10 @@ class OutboxIntake:
                 taken.append((sequence, before, publication))
                 room, room_bytes = room - 1, room_bytes - len(publication.payload) - len(topic)
         return taken, [*effects, LeaveOnDisk(tuple(left))] if left else effects
+
+    def _chain(self, publication: Publication) -> str:
+        topic = publication.topic
+        return topic if publication.records else self._publisher.sealer.chain_of(topic).name
 
     def _before(self, chain: str, sequence: int) -> int:
         """Returns the predecessor of a QoS 0 publication in its scope, 0 for none. A former process may have stored
@@ -193,6 +201,7 @@ class OutboxIntake:
 
     def _leave(self, sequence: int, publication: Publication) -> None:
         self.left_from = sequence if self.left_from is None else min(self.left_from, sequence)
+        self._page_at = sequence if self._page_at is None else min(self._page_at, sequence)
         if publication.retain:
             # An older one of ours on that topic, sealed anew meanwhile, would come after this one.
             self._publisher.overtaken(publication.topic, publication.time_ms)
@@ -207,10 +216,26 @@ class OutboxIntake:
             return []
         if self._look_at is None or now >= self._look_at:
             self._look(now)
-        if self._unreadable or not (self._left_is_old or self._publisher.wants_late):
+        start = self.left_from if self._left_is_old else self._next_page(now)
+        if self._unreadable or start is None:
             return []
         self._asked = True
-        return [ReadPage(self.left_from)]
+        return [ReadPage(start)]
+
+    def _next_page(self, now: float) -> int | None:
+        """Returns the number at which the next page begins, None for no page now. Passed entries come again when fewer
+        entries wait, or when keys or rights changed.
+        """
+        full, changes = self._publisher.waiting_full, self._publisher.changes_at(now)
+        if self._passed and (not full or changes != self._changes):
+            self._passed.clear()
+            self._page_at = self.left_from
+        self._changes = changes
+        if self._page_at is None or not self._publisher.wants_late:
+            return None
+        if full and (self._scopes.is_behind(self.left_from) or not self._ahead.may_go(self._page_at)):
+            return None  # a passed entry may have records of any scope, or replicas would take it for a replay
+        return self._page_at
 
     def page(self, event: OutboxPage, now: float) -> list[Effect]:
         """Takes a page of left entries."""
@@ -219,9 +244,47 @@ class OutboxIntake:
         if event.unreadable:
             return []
         # What was left while the page was read stands behind it.
-        self.left_from = event.following
+        following = event.following
+        taken, passed = event.entries, tuple[int, ...]()
+        if self._left_is_old:  # the page began at the first that is left
+            self.left_from = following
+            if following is None:
+                self._passed.clear()
+                self._page_at = None
+            elif self._page_at is not None:
+                self._page_at = max(self._page_at, following)
+        else:
+            taken, passed = self._not_passed(event.entries, now)
+            self._page_at = following
+            self.left_from = self.left_from if self._passed else following
         self._look(now)
-        return self._publisher.take(event.entries, now, late=True) if event.entries else []
+        effects: list[Effect] = [LeaveOnDisk(passed)] if passed else []
+        return effects + (self._publisher.take(taken, now, late=True) if taken else [])
+
+    def _not_passed(
+        self, entries: tuple[OutboxEntry, ...], now: float
+    ) -> tuple[tuple[OutboxEntry, ...], tuple[int, ...]]:
+        """Returns the entries of a page that are taken, and the numbers of passed entries: while too many wait,
+        each entry without key or right, and all later entries of the scope.
+        """
+        full = self._publisher.waiting_full
+        if not (full or self._passed):
+            return entries, ()
+        behind = self._scopes.is_behind(self.left_from)
+        taken: list[OutboxEntry] = []
+        passed: list[int] = []
+        for entry in entries:
+            sequence, _, publication = entry
+            chain = self._chain(publication)
+            if chain in self._passed or (full and (behind or not self._publisher.could_go(publication, now))):
+                if not self._passed:
+                    self.left_from = sequence
+                self._passed.add(chain)
+                passed.append(sequence)
+            else:
+                self._ahead.went(sequence)
+                taken.append(entry)
+        return tuple(taken), tuple(passed)
 
     def _look(self, now: float) -> None:
         """Checks the age of left entries: too old ones are read to be dropped, room or not. Retries a disk that could

@@ -123,6 +123,20 @@ class Publisher:
         return self._residents.waiting_full and self.sealer.is_hindered(publication)
 
     @property
+    def waiting_full(self) -> bool:
+        """True if another entry that must wait is better left on disk."""
+        return self._residents.waiting_full
+
+    def could_go(self, publication: Publication, now: float) -> bool:
+        """Returns True if nothing hinders the sealing of a publication left on disk."""
+        secret = home_of(self.sealer, self.scopes.was_plain, True, publication)
+        return self.sealer.hindrance(Entry(0, publication, secret, "", 0, now), now) is None
+
+    def changes_at(self, now: float) -> tuple[int, int]:
+        """Returns the number of changes of keys and rights, and the epoch; waiting entries may go after a change."""
+        return self.sealer.changes, self.sealer.calendar.at(now)
+
+    @property
     def wants_late(self) -> bool:
         """True if entries left on disk may come now."""
         return len(self._lanes) > 0 and self._residents.wants_backlog

@@ -32,7 +32,7 @@ LEAD_MAX = 256
 """So many entries may one replica have acknowledged that n - f have not: it gets nothing new then. After `kill -9` they
 are sealed anew, and replicas believe a new sealing of what they have seen only for recent sequences
 (`budgets.RESEALED_MAX`)."""
-WAITING_MAX = 16_384  # more of them hold up what is left on disk behind them, and nothing else
+WAITING_MAX = 16_384  # more of them stay on disk, where scopes that may go pass them
 WAITING_BYTES_MAX = 32 << 20
 QOS0_ENTRIES_MAX = 10_000  # they are in memory only; without an uplink who has most loses its oldest ...
 QOS0_BYTES_MAX = 64 << 20  # ... as they do when they are larger together
@@ -127,8 +127,7 @@ class Residents:
     def wants_backlog(self) -> bool:
         """True if there is room for entries left on disk; new entries have the other half for themselves."""
         count, held = self._unsettled
-        fits = count < RESIDENT_MAX // BACKLOG_PART and held < RESIDENT_BYTES_MAX // BACKLOG_PART
-        return fits and not self.waiting_full
+        return count < RESIDENT_MAX // BACKLOG_PART and held < RESIDENT_BYTES_MAX // BACKLOG_PART
 
 
 def first_lacking(entries: Iterable[Entry]) -> int:

@@ -95,6 +95,8 @@ class Sealer:
         self._hops: dict[str, tuple[Hop, ...]] = {}  # for which views ...
         self._protections: dict[str, Protection] = {}  # ... and how
         self.review_at: float | None = None
+        self.changes = 0
+        """The number of changes of keys, rights and views so far."""
 
     # ------------------------------------------------------------------------------------------ questions
 
@@ -247,6 +249,7 @@ class Sealer:
 
     def keys_changed(self) -> None:
         """Requests a review after new or replaced epoch keys."""
+        self.changes += 1
         self._data_keys.clear()
         self.review_at = None
 
@@ -256,6 +259,7 @@ class Sealer:
 
     def adopt(self, overlay: Overlay, secrets: Sequence[ScopeSecret]) -> None:
         """Adopts another version of the overlay, or other views, with unchanged regions."""
+        self.changes += 1
         self._overlay = overlay
         self.rights.adopt(overlay)
         self._data_keys.adopt(overlay)

@@ -481,6 +481,7 @@ OWNERS: dict[str, dict[str, str]] = {
         "bridge.publisher.sealed_before.RUNS_MAX": """
             bridge.publisher.sealed_before.SealedBefore _former _runs changed""",
         "bridge.publisher.sealing.TOPICS_MAX": """
+            bridge.publisher.intake.OutboxIntake _passed
             bridge.publisher.sealing.Sealer _names""",
         "bridge.tracking.discovery.REQUESTS_MAX": """
             bridge.tracking.discovery.DiscoveryNode _answered""",

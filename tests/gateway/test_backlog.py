@@ -14,16 +14,17 @@ import pytest
 from bridge.contract.machine import Publication
 from bridge.document.policy import Scope
 from bridge.publisher import residents
+from bridge.publisher.entry import Standing
 from bridge.publisher.windows import LATE_WINDOW_MIN
 from gateway.outbox import database as outbox
 from keys.envelope import Mode
 from keys.message import MessageHeader
 from tests.bridge.helpers import NOW
 from tests.gateway.test_store_and_forward import REPLICAS, SIX_HOURS_S, Site, headers, make, measurement
-from tests.sim.world import make_world
+from tests.sim.world import World, make_world
 
 RESIDENT_MAX, PAGE_ROWS = 60, 7
-PLANT, LIVE = "veilmq/batch/1", "veilmq/batch/2"
+PLANT, LIVE, OPEN = "veilmq/batch/1", "veilmq/batch/2", "veilmq/batch/2"
 
 
 @pytest.fixture
@@ -192,13 +193,7 @@ def test_qos_0_never_overtakes_what_its_scope_has_on_disk(tmp_path: Path) -> Non
 
 @pytest.mark.usefixtures("small")
 def test_a_scope_without_a_key_holds_up_neither_devices_nor_other_scopes(tmp_path: Path) -> None:
-    world = make_world(
-        {1: 3},
-        [],
-        {"site": 1},
-        [Scope("plant/#"), Scope("open/#", Mode.PLAIN)],
-        calendar=make().overlay.policy.calendar,
-    )
+    world = with_open_scope()
 
     async def main() -> None:
         site = Site(tmp_path, world, NOW)
@@ -220,6 +215,110 @@ def test_a_scope_without_a_key_holds_up_neither_devices_nor_other_scopes(tmp_pat
         site.store.close()
 
     asyncio.run(main())
+
+
+def with_open_scope() -> World:
+    """A scope without a key, and one in clear."""
+    scopes = [Scope("plant/#"), Scope("open/#", Mode.PLAIN)]
+    return make_world({1: 3}, [], {"site": 1}, scopes, calendar=make().overlay.policy.calendar)
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+@pytest.mark.usefixtures("small")
+def test_on_disk_a_scope_that_waits_is_passed_by_the_others_and_comes_in_order_with_its_key(
+    tmp_path: Path, is_restarted: bool
+) -> None:
+    """Attack on availability: one client's entries in a scope without a key, and all others' behind them."""
+    world = with_open_scope()
+
+    async def main() -> None:
+        site = Site(tmp_path, world, NOW)
+        site.up()
+        await site.publish([on("x", n) for n in range(4 * RESIDENT_MAX)])
+        site.down(*REPLICAS)
+        await site.publish([replace(on("x", n), topic="open/x") for n in range(2 * RESIDENT_MAX)])
+        if is_restarted:
+            site.store.close()
+            site = Site(tmp_path, world, NOW)
+        site.up()
+        site.acknowledge()
+        assert {topic: len(got) for topic, got in site.sequences("r1a").items()} == {OPEN: 2 * RESIDENT_MAX}
+        await site.publish([on("x", 1), replace(on("x", 1), topic="open/x")])
+        site.acknowledge()
+        world.learn(world.keys, [make().overlay.policy.calendar.at(NOW)])
+        site._perform(site.node.publisher.keys_changed(NOW))
+        site.refill()
+        site.acknowledge()
+        for peer in REPLICAS:
+            got = site.sequences(peer)
+            assert {topic: len(each) for topic, each in got.items()} == {
+                PLANT: 4 * RESIDENT_MAX + 1,
+                OPEN: 2 * RESIDENT_MAX + 1,
+            }
+            assert all(each == sorted(set(each)) for each in got.values())
+        assert site.store.depth == 0
+        site.store.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.usefixtures("small")
+def test_whatever_happens_while_a_scope_waits_each_scope_keeps_its_order_and_memory_is_bounded(
+    tmp_path: Path, seed: int
+) -> None:
+    world, dice = with_open_scope(), random.Random(seed)
+    first_sent: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+    published = {"plant/x": 0, "open/x": 0}
+
+    async def main() -> None:
+        site = Site(tmp_path, world, NOW)
+
+        def check() -> None:
+            for peer in REPLICAS:
+                for topic, header in headers(site, peer):
+                    if header.sequence not in first_sent[peer, topic]:
+                        first_sent[peer, topic].append(header.sequence)
+            site.sent.clear()
+            waiting = [e for e in site.node.publisher._entries.values() if e.standing is Standing.WAITING]
+            assert len(waiting) <= 2 * RESIDENT_MAX
+
+        for _ in range(50):
+            turn = dice.choice(["publish", "publish", "up", "down", "acknowledge", "acknowledge", "restart"])
+            if turn == "publish":
+                topics = [dice.choice(["plant/x", "plant/x", "open/x"]) for _ in range(dice.randrange(1, RESIDENT_MAX))]
+                for topic in topics:
+                    published[topic] += 1
+                assert set(await site.publish([replace(on("x", 0), topic=topic) for topic in topics])) == {0}
+            elif turn == "up":
+                site.up()
+            elif turn == "down":
+                site.down(*dice.sample(REPLICAS, dice.randrange(1, 4)))
+            elif turn == "acknowledge":
+                site.acknowledge(most=dice.randrange(400))
+            elif dice.random() < 0.4:
+                check()
+                site.store.close()
+                site = Site(tmp_path, world, NOW)
+            check()
+        site.up()
+        site.acknowledge()
+        check()
+        assert len(first_sent["r1a", OPEN]) == published["open/x"], "though the other scope has no key"
+        assert not first_sent["r1a", PLANT]
+        world.learn(world.keys, [make().overlay.policy.calendar.at(NOW)])
+        site._perform(site.node.publisher.keys_changed(NOW))
+        site.refill()
+        site.acknowledge()
+        check()
+        assert site.store.depth == 0
+        site.store.close()
+
+    asyncio.run(main())
+    for peer in REPLICAS:
+        assert len(first_sent[peer, PLANT]) == published["plant/x"]
+    assert all(got == sorted(got) for got in first_sent.values())
+    assert published["plant/x"] > RESIDENT_MAX
 
 
 @pytest.mark.usefixtures("small")

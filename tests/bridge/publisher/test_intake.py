@@ -19,6 +19,8 @@ from bridge.contract.machine import (
     ReadPage,
     Unstored,
 )
+from bridge.document import ScopeSecret
+from bridge.document.policy import Scope
 from bridge.publisher.intake import LOOK_EVERY_S, UNSTORED_MAX, OutboxIntake
 from papers.sim.outbox import SimulatedOutbox
 
@@ -34,6 +36,7 @@ class Sender:
         self.late: list[OutboxEntry] = []
         self.outdated: list[str] = []
         self.stuck: set[str] = set()
+        self.waiting_full, self.changes = False, 0
         self.sealer = self
 
     def chain_of(self, topic: str) -> Chain:
@@ -42,6 +45,12 @@ class Sender:
     @property
     def room(self) -> tuple[int, int]:
         return self.free, 1 << 30
+
+    def changes_at(self, now: float) -> tuple[int, int]:
+        return self.changes, 0
+
+    def could_go(self, publication: Publication, now: float) -> bool:
+        return publication.topic not in self.stuck
 
     def is_stuck(self, publication: Publication) -> bool:
         return publication.topic in self.stuck
@@ -239,3 +248,78 @@ def test_nothing_stored_is_lost_or_overtakes_on_its_topic(course: list[tuple[str
     in_hand = {number for numbers in by_topic.values() for number in numbers}
     assert in_hand == stored, "this life's and, after a crash, all of what former ones had"
     assert sum(map(len, by_topic.values())) == len(in_hand), "each once"
+
+
+# ---------------------------------------------------------------------------------------- passed over on disk
+
+
+def passing() -> tuple[OutboxIntake, Sender, SimulatedOutbox]:
+    """A scope that waits, `a`, and one that does not, `b`, on disk; too many entries wait already."""
+    outbox, sender = SimulatedOutbox(), Sender()
+    rows = [
+        (n, n - 2 if n > 2 else 0, Publication("ab"[(n - 1) % 2], b"", 1, time_ms=int(NOW * 1000)))
+        for n in (1, 2, 3, 4)
+    ]
+    outbox.put(rows)
+    outbox.leave((1, 2, 3, 4))
+    sender.wants_late = sender.waiting_full = True
+    sender.stuck = {"a"}
+    return OutboxIntake(sender, outbox), sender, outbox  # type: ignore[arg-type]
+
+
+def page(intake: OutboxIntake, outbox: SimulatedOutbox, start: int, end: int | None = None) -> list[int]:
+    """Gives the page from `start`; returns the numbers that are left again."""
+    whole = outbox.page(start)
+    rows = tuple(row for row in whole.entries if end is None or row[0] < end)
+    outbox.leave(tuple(row[0] for row in whole.entries if row not in rows))
+    left = [n for e in intake.page(OutboxPage(rows, end), NOW) if isinstance(e, LeaveOnDisk) for n in e.sequences]
+    outbox.leave(tuple(left))
+    return left
+
+
+def test_a_page_passes_over_a_scope_that_waits_and_it_comes_again_when_fewer_wait() -> None:
+    intake, sender, outbox = passing()
+    assert intake.wanted(NOW) == [ReadPage(1)]
+    assert page(intake, outbox, 1) == [1, 3]
+    assert [entry[0] for entry in sender.late] == [2, 4]
+    assert (intake.left_from, intake.wanted(NOW)) == (1, []), "all else is read"
+    sender.waiting_full = False
+    assert intake.wanted(NOW) == [ReadPage(1)]
+    assert page(intake, outbox, 1) == []
+    assert [entry[0] for entry in sender.late] == [2, 4, 1, 3]
+    assert intake.left_from is None
+
+
+def test_a_page_on_its_way_when_the_key_comes_lets_no_entry_overtake_one_that_was_passed_over() -> None:
+    """Another scope may still fill the table, so that nothing else shows the change."""
+    intake, sender, outbox = passing()
+    assert intake.wanted(NOW) == [ReadPage(1)]
+    assert page(intake, outbox, 1, end=3) == [1]
+    assert intake.wanted(NOW) == [ReadPage(3)]
+    sender.stuck.clear()
+    sender.changes += 1
+    assert page(intake, outbox, 3) == [3]
+    assert intake.wanted(NOW) == [ReadPage(1)]
+    assert page(intake, outbox, 1) == []
+    assert [entry[0] for entry in sender.late] == [2, 4, 1, 3]
+
+
+def test_nothing_on_disk_is_passed_over_once_scopes_changed_under_it() -> None:
+    """A stored batch may hold records of any scope then."""
+    intake, sender, _ = passing()
+    intake._scopes.stored(1, 4)
+    intake._scopes.adopt([ScopeSecret(Scope("else/#"), "else/#")])
+    assert intake.wanted(NOW) == []
+    sender.waiting_full = False
+    assert intake.wanted(NOW) == [ReadPage(1)]
+
+
+def test_what_is_too_old_is_read_from_the_start_though_pages_passed_it_over() -> None:
+    intake, sender, outbox = passing()
+    intake = OutboxIntake(sender, outbox, 60.0)  # type: ignore[arg-type]
+    assert intake.wanted(NOW) == [ReadPage(1)]
+    assert page(intake, outbox, 1) == [1, 3]
+    assert intake.wanted(NOW + 3600) == [ReadPage(1)]
+    assert page(intake, outbox, 1) == []
+    assert [entry[0] for entry in sender.late] == [2, 4, 1, 3]
+    assert intake.left_from is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from bridge.contract.machine import Keep, OutboxPage
+from bridge.contract.machine import Keep
 from bridge.document import Scope, ScopeSecret
 from bridge.publisher.publisher import Publisher
 from bridge.wire import OwnLife
@@ -29,5 +29,5 @@ def test_rows_go_to_all_parts_and_each_takes_its_own() -> None:
     again.rows.restore((name, row) for name, row in rows if row is not None)
     assert again.sealer.sealed_before.may_be(8)
     assert again.scopes.is_behind(7)
-    again.rows.after(OutboxPage((), None))
+    again.rows.all_read()
     assert not again.sealer.sealed_before.may_be(8)

@@ -110,12 +110,12 @@ def test_what_waits_or_is_kept_for_stragglers_takes_no_room_from_what_goes_on(ki
     assert filled(RESIDENT_MAX, kind).wants_backlog
 
 
-def test_too_much_that_waits_stays_on_disk_with_what_is_behind_it() -> None:
+def test_too_much_that_waits_stays_on_disk_and_holds_up_nothing_else() -> None:
     residents = filled(WAITING_MAX - 1, Standing.WAITING)
     assert not residents.waiting_full
     residents.add(Row(-1, standing=Standing.WAITING))
     assert residents.waiting_full
-    assert not residents.wants_backlog
+    assert residents.wants_backlog
     assert filled(1, Standing.WAITING, WAITING_BYTES_MAX).waiting_full
     assert not filled(1, Standing.WAITING, WAITING_BYTES_MAX - 1).waiting_full
 
