@@ -64,6 +64,9 @@ def init(
         )
         return
     _print_made(made, plan.protect)
+    first = made.first_gateway
+    if first.is_here and first.bind != f"{first.host}:{port}":
+        print(f"port {port} is in use, so {first.name} listens on {first.bind}: tell clients that port")
 
 
 def _addresses(given: list[str]) -> dict[str, str]:

@@ -41,6 +41,10 @@ class Made:
     def overlay(self) -> Path:
         return self.directory / SIGNED
 
+    @property
+    def first_gateway(self) -> PlannedMember:
+        return next(member for member in self.members if member.role is Role.GATEWAY)
+
     def folder(self, member: PlannedMember) -> RoleFolder:
         return RoleFolder(self.directory / member.name)
 
@@ -118,7 +122,9 @@ def first_free(first: int, taken: Collection[int]) -> int | None:
         if port in taken:
             continue
         with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as a listener: old connections hold no port
             probe.bind((LOOPBACK, port))
+            probe.listen(1)
             return port
     return None
 

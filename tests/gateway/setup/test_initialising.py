@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import socket
 import time
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,9 @@ import pytest
 from gateway.base import load
 from gateway.party import Party
 from gateway.setup import Plan, make_overlay, role_folders
+from gateway.setup.initialising import first_free
 from gateway.trust import load_overlay
+from tests.ports import free_ports
 
 NOW = time.time()
 
@@ -52,6 +55,25 @@ def test_no_two_members_bind_the_same_port(tmp_path: Path) -> None:
     made = make_overlay(tmp_path / "new", Plan(regions=2, gateways=3), 21000, NOW)
     binds = [bind for member in made.members for bind in (member.bind, member.metrics)]
     assert len(set(binds)) == len(binds)
+
+
+def test_a_port_is_free_again_once_its_server_ended() -> None:
+    (port,) = free_ports(1)
+    with socket.create_server(("127.0.0.1", port)) as server:
+        assert first_free(port, ()) != port
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            server.accept()[0].close()  # who closes first keeps the connection in TIME_WAIT
+            assert client.recv(1) == b""
+    assert first_free(port, ()) == port
+
+
+def test_a_first_port_in_use_is_told(tmp_path: Path, veilmq: Any) -> None:
+    (port,) = free_ports(1)
+    with socket.create_server(("127.0.0.1", port)):
+        status, out, _ = veilmq("init", tmp_path / "new", "--port", port)
+    made = load(tmp_path / "new" / "g1" / "broker.yaml").listeners["default"].bind
+    assert status == 0
+    assert f"port {port} is in use, so g1 listens on {made}" in out
 
 
 def test_a_member_may_be_elsewhere(tmp_path: Path) -> None:
