@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -277,6 +278,13 @@ def _check_data(data: Path) -> CheckFinding:
         return CheckFinding("error", f"data directory {data}: {existing} is not a directory; name another")
     if not os.access(existing, os.R_OK | os.W_OK | os.X_OK):
         return CheckFinding("error", f"data directory {data}: no permission to write in {existing}; correct its owner")
+    try:
+        with tempfile.TemporaryDirectory(prefix=".check", dir=existing):
+            pass
+    except OSError as error:
+        return CheckFinding(
+            "error", f"data directory {data}: nothing can be made in {existing}: {error.strerror}; name another"
+        )
     if data.exists() and data.stat().st_mode & 0o077:
         return CheckFinding("warning", f"data directory {data} is open to others; chmod 700 {data}")
     return CheckFinding("ok", f"data directory {data}")

@@ -178,6 +178,8 @@ def test_the_data_directory(tmp_path: Path) -> None:
     public.chmod(0o755)
     assert f"data directory {private}" in texts(looked(data=str(private)), "ok")
     assert f"data directory {private}/not/yet" in texts(looked(data=str(private / "not" / "yet")), "ok")
+    (cannot,) = [text for text in texts(looked(data="/proc/nope"), "error") if text.startswith("data directory")]
+    assert cannot == "data directory /proc/nope: nothing can be made in /proc: No such file or directory; name another"
     assert texts(looked(data=str(public)), "warning") == [
         f"data directory {public} is open to others; chmod 700 {public}"
     ]
