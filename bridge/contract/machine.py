@@ -10,9 +10,9 @@ machines.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from enum import StrEnum
-from math import inf
+from math import ceil, inf
 from typing import Protocol, TypeAlias
 
 from bridge.contract.history import (
@@ -73,6 +73,16 @@ class Publication:
     """Number of publications in the payload of a batch (`batches`); 0: no batch."""
     in_clear: bool | None = field(default=None, compare=False)  # True if a plain scope took it; None: unknown
     owner: str = field(default="", compare=False, repr=False)  # the local user or client that caused it; never sent
+
+    def rest(self, now: float) -> Publication | None:
+        """Returns the publication with the rest of the expiry interval, in seconds (MQTT-3.3.2-6); None if it ended.
+
+        The interval began with the PUBLISH, by the clock of the publisher's gateway.
+        """
+        if self.expiry_s is None:
+            return self
+        left_s = self.expiry_s - max(0.0, now - self.time_ms / 1000)
+        return replace(self, expiry_s=ceil(left_s)) if left_s > 0 else None
 
 
 # ---------------------------------------------------------------------------------------------- events

@@ -10,13 +10,14 @@ import asyncio
 import logging
 import sqlite3
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
 from bridge.contract import Count, Event, Recall, Recalled, Record, RecordEra
 from bridge.document import History
+from gateway.base.figures import HistoryState
 from gateway.base.log_events import LogEvent
 from gateway.history.archive import Archive, HistoryError, Reach
 
@@ -54,6 +55,16 @@ class HistoryKeeper:
         """Why the disk takes nothing; empty while it does."""
         self.reach: list[Reach] = []
         """How far each history reaches, as it was looked at last."""
+
+    def states(self, scopes: Iterable[tuple[str, int]]) -> list[HistoryState]:
+        """Returns how far the history of each scope reaches. `scopes`: filter and number of each."""
+        reach = {one.scope: one for one in self.reach}
+        return [
+            HistoryState(name, one.first_ms, one.last_ms, one.bytes, self.refused)
+            if (one := reach.get(number)) is not None
+            else HistoryState(name, refused=self.refused)
+            for name, number in scopes
+        ]
 
     # ------------------------------------------------------------------------------------------- effects
 

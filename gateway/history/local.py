@@ -117,13 +117,7 @@ class LocalHistory:
 
     def states(self) -> list[HistoryState]:
         """Returns how far each history reaches."""
-        reach = {one.scope: one for one in self._keeper.reach}
-        return [
-            HistoryState(name, one.first_ms, one.last_ms, one.bytes, self._keeper.refused)
-            if (one := reach.get(number)) is not None
-            else HistoryState(name, refused=self._keeper.refused)
-            for name, number in self._scopes.items()
-        ]
+        return self._keeper.states(self._scopes.items())
 
     def _count(self, count: Count) -> None:
         self.lost += count.amount
@@ -251,12 +245,9 @@ class LocalHistory:
                 for each in unpacked(frame.rest(), position.sequence):
                     if isinstance(each, KeysError):
                         continue
-                    publication = each.publication
-                    if publication.expiry_s is not None:
-                        left_s = publication.time_ms / 1000 + publication.expiry_s - now
-                        if left_s <= 0:
-                            continue
-                        publication = replace(publication, expiry_s=-int(-left_s // 1))
+                    publication = each.publication.rest(now)
+                    if publication is None:
+                        continue
                     publication = replace(publication, owner=publisher)
                     name = position.publisher.hex()
                     yield Deliver(name, position.sequence, publication, scope=self._filters[part.scope])

@@ -584,14 +584,7 @@ class BrokerOverlay:
         history, scopes = self._history, self._keeping.overlay.policy.scopes
         if history is None:
             return []
-        reach = {each.scope: each for each in history.reach}
-        kept = [(scope.filter, reach.get(scope.number)) for scope in scopes if scope.history is not None]
-        return [
-            HistoryState(name, one.first_ms, one.last_ms, one.bytes, history.refused)
-            if one is not None
-            else HistoryState(name, refused=history.refused)
-            for name, one in kept
-        ]
+        return history.states((scope.filter, scope.number) for scope in scopes if scope.history is not None)
 
     @property
     def has_history(self) -> bool:

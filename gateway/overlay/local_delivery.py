@@ -6,8 +6,6 @@ Not here: order and keys (`bridge.reader`), choice of local clients (`gateway.br
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from math import ceil
 
 from bridge.contract import Count, Deliver, DeliverShared, Publication
 from bridge.document import OwnTopics
@@ -43,17 +41,11 @@ class LocalDelivery:
             broker.deliver_shared((effect.group, effect.filter), publication)
 
     def _permitted(self, publication: Publication) -> Publication | None:
-        """Returns the publication with the rest of the expiry interval (MQTT-3.3.2-6); None: for nobody.
-
-        The interval began with the PUBLISH, by the clock of the publisher's gateway.
-        """
+        """Returns the publication with the rest of the expiry interval; None: for nobody."""
         if self._own_topics.are_ours(publication.topic):
             self._figures.count(Count("own_topics_refused"))  # of a member whose rights reach too far
             return None
-        if publication.expiry_s is None:
-            return publication
-        left_s = publication.expiry_s - max(0.0, self._now() - publication.time_ms / 1000)
-        if left_s <= 0:
+        left = publication.rest(self._now())
+        if left is None:
             self._figures.count(Count("expired"))
-            return None
-        return replace(publication, expiry_s=ceil(left_s))
+        return left
