@@ -23,12 +23,11 @@ from gateway.mqtt5.packets import Publish
 from gateway.overlay.dials import Dials
 from gateway.overlay.driver import Driver, Linked
 from gateway.overlay.region_client import dial
-from gateway.trust import LiveOverlay, LocalIdentity, TrustError, load_overlay, take_listed_key
+from gateway.trust import RESTORED, LiveOverlay, LocalIdentity, TrustError, load_overlay, take_listed_key
 
 log = logging.getLogger("veilmq.links")
 
 SESSION_EXPIRY_S = 0  # what was said while we were away is said again when we link up
-RESTORED = ".restored"  # in the identity's directory after a restore: the key that came back
 NUMBER_FILE = "swaps"  # in the identity's directory: the highest number that was given
 
 

@@ -22,15 +22,13 @@ from typing import Any
 from bridge.base import covers, most_specific
 from bridge.document import Overlay, OverlayError, Protection, Scope
 from gateway.base import PrivateFileError, private_directory, read_private, write_private
-from gateway.trust import TrustDomain, TrustError, read_document
+from gateway.trust import RESTORED, TrustDomain, TrustError, read_document
 from keys.epochs import token_key
 from keys.grants import ENDLESS, Grant, Right
 from keys.topictokens import tokenise_filter
 
 RECORD_FORMAT = 1
 RECORDS = "overlays"
-RESTORED = ".restored"
-"""File among the records that a restore from a backup leaves: versions may have been signed since."""
 VALID_DAYS = 365
 
 

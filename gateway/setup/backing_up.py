@@ -19,10 +19,10 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from gateway.base import ConfigError, PrivateFileError, load, private_directory, write_private
-from gateway.owner.record import RECORDS, RESTORED
+from gateway.owner.record import RECORDS
 from gateway.setup.folders import CONFIG, DATA
 from gateway.setup.plan import SetupError
-from gateway.trust import Card, TrustError
+from gateway.trust import RESTORED, Card, TrustError
 
 FORMAT = 1
 MANIFEST = "veilmq-backup.json"

@@ -6,7 +6,7 @@ Imports `client` (TLS) and below; signs nothing as the owner.
 from __future__ import annotations
 
 from gateway.trust.credentials import Credentials
-from gateway.trust.domains import Card, LocalIdentity, TrustDomain, load_key, load_working_key, read_public
+from gateway.trust.domains import RESTORED, Card, LocalIdentity, TrustDomain, load_key, load_working_key, read_public
 from gateway.trust.errors import TrustError
 from gateway.trust.live_overlay import LOOK_EVERY_S, LiveOverlay, take_listed_key
 from gateway.trust.overlay_file import date_of, document_bytes, load_overlay, load_secrets, read_document
@@ -15,6 +15,7 @@ from gateway.trust.rotation import NEXT
 __all__ = [
     "LOOK_EVERY_S",
     "NEXT",
+    "RESTORED",
     "Card",
     "Credentials",
     "LiveOverlay",

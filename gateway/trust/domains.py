@@ -47,6 +47,10 @@ LEAF_DAYS = 825
 MAX_CARD_BYTES = 64 << 10
 """Stops an endless file in the place of a card from being read."""
 ISSUABLE = (Role.REPLICA, Role.GATEWAY, Role.INGEST, Role.KEY_SERVER)
+RESTORED = ".restored"
+"""File that a restore from a backup leaves: among an owner's records, since versions may have been signed since; in an
+identity's directory with the public key that came back, since an organiser may have given numbers since.
+"""
 PREVIOUS = "previous"
 TAKING = "taking"
 KEY_LINE = b"key: "

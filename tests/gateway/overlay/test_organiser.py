@@ -15,9 +15,9 @@ from bridge.measuring import SUMMARY_TOPIC
 from bridge.membership import SWAPS_TOPIC
 from bridge.organiser import HIGHEST
 from gateway.files import PrivateFileError, write_private
-from gateway.overlay.organiser import NUMBER_FILE, RESTORED, Organiser
+from gateway.overlay.organiser import NUMBER_FILE, Organiser
 from gateway.setup.backing_up import back_up, restore
-from gateway.trust import TrustError
+from gateway.trust import RESTORED, TrustError
 from tests.gateway.commands.test_organising import signed_words
 from tests.gateway.overlay_processes import OverlayProcesses
 from tests.gateway.test_organiser_live import ROW, add_boss
