@@ -35,11 +35,11 @@ from gateway.commands import (
 )
 from gateway.commands.bridges import bridges_app
 from gateway.commands.logs import log_app
-from gateway.commands.printing import print_json, print_table
+from gateway.commands.printing import Json, print_json, print_table
 from gateway.commands.receipts import receipts_app
 from gateway.commands.tokens import tokens_app
 from gateway.commands.traces import traces_app
-from gateway.commands.trust import OPTIONS, Json, LogLevel, Verbose, overlay_app, trust_app
+from gateway.commands.trust import OPTIONS, LogLevel, Verbose, overlay_app, trust_app
 from gateway.commands.users import users_app
 
 if TYPE_CHECKING:

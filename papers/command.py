@@ -12,6 +12,8 @@ from typing import Annotated
 
 import typer
 
+from gateway.commands.printing import Json
+
 
 def register(app: typer.Typer) -> None:
     """Adds `simulate` to the command `veilmq`."""
@@ -45,7 +47,7 @@ def simulate(
     cost: Annotated[
         list[str] | None, typer.Option(metavar="NAME=US", help="A time instead of measuring it, in microseconds.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")] = False,
+    as_json: Json = False,
 ) -> int:
     """Reproduce a figure of a source paper: table and picture. Or all of them, on a page beside the papers'
     numbers.

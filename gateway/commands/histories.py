@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gateway.commands.printing import print_json, print_table, utc_text
+from gateway.commands.printing import Json, print_json, print_table, utc_text
 from gateway.commands.status import asked
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def history(
     ask: Annotated[
         list[str] | None, typer.Option(metavar="HOST:PORT", help="Metrics port of a replica elsewhere; repeatable.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")] = False,
+    as_json: Json = False,
 ) -> int:
     """Show how far back each replica has a scope, and how far a region's readers can read.
 

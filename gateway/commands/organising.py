@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gateway.commands.attaching import OverlayFile
-from gateway.commands.printing import print_json
+from gateway.commands.printing import Json, print_json
 from gateway.commands.status import ASK_S
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def organise(
     grace: Annotated[
         int, typer.Option(min=1, max=3600, metavar="SECONDS", help="How long the former tree stays open.")
     ] = 60,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")] = False,
+    as_json: Json = False,
 ) -> int:
     """Show the link between regions to add, the link to remove, and the saving; sign the change with --apply."""
     from gateway.trust import TrustError

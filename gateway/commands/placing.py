@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gateway.commands.attaching import Described, Grace, Wait, attach, detach
-from gateway.commands.printing import as_text, print_json, print_table
+from gateway.commands.printing import Json, as_text, print_json, print_table
 from gateway.commands.status import asked
 
 if TYPE_CHECKING:
     from gateway.owner.live_placing import PlaceAdvice, Spare
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 ASKED_AT_ONCE = 16  # members asked at the same time, each for as long as it takes to answer
 ASK_S = 5.0
 MINUTES_A_DAY = 1440

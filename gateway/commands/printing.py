@@ -5,6 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
+"""The option of commands that print for programs, too."""
 
 WIDTH_OF_A_FILE = 10_000
 """Characters of a line that no terminal folds; rich pads a table to its content, not to this width."""

@@ -17,22 +17,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from gateway.commands.printing import print_json, print_table, utc_text
+from gateway.commands.printing import Json, print_json, print_table, utc_text
 
 if TYPE_CHECKING:
     from gateway.base import Settings
     from gateway.receipts import ReceiptDatabase
 
 Config = Annotated[Path, typer.Option("-c", "--config", metavar="FILE", help="Configuration of the gateway.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 
 
 class _Receipts(TyperGroup):
     """Group whose first word may be left out: `veilmq receipts TOPIC` is `veilmq receipts list TOPIC`."""
 
+    left_out = "list"
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if not args or (args[0] not in self.commands and args[0] != "--help"):
-            args = ["list", *args]
+            args = [self.left_out, *args]
         return super().parse_args(ctx, args)
 
 

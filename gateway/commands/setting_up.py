@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gateway.commands.printing import print_json, print_table
+from gateway.commands.printing import Json, print_json, print_table
 from gateway.commands.readiness import Readiness
 from gateway.commands.trust import LogLevel, Verbose
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from gateway.setup import Made, Supervisor
 
 LOOK_S = 0.25
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 
 
 def register(app: typer.Typer) -> None:

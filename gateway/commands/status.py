@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gateway.commands.printing import print_json, print_table, utc_text
+from gateway.commands.printing import Json, print_json, print_table, utc_text
 
 ASK_S = 10.0
 EXIT = {"well": 0, "degraded": 1, "broken": 2}
@@ -34,7 +34,7 @@ def status(
         list[str] | None,
         typer.Option(metavar="HOST:PORT", help="With --overlay: metrics port of a member elsewhere; repeatable."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")] = False,
+    as_json: Json = False,
 ) -> int:
     """Show present faults and their cures. Exit status 0: well, 1: degraded, 2: broken or not running."""
     from gateway.base import ConfigError, load

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from gateway.commands.printing import print_json
-from gateway.commands.trust import Json
+from gateway.commands.printing import Json, print_json
 
 if TYPE_CHECKING:
     from gateway.mqtt5.packets import Properties, Will

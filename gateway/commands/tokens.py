@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gateway.commands.printing import print_json, print_table
-from gateway.commands.trust import OPTIONS, Json
+from gateway.commands.printing import Json, print_json, print_table
+from gateway.commands.trust import OPTIONS
 
 if TYPE_CHECKING:
     from gateway.auth.api_tokens import ApiTokens

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gateway.commands.printing import as_text, print_json, print_table, utc_text
-from gateway.commands.trust import OPTIONS, Json
+from gateway.commands.printing import Json, as_text, print_json, print_table, utc_text
+from gateway.commands.trust import OPTIONS
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gateway.commands.printing import as_text, print_json, print_table
+from gateway.commands.printing import Json, as_text, print_json, print_table
 
 if TYPE_CHECKING:
     from gateway.owner import Signed, SignOptions
@@ -27,7 +27,6 @@ OPTIONS: dict[str, Any] = {
 trust_app = typer.Typer(help="Trust domains, identities, rights and keys.", **OPTIONS)
 overlay_app = typer.Typer(help="Who is in, and how it is joined.", **OPTIONS)
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Log more: the same as --log-level debug.")]
 LogLevel = Annotated[
     str | None, typer.Option("--log-level", metavar="LEVEL", help="debug, info, warning or error; before the file's.")

@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gateway.commands.printing import print_json, utc_text
+from gateway.commands.printing import Json, print_json, utc_text
 
 if TYPE_CHECKING:
     from bridge.document import ProvenLie
     from bridge.receipts import ProvenDelivery
-
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 
 
 def register(app: typer.Typer, overlay_app: typer.Typer) -> None:

@@ -43,8 +43,8 @@ def unknown(words: list[str]) -> str:
     options = {option for each in command.params for option in each.opts} | {"--help", "-h"}
     for word in words:
         if hasattr(command, "commands"):
-            if words[0] == "receipts" and command.name == "receipts" and word not in command.commands:
-                command = command.commands["list"]  # the word that may be left out
+            if word not in command.commands and (left_out := getattr(command, "left_out", None)):
+                command = command.commands[left_out]
                 options = {option for each in command.params for option in each.opts} | {"--help"}
                 continue
             if word.startswith("-"):
