@@ -378,7 +378,9 @@ class GatewayNode(ReaderNode):
                 return self.intake.unstored(event, now)
             case OutboxPage():
                 effects = self.intake.page(event, now)
-                return effects if self.intake.left_from is not None else effects + self.publisher.rows.all_read()
+                if self.intake.left_from is None:
+                    self.publisher.rows.all_read()
+                return effects
             case LinkUp(peer):
                 # Leases before publications: a receiver of both then knows the groups that we served already.
                 self.collector.skipped.up.add(peer)

@@ -282,11 +282,10 @@ class OwnRows:
         for each in self._others:
             each.restore(found)
 
-    def all_read(self) -> list[Effect]:
+    def all_read(self) -> None:
         """Drops rows without entries after the last page: everything a former process left on disk has come."""
         self._cuts.all_read()
         self._sealed.all_read(self._entries)
-        return []
 
 
 class Predecessors:

@@ -1,8 +1,8 @@
 """A writer of a trace store's changes beside the event loop: those of one turn are one transaction, on a thread of its
 own.
 
-A change is on disk some milliseconds after it was made. Whoever is told of it only then, waits by `when_written`. Not
-here: the rows (`store`).
+A change is on disk some milliseconds later. A caller that must not speak of a change before waits by `when_written`.
+Not here: the rows (`store`).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from gateway.tracing.store import TraceStore, TraceStoreError
 from keys.delegation import Advertisement
 
 PENDING_MAX = 10_000
-"""Changes in memory. A disk that takes them more slowly than they come then holds up the broker, as it would without
-a thread: nothing is lost, and memory is bounded."""
+"""Changes in memory. Beyond this bound the broker waits for the disk, as without a thread: nothing is lost, and memory
+is bounded."""
 
 
 @dataclass

@@ -128,13 +128,13 @@ class TokenKey:
     def _signed(self, data: bytes) -> bytes:
         import pkcs11  # noqa: PLC0415  an optional library
 
-        try:
-            assert self._key is not None
-            signature = bytes(self._key.sign(data, mechanism=pkcs11.Mechanism.EDDSA))
-        except (AssertionError, pkcs11.PKCS11Error):
+        signature = None
+        if self._key is not None:
+            with contextlib.suppress(pkcs11.PKCS11Error):  # the token ended the session
+                signature = bytes(self._key.sign(data, mechanism=pkcs11.Mechanism.EDDSA))
+        if signature is None:
             if self._open() != self.public_bytes:
-                raise TrustError(f"{self._uri} is another key than before; put the former token back") from None
-            assert self._key is not None
+                raise TrustError(f"{self._uri} is another key than before; put the former token back")
             signature = bytes(self._key.sign(data, mechanism=pkcs11.Mechanism.EDDSA))
         if len(signature) != SIGNATURE_BYTES:
             raise TrustError(f"{self._uri} signs in {len(signature)} bytes; it must be an Ed25519 key")
