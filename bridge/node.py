@@ -339,6 +339,13 @@ class GatewayNode(ReaderNode):
         batch = SealedBatch.of(sequence, entry.secret.scope.number, entry.topic, frame, blinding, found)
         return self.acknowledged.sealed(batch, header)
 
+    def _paged(self, event: OutboxPage, now: float) -> list[Effect]:
+        """Takes a page of entries left on disk; after the last one rows of a former process without entries go."""
+        effects = self.intake.page(event, now)
+        if self.intake.left_from is None:
+            self.publisher.rows.all_read()
+        return effects
+
     def _own(self, event: Event, now: float) -> list[Effect]:
         match event:
             case Received(_, wire) if wire.topic == GROUPS_TOPIC:
@@ -377,10 +384,7 @@ class GatewayNode(ReaderNode):
             case Unstored():
                 return self.intake.unstored(event, now)
             case OutboxPage():
-                effects = self.intake.page(event, now)
-                if self.intake.left_from is None:
-                    self.publisher.rows.all_read()
-                return effects
+                return self._paged(event, now)
             case LinkUp(peer):
                 # Leases before publications: a receiver of both then knows the groups that we served already.
                 self.collector.skipped.up.add(peer)
