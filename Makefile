@@ -122,7 +122,7 @@ bench-ingest: venv ## sealed rows into Spark beside parquet, receiver, delay, gr
 bench-fairness: venv ## one bad client beside a hundred good ones: nothing lost, p99 (4 minutes; BENCH_ARGS="--only publish" for one)
 	$(BIN)/python -m tests.bench.fairness $(BENCH_ARGS)
 
-bench-papers: venv ## a live evaluation for each of the five papers beside its baseline, with 95 % intervals (half an hour; root for `planes`; BENCH_ARGS="--only traces" for one)
+bench-papers: venv ## a live evaluation for each of the five papers beside its baseline, with 95 % intervals (ten minutes; root for `planes`; BENCH_ARGS="--only traces" for one)
 	$(BIN)/python -m tests.bench.papers $(BENCH_ARGS)
 
 peers: venv      ## installs brokers, clients and device libraries of others (root), asks each, writes docs/reference/peers.md (10 minutes); MOSQUITTO=PROGRAM for another Mosquitto
