@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench import peers, quick
+from gateway.mqtt5.codec import encode
+from gateway.mqtt5.packets import Publish
+from tests.bench import load, peers, quick
 from tests.bench.broker_table import table
 from tests.bench.peers import AMQTT, MOSQUITTO, OURS, PACKAGED, versions
 
@@ -96,3 +98,16 @@ def test_a_row_of_the_quick_bench_imports_from_the_version_that_it_measures(tmp_
 
 def test_there_are_eleven_rows() -> None:
     assert len(quick.ROWS) == 11
+
+
+@pytest.mark.parametrize("name", peers.DESIGNS)
+def test_a_design_of_sockets_acknowledges_and_passes_on(name: str) -> None:
+    with peers.start(name, peers.cores()[0], is_durable=False) as broker:
+        reader, writer = load.open_client(broker.port, "reader"), load.open_client(broker.port, "writer")
+        load.subscribe(reader, qos=1)
+        sent = [encode(Publish(load.TOPIC, load.PAYLOAD, 1, packet_id=number), load.V3) for number in (1, 2)]
+        writer.sendall(b"".join(sent))
+        assert load.receive(writer, 8) == b"\x40\2\0\1\x40\2\0\2"
+        assert load.receive(reader, 2 * len(sent[0])) == b"".join(sent)
+        reader.close()
+        writer.close()

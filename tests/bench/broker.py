@@ -35,15 +35,26 @@ from dataclasses import dataclass
 
 from bridge.predicates.covering import COVER_MAX
 from tests.bench import native, predicates, routing
-from tests.bench.broker_rows import FLEET, IDLE, MICROSECONDS, NO_GOAL, Load, Row, Target, idle_connections, rows
+from tests.bench.broker_rows import (
+    FLEET,
+    IDLE,
+    MICROSECONDS,
+    NO_GOAL,
+    SOCKETS,
+    Load,
+    Row,
+    Target,
+    idle_connections,
+    rows,
+)
 from tests.bench.broker_scale import Scale, scales
-from tests.bench.peers import AMQTT, MOSQUITTO, OURS, PACKAGED, RUMQTTD, cores, start, versions
+from tests.bench.peers import AMQTT, DESIGNS, MOSQUITTO, OURS, PACKAGED, RUMQTTD, cores, start, versions
 
 RUNS = 3
 SECONDS = 1.0
 #: Peers without goals of their own, beside which a fleet's rows stand too.
 BESIDE = (PACKAGED, RUMQTTD)
-ORDER = (MOSQUITTO, PACKAGED, RUMQTTD, AMQTT)
+ORDER = (MOSQUITTO, PACKAGED, RUMQTTD, AMQTT, *DESIGNS)
 FILTERS = 100_000
 ITSELF = "itself, 100 filters"
 
@@ -89,16 +100,18 @@ def _run(row: Row, name: str, seconds: float) -> Run:
     return Run(outcome.figure, outcome.share, outcome.lost, had, had + waited, outcome.cpu_us)
 
 
-def _peers(row: Row, beside: int) -> dict[str, Target]:
+def _peers(row: Row, beside: int, has_designs: bool) -> dict[str, Target]:
     """The peers of a row that were found; `beside`: runs of those without goals."""
+    if has_designs:
+        return dict.fromkeys((MOSQUITTO, *DESIGNS), NO_GOAL)
     more = {name: NO_GOAL for name in BESIDE if beside and row.name in FLEET}
     return {name: target for name, target in {**more, **row.targets}.items() if name in versions()}
 
 
-def measured(row: Row, seconds: float, runs: int, beside: int) -> Iterator[Result]:
+def measured(row: Row, seconds: float, runs: int, beside: int, has_designs: bool = False) -> Iterator[Result]:
     """The row against each of its peers: medians."""
     found: dict[str, list[Run]] = {}
-    peers = _peers(row, beside)
+    peers = _peers(row, beside, has_designs)
     for number in range(runs):
         for name in (OURS, *peers):
             if number >= beside and name in BESIDE:
@@ -220,12 +233,16 @@ def _results(arguments: argparse.Namespace) -> Iterator[Result]:
     for row in rows():
         if (only and row.name not in only) or (arguments.fleet and row.name not in FLEET):
             continue
+        if arguments.designs and row.name not in SOCKETS:
+            continue
         if arguments.goals and all(target.ratio is None for target in row.targets.values()):
             continue
         try:
-            yield from measured(row, arguments.seconds, arguments.runs, arguments.beside)
+            yield from measured(row, arguments.seconds, arguments.runs, arguments.beside, arguments.designs)
         except native.NativeError as error:
             print(f"{row.work}: not measured: {error}", file=sys.stderr)
+    if arguments.designs:
+        return
     for scale in scales():
         if not only or only & {figure.name for figure in scale.figures}:
             try:
@@ -248,6 +265,9 @@ def main() -> int:
     parser.add_argument("--beside", type=int, default=1, help=f"of them beside {', '.join(BESIDE)}")
     parser.add_argument("--goals", action="store_true", help="only rows that have a goal")
     parser.add_argument("--fleet", action="store_true", help="only rows of a fleet's ordinary day")
+    parser.add_argument(
+        "--designs", action="store_true", help="one in flight beside bare designs of sockets (`bare.py`)"
+    )
     parser.add_argument("--only", action="append", choices=names, metavar="NAME", help=f"of {', '.join(names)}")
     arguments = parser.parse_args()
     form = as_json if arguments.json else show

@@ -133,6 +133,8 @@ FLEET: tuple[str, ...] = (
     "all",
 )
 FLEET += ("idle",)
+#: Rows in which a message costs little beside the sockets that it comes by.
+SOCKETS = ("q1-w1-p1", "q1-w1-p100", "q1-w1-p500")
 
 
 def _windowed() -> list[Row]:

@@ -24,7 +24,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TypeAlias
 
@@ -52,6 +52,9 @@ ROOM = {
 START_S = 60.0
 OURS, MOSQUITTO, PACKAGED, RUMQTTD, AMQTT = "veilmq", "mosquitto", "mosquitto (packaged)", "rumqttd", "amqtt"
 PROGRAM_VARIABLE = "MOSQUITTO"
+OURS_ON_ASYNCIO = "veilmq on asyncio's loop"
+#: Programs that are no brokers (`bare.py`), and our broker on another loop: what a design of the sockets costs.
+DESIGNS = (OURS_ON_ASYNCIO, "bare uvloop", "bare asyncio", "bare buffered", "bare epoll")
 #: Of `iotcore`, whose wheel names no version of the broker that it holds.
 RUMQTTD_WHEEL = "iotcore"
 
@@ -129,21 +132,39 @@ def start(name: str, core: int, is_durable: bool, has_tls: bool = False, home: P
             with _rumqttd(core) as running:
                 yield running
         else:
-            serve = _serve_ours if name == OURS else _serve_amqtt
-            with _in_python(serve, core, data, pair) as running:
+            serve = {OURS: _serve_ours, OURS_ON_ASYNCIO: _serve_on_asyncio, AMQTT: _serve_amqtt}.get(name)
+            with _in_python(serve or partial(_serve_bare, name), core, data, pair) as running:
                 yield running
 
 
+def _use_uvloop() -> None:
+    with contextlib.suppress(ImportError):
+        import uvloop
+
+        asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
+
+
+def _serve_bare(name: str, port: int, core: int, data: Path | None, pair: Pair | None) -> None:
+    pin(core)
+    from tests.bench import bare
+
+    if name in ("bare uvloop", "bare buffered"):
+        _use_uvloop()
+    designs = {"bare buffered": bare.serve_buffered, "bare epoll": bare.serve_epoll}
+    designs.get(name, bare.serve_protocol)(port)
+
+
 def _serve_ours(port: int, core: int, data: Path | None, pair: Pair | None) -> None:
+    _use_uvloop()
+    _serve_on_asyncio(port, core, data, pair)
+
+
+def _serve_on_asyncio(port: int, core: int, data: Path | None, pair: Pair | None) -> None:
     pin(core)
     from gateway.base import collect_seldom
     from gateway.base.config import parse
     from gateway.broker.running import run_broker
 
-    with contextlib.suppress(ImportError):
-        import uvloop
-
-        asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
     listener: dict[str, object] = {"bind": f"127.0.0.1:{port}"}
     if pair is not None:
         listener |= {"ssl": True, "certfile": str(pair[0]), "keyfile": str(pair[1])}
