@@ -111,3 +111,16 @@ def test_a_design_of_sockets_acknowledges_and_passes_on(name: str) -> None:
         assert load.receive(reader, 2 * len(sent[0])) == b"".join(sent)
         reader.close()
         writer.close()
+
+
+def test_a_base_is_run_with_its_own_entry_points(tmp_path: Path) -> None:
+    (tmp_path / "tests" / "bench").mkdir(parents=True)
+    (tmp_path / "tests" / "bench" / "peers.py").touch()
+    (tmp_path / "pyproject.toml").write_text(
+        '[project]\nname = "veilmq"\nversion = "0.0.1"\n[project.entry-points."veilmq.commands"]\nold = "was:app"\n'
+    )
+    base = quick.base_directory(str(tmp_path))
+    code = "from importlib.metadata import entry_points; print(len(entry_points(group='veilmq.commands', name='old')))"
+    assert quick.printed(code, base) == 1
+    code = "from importlib.metadata import entry_points; print(len(entry_points(group='veilmq.commands')))"
+    assert quick.printed(code, base) == 1

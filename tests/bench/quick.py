@@ -18,6 +18,7 @@ import statistics
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -133,7 +134,24 @@ def base_directory(given: str | None) -> Path:
         cure = "make one with `git worktree add /tmp/base HEAD~1` and say BASE=/tmp/base"
         print(f"bench: {BASE}={given or ''} is no directory of another version; {cure}", file=sys.stderr)
         raise SystemExit(2)
+    _declare(base)
     return base
+
+
+def _declare(base: Path) -> None:
+    """Writes the entry points of the other version beside its code. Else its command would load those of this one."""
+    project = tomllib.loads((base / "pyproject.toml").read_text())["project"]
+    declared = base / f"{project['name']}-{project['version']}.dist-info"
+    declared.mkdir(exist_ok=True)
+    head = f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
+    (declared / "METADATA").write_text(head)
+    groups = {"console_scripts": project.get("scripts", {}), **project.get("entry-points", {})}
+    lines = (line for group, entries in groups.items() for line in (f"[{group}]", *_pairs(entries)))
+    (declared / "entry_points.txt").write_text("\n".join(lines) + "\n")
+
+
+def _pairs(entries: dict[str, str]) -> list[str]:
+    return [f"{name} = {place}" for name, place in entries.items()]
 
 
 def main() -> int:
