@@ -88,6 +88,7 @@ class Archive:
         self._directory, self._cipher = directory, AESGCM(key)
         try:
             private_directory(directory)
+            (directory / "catalogue.db").touch(0o600)
             self._catalogue = sqlite3.connect(directory / "catalogue.db", isolation_level=None, check_same_thread=False)
             for pragma in ("journal_mode=TRUNCATE", "synchronous=FULL", "secure_delete=ON"):
                 self._catalogue.execute(f"PRAGMA {pragma}")

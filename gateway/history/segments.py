@@ -50,8 +50,9 @@ class Segment:
     """One open file. `scope`: its number; `key`: 32 secret bytes."""
 
     def __init__(self, path: Path, scope: int, key: bytes) -> None:
-        """Opens or makes the file. Raises sqlite3.Error."""
+        """Opens or makes the file. Raises sqlite3.Error, OSError."""
         self.path, self._scope, self._cipher = path, scope, AESGCM(key)
+        path.touch(0o600)
         self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "secure_delete=ON", "cache_size=-512"):
             self._database.execute(f"PRAGMA {pragma}")

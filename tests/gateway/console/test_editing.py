@@ -9,7 +9,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from gateway.console import editing
 from gateway.console.asking import ApiError, ApiRequest
 from gateway.console.editing import Editing
 from gateway.console.logins import ConsoleUser, Logins
-from tests.gateway.console.running import Api, Running, user
+from tests.gateway.console.running import Api, Running, console, user
 from tests.gateway.harness import serving
 from tests.waits import wait_until
 
@@ -163,11 +163,20 @@ class Present:
         return found
 
 
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Running]:
+    """A broker for a test that spends the guesses of this machine: logins of other tests would be refused."""
+    with console(tmp_path, write=True) as running:
+        yield running
+
+
 @pytest.mark.slow
 def test_users_removed_among_parallel_writers_are_no_more_within_a_second(
-    broker: Running, ann: Api, capsys: pytest.CaptureFixture[str]
+    own: Running, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The API, the command in processes of its own, and SIGHUP, all at once and again and again."""
+    broker, ann = own, own.api()
+    assert ann.log_in("ann", "ann-pw") == 200
     path, done = broker.directory / "data" / "security.json", threading.Event()
     names = [f"leaves{number}" for number in range(6)]
     for name in names:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -165,4 +166,13 @@ def test_eras_are_kept_once_each_with_their_documents(tmp_path: Path) -> None:
     assert eras(archive, 35) == [(30, b"b" * 32)]
     page = archive.read(Recall("desk", HistoryRequest(1, digest=b"a" * 32)))
     assert page.document == b"document a"
+    archive.close()
+
+
+def test_only_the_user_of_the_process_reads_the_files(tmp_path: Path) -> None:
+    archive = Archive(tmp_path, KEY)
+    archive.write([record(1)], [key()], KEPT, NOW)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+    assert len(modes) >= 2
+    assert set(modes.values()) == {0o600}, modes
     archive.close()
