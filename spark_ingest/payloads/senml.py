@@ -8,10 +8,9 @@ here: column `is_relative`. A pack that breaks a rule is a short reason without 
 from __future__ import annotations
 
 import base64
-import binascii
 import json
-import math
 import re
+import sys
 from typing import Any
 
 from spark_ingest.payloads.cbor import plain_cbor
@@ -29,7 +28,7 @@ _NUMBERS = ("bt", "bv", "bs", "v", "s", "t", "ut")
 _TEXTS = ("bn", "bu", "n", "u", "vs", "vd")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9\-:./_]*")
 _VALUES = ("v", "vs", "vb", "vd")
-_MICROS_MAX = 1 << 62
+_TIME_MAX_S = (1 << 62) / 1e6
 
 
 def decode_senml(payload: bytes) -> list[dict[str, Any]]:
@@ -63,17 +62,38 @@ def _named(record: dict[str, Any]) -> dict[str, Any]:
             raise PayloadError("a field that has to be understood and is not")
         found[name] = value
     for name in _NUMBERS:
-        value = found.get(name, 0)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        if not _is_number(found.get(name, 0)):
             raise PayloadError(f"{name} is no number")
     for name in _TEXTS:
-        if not isinstance(found.get(name, ""), str):
-            raise PayloadError(f"{name} is no text")
+        _check_text(name, found.get(name, ""))
     if not isinstance(found.get("vb", False), bool):
         raise PayloadError("vb is no boolean")
     if found.get("bver", VERSION) != VERSION:
         raise PayloadError("another version than 10")
     return found
+
+
+def _is_number(value: object) -> bool:
+    """Returns True for a finite number that a double holds; a whole number in JSON may have any length."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+
+
+def _check_text(name: str, value: object) -> None:
+    """Raises PayloadError for anything but text that UTF-8 holds: JSON may spell half of a surrogate pair."""
+    if not isinstance(value, str):
+        raise PayloadError(f"{name} is no text")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise PayloadError(NOT_UTF8) from None
+
+
+def _sum(name: str, base: float, added: float) -> float:
+    """Returns the sum of a base and a value. Raises PayloadError for a sum that no double holds."""
+    total = base + added
+    if not _is_number(total):
+        raise PayloadError(f"{name} with its base is no number")
+    return float(total)
 
 
 def _resolved(record: dict[str, Any], base: dict[str, Any]) -> dict[str, Any] | None:
@@ -90,7 +110,7 @@ def _resolved(record: dict[str, Any], base: dict[str, Any]) -> dict[str, Any] | 
     if not _NAME.fullmatch(name):
         raise PayloadError("a name that RFC 8428 does not allow")
     time_s = base.get("bt", 0) + record.get("t", 0)
-    if not abs(time_s) * 1e6 < _MICROS_MAX:
+    if not abs(time_s) < _TIME_MAX_S:
         raise PayloadError("a time that no calendar has")
     sums = "s" in record or "bs" in base
     return {
@@ -98,11 +118,11 @@ def _resolved(record: dict[str, Any], base: dict[str, Any]) -> dict[str, Any] | 
         "unit": record.get("u", base.get("bu")),
         "time_us": round(time_s * 1e6),
         "is_relative": time_s < RELATIVE_BELOW_S,
-        "value": float(base.get("bv", 0) + record["v"]) if "v" in record else None,
+        "value": _sum("v", base.get("bv", 0), record["v"]) if "v" in record else None,
         "string_value": record.get("vs"),
         "boolean_value": record.get("vb"),
         "data_value": _data(record["vd"]) if "vd" in record else None,
-        "sum": float(base.get("bs", 0) + record.get("s", 0)) if sums else None,
+        "sum": _sum("s", base.get("bs", 0), record.get("s", 0)) if sums else None,
         "update_s": float(record["ut"]) if "ut" in record else None,
     }
 
@@ -112,5 +132,5 @@ def _data(text: str) -> bytes:
     try:
         plain = text.replace("-", "+").replace("_", "/").rstrip("=")
         return base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
-    except binascii.Error:
+    except ValueError:  # of base64, and of text beyond ASCII
         raise PayloadError("vd is no base64") from None
