@@ -174,7 +174,7 @@ class Judging:
         if verdict is None:
             self._schedule(device, device.evidence.back_by)
             return
-        is_back = device.evidence.link is not None or verdict.health is DeviceHealth.GONE
+        is_back = device.evidence.link is not None or verdict.health is not DeviceHealth.FAILED
         state = state_of(device.evidence) if is_back else None
         if verdict.health is not device.told or state not in (None, device.state):
             if now < device.told_at + CALM_S:

@@ -7,9 +7,10 @@ Evidence counts in this order; the first evidence at hand decides:
        So a device's own `offline` outweighs the open connection of its bridge, and a bridge's outweighs the device's
        `online` of before. A word of leaving: GONE
     2  the will of the connection through which it speaks was published, and that connection is gone: FAILED
-    3  without a configured heartbeat: that connection ended. With DISCONNECT: GONE; without: GONE, and FAILED when it
-       is not back after `grace_s`. A device with a configured heartbeat may come and go between its messages
-    4  the device said that it sleeps: ALIVE, whatever its silence
+    3  without a configured heartbeat: that connection ended. With DISCONNECT: GONE, unless the device said before that
+       it sleeps; without: GONE, and FAILED when it is not back after `grace_s`. A device with a configured heartbeat
+       may come and go between its messages
+    4  the device said that it sleeps: ALIVE, whatever its silence, also where that was before a restart
     5  silence, by the configured heartbeat: SUSPECTED after two periods, FAILED after three
     6  else silence, by the habit that was learned of it (`regularity`): SUSPECTED when phi reaches the threshold,
        FAILED when the silence lasts twice as long. Who has no rhythm has none that its silence could break
@@ -117,12 +118,14 @@ def judge(known: LifeEvidence, now: float, grace_s: float) -> DeviceVerdict | No
         return DeviceVerdict(
             DeviceHealth.FAILED, "its will was published" if known.own else "the will of its bridge was published"
         )
-    if link is None:
-        is_missed = now >= known.back_by
-        return DeviceVerdict(DeviceHealth.FAILED, "not back after a restart of the gateway") if is_missed else None
-    if known.every_s is None and known.fail_at is None and not link.up and not link.stays:
+    sleeps = Said.SLEEPING in said
+    if link is None and now < known.back_by:
+        return None
+    if link is None and not sleeps:
+        return DeviceVerdict(DeviceHealth.FAILED, "not back after a restart of the gateway")
+    if link is not None and not link.up and not _may_be_away(known, link):
         return _left(link, now, grace_s)
-    if Said.SLEEPING in said:
+    if sleeps:
         return DeviceVerdict(DeviceHealth.ALIVE, "asleep")
     verdict = _silence(known, now)
     if known.stale_at is None or verdict.health is DeviceHealth.FAILED:
@@ -130,6 +133,12 @@ def judge(known: LifeEvidence, now: float, grace_s: float) -> DeviceVerdict | No
     if now >= known.stale_at:
         return DeviceVerdict(DeviceHealth.SUSPECTED, "not born again with its node", until=verdict.until)
     return replace(verdict, until=min(verdict.until or known.stale_at, known.stale_at))
+
+
+def _may_be_away(known: LifeEvidence, link: DeviceLink) -> bool:
+    """Returns True if the end of a connection says nothing of the device."""
+    sleeps = link.clean and Said.SLEEPING in known.words.values()
+    return known.every_s is not None or known.fail_at is not None or link.stays or sleeps
 
 
 def _left(link: DeviceLink, now: float, grace_s: float) -> DeviceVerdict:

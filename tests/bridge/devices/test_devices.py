@@ -369,6 +369,24 @@ def test_who_sleeps_is_not_missed() -> None:
     assert FAILED not in site.kinds("pump")
 
 
+@pytest.mark.parametrize("topic", ["homie/5/pump/$state", "homie/5/behind/$state"])
+def test_who_sleeps_may_leave_and_is_asleep_behind_a_restart(topic: str) -> None:
+    name, site = topic.split("/")[2], Site()
+    site.connect("pump")
+    for word in (b"init", b"ready", b"sleeping"):
+        site.publish("pump", topic, word)
+        site.run(2)
+    site.lose("pump", clean=True)
+    site.run(600)
+    assert site.kinds(name)[-1] is TraceKind.SHUTDOWN
+    again = Site()
+    again.remember(name)
+    again.kept({topic: b"sleeping"})
+    again.run(600)
+    assert not {FAILED, TraceKind.DISCONNECT} & set(again.kinds(name))
+    assert again.kinds(name)[-1] is TraceKind.SHUTDOWN
+
+
 def test_a_sparkplug_node_that_says_its_death_itself_leaves_with_all_its_devices() -> None:
     site = Site(DeviceRules(clients=()))
     site.connect("edge")

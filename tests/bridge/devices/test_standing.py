@@ -88,6 +88,18 @@ def test_who_sleeps_is_not_held_to_its_rhythm_but_to_its_connection() -> None:
     assert health(known(words=asleep, link=left()), NOW + GRACE_S) is DeviceHealth.FAILED
 
 
+def test_who_says_that_it_sleeps_may_disconnect() -> None:
+    """The Homie Convention 5.0, "Device Lifecycle": `sleeping` is the last word, and no `disconnected` follows."""
+    asleep = {"own": Said.SLEEPING}
+    for link_ in (left(clean=True), None):
+        assert judge(known(words=asleep, link=link_), NOW + 9_999, GRACE_S) == DeviceVerdict(
+            DeviceHealth.ALIVE, "asleep"
+        )
+    assert judge(known(words=asleep, link=None), NOW, GRACE_S) is None, "it may say another word"
+    gone = {"own": Said.GONE}
+    assert health(known(words=gone, link=left(clean=True)), NOW) is DeviceHealth.GONE
+
+
 def habit(evidence: LifeEvidence, every_s: float = 10.0, count: int = 12) -> float:
     """It spoke regularly; returns when last."""
     for number in range(count):
