@@ -359,11 +359,14 @@ class Devices(Judging):
                 self._look_at_children(device, link, now)
 
     def _of_node(self, device: Device, node: Device | None, statement: ConventionWord, now: float) -> None:
-        """Takes a birth into the session of its node; data of a device that was not born in it ask for a rebirth."""
+        """Takes a birth into the session of its node; data of a device that was not born in it, or that died since, ask
+        for a rebirth.
+        """
         births = node.session.births if node is not None else 0
+        is_dead = device.evidence.words.get(SPARKPLUG) in (Said.LOST, Said.GONE)
         if statement.said is Said.READY:
             device.session.births, device.evidence.stale_at = births, None
-        elif statement.said is Said.SPEAKS and device.session.births != births:
+        elif statement.said is Said.SPEAKS and (is_dead or device.session.births != births):
             self._effects += self._host.unborn(statement.device, now)
 
     def _spoke(self, device: Device, said: Said, now: float) -> None:
