@@ -162,7 +162,7 @@ class Conventions:
         entities[named.document] = named
         if len(entities) > ENTITIES_MAX:
             del entities[next(iter(entities))]
-        base = _base(named.document)
+        base = base_of(named.document)
         if self._documents.get(base) in (None, named.device):  # else another device has the document still
             self._documents.put(base, owner, named.device)
         self._watch_entities(named.device, owner)
@@ -174,10 +174,14 @@ class Conventions:
     def describes(self, device: str, document: str) -> bool:
         return document in self._entities.get(device, {})
 
+    def described_by(self, document: str) -> str | None:
+        """Returns the device that a document describes, by what is known; None for an unknown document."""
+        return self._documents.get(base_of(document))
+
     def unwatch(self, device: str, document: str) -> None:
         """Forgets the entities of a document, or one component of a device document, which has `#` in its name."""
         entities = self._entities.get(device, {})
-        for each in [one for one in entities if document in (one, _base(one))]:
+        for each in [one for one in entities if document in (one, base_of(one))]:
             del entities[each]
         self._documents.pop(document)
         if not entities:
@@ -217,8 +221,8 @@ class Conventions:
             self._watched.pop((topic, device))
             self._unwatch(topic, device)
         for document in self._entities.pop(device, ()):
-            if self._documents.get(_base(document)) == device:
-                self._documents.pop(_base(document))
+            if self._documents.get(base_of(document)) == device:
+                self._documents.pop(base_of(document))
 
     def _unwatch(self, topic: str, device: str) -> None:
         for table, key, value in ((self._devices, topic, device), (self._topics, device, topic)):
@@ -261,7 +265,7 @@ class Conventions:
         return () if device is None else (Cleared(HOME_ASSISTANT, device, rest),)
 
 
-def _base(document: str) -> str:
+def base_of(document: str) -> str:
     """Returns the topic of a document, which is that of each of its components."""
     return document.partition("#")[0]
 

@@ -24,6 +24,7 @@ from bridge.devices.conventions import (
     Rooted,
     Said,
     Statement,
+    base_of,
 )
 from bridge.devices.discovery import OURS, Named
 from bridge.devices.entities import judge_entities
@@ -306,6 +307,7 @@ class Devices(Judging):
         device = self._claim(name, link, "word", now)
         if device.told is None and not device.evidence.words and device.by == "word":
             device.settles_at = _NEVER  # that it has a name says nothing of its life
+        self._moved(statement, link, now)
         self._named(statement, device, link.origin)
         if device.told is not None:
             self._assess(device, link, will, now)
@@ -406,6 +408,15 @@ class Devices(Judging):
         device.named = named.device
         self._conventions.watch(named, owner)
         device.said.prune(self._conventions.entities(named.device))
+
+    def _moved(self, named: Named, link: DeviceLink, now: float) -> None:
+        """Takes a document from the device that it described before, if this connection may speak for that device."""
+        before = self._conventions.described_by(named.document)
+        if before in (None, named.device):
+            return
+        former = self._speaking.device(device_name([before]))
+        if former is not None and self._speaking.may_speak(former, link, now):
+            self._undocumented(former, Cleared(HOME_ASSISTANT, before, base_of(named.document)), now)
 
     def _undocumented(self, device: Device, cleared: Cleared, now: float) -> None:
         """Entities of a document are removed; a device that nothing else names goes with its last one."""

@@ -1046,3 +1046,38 @@ def test_who_hears_a_sensor_says_nothing_else_about_it() -> None:
     site.lose("evil")
     site.run(5)
     assert site.kinds("tag") == [JOIN]
+
+
+def described(device: str, topic: str) -> bytes:
+    body = {"unique_id": "x", "device": {"identifiers": [device]}, "availability_topic": topic, "state_topic": "s"}
+    return json.dumps(body).encode()
+
+
+def test_a_document_that_names_another_device_is_taken_from_the_one_before() -> None:
+    """Firmware that changes its identifier writes the same document: the name before is no dead device for ever."""
+    site = Site(DeviceRules(clients=()))
+    site.connect("bridge")
+    config = "homeassistant/sensor/x/config"
+    for device in ("old", "new"):
+        site.publish("bridge", config, described(device, f"{device}/there"))
+        site.publish("bridge", f"{device}/there", b"online")
+        site.run(3)
+        site.publish("bridge", f"{device}/there", b"offline" if device == "old" else b"online")
+        site.run(3)
+    assert site.removed == ["old"]
+    assert site.kinds("new")[-1] is READY
+    site.publish("bridge", config, b"")
+    assert site.removed == ["old", "new"]
+
+
+def test_nobody_takes_a_document_from_the_device_of_another_connection() -> None:
+    site = Site(DeviceRules(clients=()))
+    for client, device in (("bridge", "pump"), ("thief", "other")):
+        site.connect(client)
+        site.publish(client, "homeassistant/sensor/x/config", described(device, f"{device}/there"))
+        site.publish(client, f"{device}/there", b"online")
+        site.run(3)
+    assert site.removed == []
+    site.publish("bridge", "pump/there", b"offline")
+    site.run(3)
+    assert site.kinds("pump")[-1] is FAILED
