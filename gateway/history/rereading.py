@@ -38,7 +38,10 @@ WAITING_MAX, WAITING_BYTES_MAX = 100_000, 8 << 20
 the past and takes nothing of it, while live publications go on behind.
 """
 OVERHEAD_BYTES = 64  # of one waiting publication, beside its content and names
-LOOK_S = 0.02  # how often a client without room is looked at
+LOOK_S, LOOK_MOST_S = 0.001, 0.1
+"""Until a client without room is looked at again: twice as long after each look in vain, so that one that takes nothing
+costs little.
+"""
 
 
 @dataclass(slots=True, eq=False)
@@ -57,6 +60,7 @@ class _Reading:
     size: int = 0  # bytes of those that wait and are kept
     is_held: bool = False
     is_looked_at: bool = False
+    look_s: float = LOOK_S
     asking: asyncio.Task[None] | None = None  # a plugin, about a publication that was taken out
 
     def wait(self, publication: Publication) -> None:
@@ -207,6 +211,7 @@ class Rereading:
     def _pump(self, reading: _Reading) -> None:
         """Gives the client as much as fits; the end of the past ends the reading."""
         while reading.waiting and reading.asking is None and reading.has_room():
+            reading.look_s = LOOK_S
             if (rest := reading.give(reading.take())) is not None:
                 reading.asking = asyncio.ensure_future(rest)
                 reading.asking.add_done_callback(partial(self._answered, reading))
@@ -217,7 +222,8 @@ class Rereading:
                 asyncio.get_running_loop().call_soon(self._handle, HoldReading(part, is_full))
         if is_full and reading.asking is None and not reading.is_looked_at:
             reading.is_looked_at = True
-            asyncio.get_running_loop().call_later(LOOK_S, self._look, reading)
+            asyncio.get_running_loop().call_later(reading.look_s, self._look, reading)
+            reading.look_s = min(2 * reading.look_s, LOOK_MOST_S)
         elif reading in self._draining and not is_full:
             self._draining.remove(reading)
             reading.done()

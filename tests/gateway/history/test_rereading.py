@@ -19,7 +19,7 @@ from bridge.contract import (
     StopReading,
 )
 from gateway.history import rereading as rereading_module
-from gateway.history.rereading import OVERHEAD_BYTES, Rereading
+from gateway.history.rereading import LOOK_MOST_S, LOOK_S, OVERHEAD_BYTES, Rereading
 from tests.waits import until
 
 
@@ -178,3 +178,34 @@ def test_a_publication_that_waits_for_a_plugin_is_overtaken_by_none() -> None:
         assert len(reader.got) == 4
 
     asyncio.run(check())
+
+
+def test_a_client_without_room_is_looked_at_less_and_less_until_it_takes_something(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Attack: many clients ask for the past and take nothing, so that looking at them costs the broker its time."""
+    pauses: list[float] = []
+    looks: list[Callable[[], object]] = []
+
+    class Loop:
+        def call_soon(self, *call: object) -> None:
+            """Holds and releases are not looked at here."""
+
+        def call_later(self, delay_s: float, call: Callable[..., object], *arguments: object) -> None:
+            pauses.append(delay_s)
+            looks.append(lambda: call(*arguments))
+
+    monkeypatch.setattr(rereading_module.asyncio, "get_running_loop", Loop)
+    reader = Reader()
+    reader.room = 1
+    reader.begin((1, "plant/#"))
+    for number in range(4):
+        reader.rereading.effect(Reread((1,), told(number)))
+    for _ in range(12):
+        looks.pop()()
+    assert pauses[:3] == [LOOK_S, 2 * LOOK_S, 4 * LOOK_S]
+    assert pauses[-1] == LOOK_MOST_S
+    reader.room = 2
+    looks.pop()()
+    assert reader.got == [b"0", b"1"]
+    assert pauses[-1] == LOOK_S
