@@ -15,12 +15,27 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from spark_ingest.errors import SpoolError
+from spark_ingest.spool.backfilled import BackfillRecord, is_asked, take_asked
 from spark_ingest.spool.consumers import is_held
 from spark_ingest.spool.index import SegmentIndex
 from spark_ingest.spool.segments import directory_bytes, segment_numbers, segment_path
 from spark_ingest.spool.standing import standings
 from spark_ingest.spool.trouble import told_trouble
 from spark_ingest.spool.view import SpoolView
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillStatus:
+    """The progress of a backfill. `since_ms`: UNIX time from which everything was asked for; `scopes`: share of each
+    scope's span that is done, from 0 to 1; `refused`: scopes that replicas refuse; `told`: all of it in words.
+    """
+
+    since_ms: int
+    scopes: Mapping[int, float]
+    refused: tuple[int, ...]
+    sealed_batches: int
+    is_over: bool
+    told: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +51,8 @@ class PartStatus:
     """UNIX time of the last change of the newest segment; None without one."""
     trouble: str | None = None
     """The reason for which its receiver does not receive, as the receiver last told it."""
+    backfill: BackfillStatus | None = None
+    """How far histories were read into the part; None if nobody asked for any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +96,19 @@ def _part(root: Path, name: str) -> PartStatus:
         directory_bytes(directory),
         written,
         told_trouble(directory),
+        _backfill(directory),
     )
+
+
+def _backfill(directory: Path) -> BackfillStatus | None:
+    record = BackfillRecord.load(directory)
+    if is_asked(directory) and (record is None or record.is_over):
+        record = BackfillRecord(take_asked(directory) or 0)
+    if record is None:
+        return None
+    scopes = {number: round(each.share, 4) for number, each in sorted(record.scopes.items())}
+    refused = tuple(number for number, each in sorted(record.scopes.items()) if each.is_refused)
+    return BackfillStatus(record.since_ms, scopes, refused, record.rows, record.is_over, record.told)
 
 
 def told(status: Status, now: float | None = None) -> str:
@@ -93,6 +122,9 @@ def told(status: Status, now: float | None = None) -> str:
         lines.append(f"receiver {part.receiver}: {state}, {size}, {ago}")
         if part.trouble is not None:
             lines.append(f"receiver {part.receiver}: {part.trouble}")
+        if (backfill := part.backfill) is not None:
+            state = "is over" if backfill.is_over else "goes on" if part.running else "waits for the receiver"
+            lines.append(f"receiver {part.receiver}: its backfill {state}: {backfill.told}")
     for name, number in status.behind.items():
         lag = "before what was trimmed" if number is None else f"{number:,} sealed batches behind"
         lines.append(f"consumer {name}: {lag}")

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from keys.records import encode
+from spark_ingest.spool.backfilled import BackfillRecord, ScopeRecord, answered, ask
 from spark_ingest.spool.status import status_of, told
 from spark_ingest.spool.writer import SpoolWriter
 from tests.gateway.overlay_processes import run_veilmq
@@ -36,3 +37,24 @@ def test_status_says_no_rows_where_it_counts_sealed_batches(tmp_path: Path) -> N
     assert "rows" not in told(status)
     assert "rows" not in json.loads(status.to_json())["receivers"][0]
     writer.close()
+
+
+def test_status_says_how_far_a_backfill_is(tmp_path: Path) -> None:
+    writer = SpoolWriter(tmp_path, "main", cap_bytes=1 << 20)
+    writer.roll(b"")
+    assert status_of(tmp_path).receivers[0].backfill is None
+    ask(tmp_path / "main", 1_000)
+    assert "receiver main: its backfill goes on: 0 sealed batches of history written; waits for replicas" in told(
+        status_of(tmp_path)
+    )
+    answered(tmp_path / "main")
+    BackfillRecord(1_000, {1: ScopeRecord(0, 4_000, 1_000), 2: ScopeRecord(0, 9, 0, True, True)}, 1_234).store(
+        tmp_path / "main"
+    )
+    writer.close()
+    status = status_of(tmp_path)
+    assert "its backfill waits for the receiver: 1,234 sealed batches of history written; scope 1 25%" in told(status)
+    found = json.loads(status.to_json())["receivers"][0]["backfill"]
+    assert (found["scopes"], found["refused"], found["is_over"]) == ({"1": 0.25, "2": 1.0}, [2], False)
+    BackfillRecord(1_000, {1: ScopeRecord(0, 4_000, 1_000, True)}, 9, is_over=True).store(tmp_path / "main")
+    assert "its backfill is over: 9 sealed batches of history written; scope 1 100%" in told(status_of(tmp_path))
