@@ -3,7 +3,7 @@
 Frames are pickled: both ends are a single program of a user, and no third process can connect to the socket. Scope
 keys pass through the channel, so that no file but each worker's own holds them.
 
-    receiver -> worker   WorkSetup first; WorkKnowledge at each change, LinkStanding each second; Dealt; WorkEnd
+    receiver -> worker   WorkSetup; WorkKnowledge at each change, LinkStanding each second; Dealt, WorkPage; WorkEnd
     worker -> receiver   WorkBegun, WorkDone, WorkWanted, WorkAsked, WorkProved; WorkTold each second; WorkFailed
 
 Not here: how pieces are dealt (`dealing`), the two ends (`workers`, `worker`).
@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
 from bridge.contract import Prove
-from bridge.document import Overlay
+from bridge.document import Overlay, Scope
 from keys.envelope import KeyName
 from spark_ingest.receiver.progress import Progress
 from spark_ingest.receiver.receiver import ReceiverSettings
@@ -31,18 +31,22 @@ SIZE_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class WorkKnowledge:
-    """The overlay in force, and the scopes the job may read now."""
+    """The overlay in force, and the scopes the job may read now. `name`: of the job; `scopes`: those subscribed."""
 
     overlay: Overlay
     home_region: int
     held: Grants = field(repr=False)
+    name: str = ""
+    scopes: tuple[Scope, ...] = ()
 
 
 class LinkStanding(NamedTuple):
-    """The values of `ReplicaClient.accepted` and `clocks`."""
+    """The values of `ReplicaClient.accepted`, `clocks` and `up`. `reads_back`: the worker may read histories now."""
 
     accepted: bool
     clocks: tuple[float, ...]
+    up: tuple[str, ...] = ()
+    reads_back: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,13 @@ class WorkSetup:
     settings: ReceiverSettings
     known: WorkKnowledge
     standing: LinkStanding
+
+
+class WorkPage(NamedTuple):
+    """A page of a history that the worker asked for. It is acknowledged already: what is lost is asked for again."""
+
+    replica: str
+    payload: bytes
 
 
 class WorkEnd(NamedTuple):

@@ -25,12 +25,13 @@ from gateway.base.logs import configure, level_of
 from gateway.overlay import ConfigError, OverlayError, TlsError, TrustError
 from spark_ingest.errors import BadOption, IngestError, SpoolBusy
 from spark_ingest.options import Options, parse_options
+from spark_ingest.receiver.reaching_back import read_back
 from spark_ingest.receiver.receiver import Receiver, ReceiverSettings
 from spark_ingest.receiver.replicas import RegionReplicas
 from spark_ingest.receiver.worker import STOP_S
 from spark_ingest.receiver.workers import WORKERS_MAX, WorkingReceiver
 from spark_ingest.schema_config import KeptSchemas
-from spark_ingest.spool.backfilled import BackfillRecord, ask, is_asked
+from spark_ingest.spool.backfilled import ask, is_asked
 
 LOOK_S = 0.5
 TAKEN_S = 10.0
@@ -105,11 +106,11 @@ def _watched(receiver: Receiver, options: Options, directory: Path, stopped: thr
         if is_asked(directory):
             if not receiver.alive and time.monotonic() > taken_until:
                 raise ReceiverFailed(
-                    f"the process that writes as receiver {options.receiver} takes no backfill: it has workers, or "
-                    "writes nothing; stop it, run this command, start it again"
+                    f"the process that writes as receiver {options.receiver} takes no backfill: it writes nothing; "
+                    "stop it, run this command, start it again"
                 )
             continue
-        record = BackfillRecord.load(directory)
+        record = read_back(options.spool, options.receiver)
         if record is None:
             continue
         if record.told != shown:
@@ -142,8 +143,6 @@ def _receiver(options: Options, workers: int) -> Receiver | WorkingReceiver:
         raise BadOption(f"workers={workers} is out of range; from 1 to {WORKERS_MAX}, no more than there are cores")
     if settings.part is not None:
         raise BadOption("workers divide all that comes among themselves; give --workers or --shard, not both")
-    if settings.reaches_back_ms is not None:
-        raise BadOption("workers read no histories: run veilmq ingest backfill first, and give no place to start from")
     return WorkingReceiver(settings, workers, lambda: RegionReplicas(options))
 
 

@@ -37,11 +37,12 @@ from spark_ingest.receiver.family import grants_of, kin
 from spark_ingest.receiver.looping import LoopThread
 from spark_ingest.receiver.packer import SegmentPacker
 from spark_ingest.receiver.progress import Progress, ReplicaLink, tell_links, too_few
+from spark_ingest.receiver.reaching_back import alone, hand_on
 from spark_ingest.receiver.recovery import recovered, recovered_beside, state_of
 from spark_ingest.receiver.trouble import ReceiverTroubles
 from spark_ingest.receiving import Backfill, Group, Lineages, Part, Seen, SpoolCollector
 from spark_ingest.secrets import Grants, GrantsWriter, ShareBox, load_readers, names_in, names_of
-from spark_ingest.spool import SEGMENT_BYTES, SpooledKey, SpoolWriter, make_room
+from spark_ingest.spool import SEGMENT_BYTES, Shard, SpooledKey, SpoolWriter, make_room
 from spark_ingest.spool.backfilled import BackfillRecord, answered, take_asked
 
 GROUP_ROWS = 500
@@ -108,6 +109,13 @@ class ReplicaClient(Protocol):
     def accepted(self) -> bool:
         """True if enough replicas know all our subscriptions."""
 
+    @property
+    def reads_back(self) -> bool:
+        """True if histories may be read now."""
+
+    def up(self) -> Collection[str]:
+        """Returns the connected replicas."""
+
     def links(self) -> Iterable[ReplicaLink]:
         """Returns the state of each connection."""
 
@@ -134,6 +142,8 @@ class ReceiverSettings:
     """Directory of the identity to which the file of scope keys is sealed; None: in clear, mode 0600."""
     part: Part | None = None
     """The part of all publications that this receiver takes; None: all."""
+    worker: Shard | None = None
+    """The part of what its receiver takes that this worker writes; None: no worker, but a receiver."""
     waits: bool = True
     """True: wait for another process that writes as this receiver, to take over from it; False: fail."""
     packs: bool = False
@@ -278,12 +288,13 @@ class Receiver:
             )
         )
         try:
+            if settings.worker is None:
+                await asyncio.to_thread(self._reaches_back)
             needed = await asyncio.to_thread(lambda: names_in(writer.history()))
             grants = await asyncio.to_thread(lambda: self._grants(writer.segment, needed))
             assert grants.spool_key is not None
             box = ShareBox(grants.spool_key, os.urandom)
             client = self._connect()
-            is_first = writer.segment == 0
             seen, keys = await asyncio.to_thread(lambda: self._recovered(writer, grants, Lineages(client.overlay)))
             clock = SessionClock()
             clock.check(client.overlay)
@@ -302,7 +313,7 @@ class Receiver:
             collector.figures = self.figures
             collector.learn(grants.check_values)
             self._has_begun = True
-            backfill = await asyncio.to_thread(lambda: self._backfill(client, collector, is_first))
+            backfill = await asyncio.to_thread(lambda: self._backfill(client, collector))
             session = _Session(client, collector, writer, grants, box, clock, backfill, self._packer())
             await self._receive(session, stop)
         finally:
@@ -316,13 +327,18 @@ class Receiver:
         beside = recovered_beside(settings.spool, parts, self._readers(), lineages)
         return recovered(writer.state, writer.history(), grants.spool_key, beside, lineages, int(time.time() * 1000))
 
-    def _backfill(self, client: ReplicaClient, collector: SpoolCollector, is_first: bool) -> Backfill:
+    def _reaches_back(self) -> None:
+        """Takes over what former parts were asked to read. Raises SpoolBusy while workers write."""
         settings = self._settings
+        alone(settings.spool, settings.name)
+        hand_on(settings.spool, settings.name, [settings.name], settings.reaches_back_ms)
+
+    def _backfill(self, client: ReplicaClient, collector: SpoolCollector) -> Backfill:
+        settings, part, lane = self._settings, self._settings.part, 0
+        if settings.worker is not None:
+            part, lane = Part(settings.worker), settings.worker.number - 1
         record = BackfillRecord.load(settings.spool / settings.name)
-        if record is None and is_first and settings.reaches_back_ms is not None:
-            record = BackfillRecord(settings.reaches_back_ms)
-            record.store(settings.spool / settings.name)
-        return Backfill(record, collector, settings.part, client.ask, client.want, time.time())
+        return Backfill(record, collector, part, client.ask, client.want, time.time(), lane)
 
     def _packer(self) -> SegmentPacker | None:
         told = self._settings
@@ -446,20 +462,20 @@ class Receiver:
 
     async def _read_back(self, session: _Session) -> None:
         """Reads histories, in turns with everything else, until cancelled. Raises OSError."""
-        backfill, client, told_at = session.backfill, session.client, time.monotonic()
+        backfill, client, told_at, has_begun = session.backfill, session.client, time.monotonic(), False
         directory = self._settings.spool / self._settings.name
         while True:
             if (since_ms := await asyncio.to_thread(take_asked, directory)) is not None:
                 backfill.asks(since_ms)
                 await asyncio.to_thread(self._store, backfill, directory)
                 await asyncio.to_thread(answered, directory)
+            self.progress.reads_back = not backfill.is_over
             stored_at = time.monotonic()
-            while not backfill.is_over and client.accepted:
-                if not self.progress.reads_back:
+            while not backfill.is_over and client.reads_back:
+                if not has_begun:
                     LogEvent.RECEIVER_READS_BACK.say(_log, self._settings.name)
-                now, up = session.clock.now(), [link.replica for link in client.links() if link.up]
-                backfill.tick(client.name, client.scopes(), up, now)
-                self.progress.reads_back = not backfill.is_over
+                backfill.tick(client.name, client.scopes(), list(client.up()), session.clock.now())
+                self.progress.reads_back = has_begun = not backfill.is_over
                 if backfill.ready:
                     session.wake.set()
                 if backfill.is_over or time.monotonic() - stored_at > TICK_S:

@@ -105,6 +105,15 @@ class RegionReplicas:
         """True if enough replicas know all our subscriptions."""
         return self._client.accepted
 
+    @property
+    def reads_back(self) -> bool:
+        """True if histories may be read now: from now on everything else comes live."""
+        return self._client.accepted
+
+    def up(self) -> list[str]:
+        """Returns the connected replicas."""
+        return [each.peer for each in self._client.links() if each.up]
+
     def links(self) -> list[ReplicaLink]:
         """Returns the state of each connection."""
         states = self._client.links()

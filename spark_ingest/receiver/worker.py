@@ -14,7 +14,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 
-from bridge.contract import Prove
+from bridge.contract import HISTORY_TOPIC, Prove
 from bridge.document import Overlay, Scope
 from gateway.base import collect_seldom
 from gateway.base.logs import configure
@@ -29,6 +29,7 @@ from spark_ingest.receiver.channel import (
     WorkEnd,
     WorkFailed,
     WorkKnowledge,
+    WorkPage,
     WorkProved,
     WorkSetup,
     WorkTold,
@@ -68,12 +69,12 @@ class DealtReplicas:
 
     @property
     def name(self) -> str:
-        """Nothing: a worker reads no histories."""
-        return ""
+        """The member that reads."""
+        return self._known.name
 
-    def scopes(self) -> list[Scope]:
-        """Returns an empty list: a worker reads no histories."""
-        return []
+    def scopes(self) -> Sequence[Scope]:
+        """Returns the subscribed scopes."""
+        return self._known.scopes
 
     def held(self) -> Grants:
         """Returns the scopes and keys the receiver told last."""
@@ -96,6 +97,15 @@ class DealtReplicas:
         """True if enough replicas know all our subscriptions."""
         return self._standing.accepted
 
+    @property
+    def reads_back(self) -> bool:
+        """True if it is this worker's turn to read histories."""
+        return self._standing.accepted and self._standing.reads_back
+
+    def up(self) -> tuple[str, ...]:
+        """Returns the connected replicas, as the receiver told last."""
+        return self._standing.up
+
     def links(self) -> list[ReplicaLink]:
         """Returns an empty list: the receiver has the links."""
         return []
@@ -105,8 +115,9 @@ class DealtReplicas:
         return self._standing.clocks
 
     def acknowledge_all(self, publishes: Sequence[Publish]) -> None:
-        """Acknowledges messages to the receiver; the number of a packet is its ticket."""
-        self._send(WorkDone([publish.packet_id for publish in publishes]))
+        """Acknowledges messages to the receiver; the number of a packet is its ticket, and a page has none."""
+        if tickets := [publish.packet_id for publish in publishes if publish.packet_id]:
+            self._send(WorkDone(tickets))
 
     async def run(self, on_arrivals: OnArrivals, on_keys: Callable[[], None]) -> None:
         """Runs until cancelled; unacknowledged pieces come again when the next session begins."""
@@ -129,6 +140,9 @@ class DealtReplicas:
                     for ticket, topic, payload, user in pieces
                 ]
                 self._in_loop(self._arrived, session, replica, publishes)
+            case WorkPage(replica, payload):
+                page = Publish(HISTORY_TOPIC, payload, 1, properties=Properties())
+                self._in_loop(self._arrived, self._session, replica, [page])
             case WorkKnowledge():
                 self._known = message
                 self._in_loop(self._keys_changed)

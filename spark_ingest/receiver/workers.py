@@ -27,6 +27,7 @@ from typing import Any
 
 from gateway.base.log_events import LogEvent
 from gateway.overlay import Publish
+from keys.errors import KeysError
 from spark_ingest.errors import IngestError
 from spark_ingest.receiver.acknowledging import Sender, acknowledge
 from spark_ingest.receiver.channel import (
@@ -38,6 +39,7 @@ from spark_ingest.receiver.channel import (
     WorkEnd,
     WorkFailed,
     WorkKnowledge,
+    WorkPage,
     WorkProved,
     WorkSetup,
     WorkTold,
@@ -46,12 +48,17 @@ from spark_ingest.receiver.channel import (
 from spark_ingest.receiver.family import grants_of, kin, part_of
 from spark_ingest.receiver.looping import LoopThread
 from spark_ingest.receiver.progress import Progress, summed, tell_links, too_few
+from spark_ingest.receiver.reaching_back import hand_on
 from spark_ingest.receiver.receiver import SETTLED_S, ReceiverSettings, ReplicaClient
 from spark_ingest.receiver.worker import STOP_S
-from spark_ingest.receiving import Dealer
-from spark_ingest.spool import SpoolWriter
+from spark_ingest.receiving import LANES_MAX, Backfill, Dealer
+from spark_ingest.spool import Shard, SpoolWriter
 
-WORKERS_MAX = 64
+WORKERS_MAX = LANES_MAX
+READING_AT_ONCE = 4
+"""Workers that read histories at once: each reads all pages for its part, and a replica keeps few requests of a
+reader.
+"""
 TELL_S = 1.0
 ORPHANS_S = 10.0
 """Patience with the end of the workers of a receiver that was killed."""
@@ -72,8 +79,10 @@ def parts_of(settings: ReceiverSettings, count: int) -> list[ReceiverSettings]:
             grants=grants_of(settings.grants, settings.name, name),
             cap_bytes=settings.cap_bytes // count,
             waits=False,
+            worker=Shard(number, count),
+            reaches_back_ms=None,
         )
-        for name in names
+        for number, name in enumerate(names, 1)
     ]
 
 
@@ -139,7 +148,7 @@ class WorkingReceiver:
         with contextlib.ExitStack() as locks:
             await asyncio.to_thread(self._seal, locks)
             client = self._client = self._connect()
-            self._known = WorkKnowledge(client.overlay, client.home_region, client.held())
+            self._known = self._knowledge(client)
             self._hands = [_Hand(part) for part in self._parts]
             self._began = time.monotonic()
             links = asyncio.ensure_future(client.run(self._arrived, self._know))
@@ -150,6 +159,7 @@ class WorkingReceiver:
                         if hand.channel is None:
                             await self._start_worker(number, hand)
                     await asyncio.wait({links, stopping}, timeout=TELL_S)
+                    await asyncio.to_thread(hand_on, self._settings.spool, self._settings.name, self.parts)
                     self._tell(client)
             finally:
                 await self._end()
@@ -163,7 +173,8 @@ class WorkingReceiver:
             raise self.failure
 
     def _seal(self, locks: contextlib.ExitStack) -> None:
-        """Seals the remains of a crash in any part, before another part's worker reads it.
+        """Seals the remains of a crash in any part, before another part's worker reads it, and hands on what is to be
+        read of histories.
 
         Nobody writes as a part of another number of workers while this receiver runs. Raises SpoolBusy, SpoolDamaged.
         """
@@ -175,6 +186,7 @@ class WorkingReceiver:
                 writer.close()
             else:
                 locks.callback(writer.close)
+        hand_on(spool, name, self.parts, self._settings.reaches_back_ms)
 
     async def _start_worker(self, number: int, hand: _Hand) -> None:
         assert self._client is not None
@@ -243,20 +255,37 @@ class WorkingReceiver:
     # --------------------------------------------------------------------------------------- from replicas
 
     def _arrived(self, replica: str, publishes: Sequence[Publish], sender: Sender) -> None:
+        if pages := [publish for publish in publishes if Backfill.is_page(publish)]:
+            sender.acknowledge_all(pages)
+            for page in pages:
+                self._page(replica, page)
+            publishes = [publish for publish in publishes if not Backfill.is_page(publish)]
         for number, dealt in self._dealer.deal(replica, publishes, sender):
             self._send(number, dealt)
+
+    def _page(self, replica: str, page: Publish) -> None:
+        """Hands a page of a history to the worker that asked for it."""
+        try:
+            lane = Backfill.lane_of(page)
+        except KeysError:
+            lane = 0  # somebody has to refuse it
+        if lane < len(self._hands):
+            self._send(lane, WorkPage(replica, page.payload))
 
     def _know(self) -> None:
         """Tells workers about new keys or another version of the overlay."""
         assert self._client is not None
-        client = self._client
-        self._known = WorkKnowledge(client.overlay, client.home_region, client.held())
+        self._known = self._knowledge(self._client)
         for number in range(len(self._hands)):
             self._send(number, self._known)
 
     @staticmethod
+    def _knowledge(client: ReplicaClient) -> WorkKnowledge:
+        return WorkKnowledge(client.overlay, client.home_region, client.held(), client.name, tuple(client.scopes()))
+
+    @staticmethod
     def _standing(client: ReplicaClient) -> LinkStanding:
-        return LinkStanding(client.accepted, tuple(client.clocks()))
+        return LinkStanding(client.accepted, tuple(client.clocks()), tuple(client.up()))
 
     def _send(self, number: int, message: object) -> None:
         channel = self._hands[number].channel
@@ -267,8 +296,10 @@ class WorkingReceiver:
         """Tells workers the state of links, and metrics the state of workers."""
         if self._known is not None and client.overlay is not self._known.overlay:
             self._know()
+        standing = self._standing(client)
+        reading = [number for number, hand in enumerate(self._hands) if hand.told.progress.reads_back][:READING_AT_ONCE]
         for number in range(len(self._hands)):
-            self._send(number, self._standing(client))
+            self._send(number, standing._replace(reads_back=number in reading))
         now = summed(each for hand in self._hands for each in (hand.past, hand.told.progress))
         now.links, now.accepted = self.progress.links, self.progress.accepted
         tell_links(self._settings.name, now, client.links(), client.accepted)

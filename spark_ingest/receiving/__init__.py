@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from bridge.reader import Lineages
-from spark_ingest.receiving.backfill import Backfill
+from spark_ingest.receiving.backfill import LANES_MAX, Backfill
 from spark_ingest.receiving.collector import SpoolCollector
 from spark_ingest.receiving.dealing import Dealer, Dealt
 from spark_ingest.receiving.division import Part
@@ -16,6 +16,7 @@ from spark_ingest.receiving.seen import Seen
 from spark_ingest.receiving.usable_keys import materials_from_json, materials_to_json
 
 __all__ = [
+    "LANES_MAX",
     "Backfill",
     "Dealer",
     "Dealt",

@@ -25,6 +25,7 @@ from spark_ingest.receiving.sealings import Group
 from spark_ingest.spool.backfilled import BackfillRecord, ScopeRecord
 
 READY_MAX = 4_096  # publications that wait for the disk; beyond that the reading rests
+LANES_MAX = 64  # backfills of one receiver, each of a worker; their requests have different numbers
 
 
 class Backfill:
@@ -38,13 +39,14 @@ class Backfill:
         send: Callable[[str, str, bytes], None],
         want: Callable[[list[KeyName]], None],
         now: float,
+        lane: int = 0,
     ) -> None:
-        """Takes `record`: what was asked for, and how far that is; None: nothing. `part`: as the collector's; `send`:
-        to a replica, topic and payload; `want`: asks for epoch keys.
+        """Takes `record`: what was asked for, and how far that is; None: nothing. `part`: the publications for this
+        receiver; `send`: to a replica, topic and payload; `want`: asks for epoch keys; `lane`: of the worker.
         """
         self.record = record
         self._live, self._part, self._send, self._want = live, part, send, want
-        self._numbers = count(int(now * 1000) << 16)
+        self._numbers = count((int(now * 1000) << 16) + lane, LANES_MAX)
         self._replay: Replay | None = None
         self._past: PastPublications | None = None
         self._up: set[str] = set()
@@ -124,6 +126,11 @@ class Backfill:
     def is_page(publish: Publish) -> bool:
         """Returns True for a page of a history."""
         return publish.topic == HISTORY_TOPIC
+
+    @staticmethod
+    def lane_of(page: Publish) -> int:
+        """Returns the lane of the backfill that asked for a page. Raises BadFrame."""
+        return number_of(page.payload) % LANES_MAX
 
     def received(self, replica: str, page: Publish, now: float) -> None:
         """Takes a page of a replica."""

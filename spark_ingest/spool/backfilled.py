@@ -7,6 +7,7 @@ receiver of the part, running or to come, for more. Not here: reading (`receivin
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -68,6 +69,28 @@ class BackfillRecord:
             for number, each in sorted(self.scopes.items())
         ]
         return f"{self.rows:,} sealed batches of history written; {', '.join(scopes) or 'waits for replicas'}"
+
+
+def combined(records: Sequence[BackfillRecord]) -> BackfillRecord | None:
+    """Returns the record of a receiver of several parts, each of which reads the same span; None for no parts."""
+    if not records:
+        return None
+    scopes = {}
+    for number in sorted({number for each in records for number in each.scopes}):
+        of_parts = [each.scopes[number] for each in records if number in each.scopes]
+        share = sum(each.share for each in of_parts) / len(records)
+        from_ms, until_ms = min(each.from_ms for each in of_parts), max(each.until_ms for each in of_parts)
+        is_over = len(of_parts) == len(records) and all(each.is_over for each in of_parts)
+        upto_ms = from_ms + int(share * (until_ms - from_ms))
+        refused = any(each.is_refused for each in of_parts)
+        scopes[number] = ScopeRecord(from_ms, until_ms, upto_ms, is_over, refused)
+    since_ms, rows = min(each.since_ms for each in records), sum(each.rows for each in records)
+    return BackfillRecord(since_ms, scopes, rows, all(each.is_over for each in records))
+
+
+def forget(directory: Path) -> None:
+    """Erases the record: another part goes on with what it asked for. Raises OSError."""
+    (directory / RECORD).unlink(missing_ok=True)
 
 
 def ask(directory: Path, since_ms: int) -> None:

@@ -7,6 +7,7 @@ import pickle
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+from bridge.document import Scope
 from bridge.document.overlay import Overlay as SignedOverlay
 from keys.envelope import KeyName
 from spark_ingest.options import Options
@@ -43,7 +44,14 @@ class FileReplicas:
         self._names |= set(names)
         self._on_keys()
 
-    accepted = True
+    accepted = reads_back = True
+    name = "job"
+
+    def scopes(self) -> tuple[Scope, ...]:
+        return ()
+
+    def up(self) -> tuple[str, ...]:
+        return ()
 
     def clocks(self) -> tuple[float, ...]:
         return ()

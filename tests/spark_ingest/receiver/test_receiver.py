@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from bridge.document import Scope
 from bridge.document.overlay import Overlay as SignedOverlay
 from keys.envelope import KeyName
 from keys.epochs import Calendar
@@ -88,7 +89,14 @@ class Replicas:
         self.names |= set(names)
         self._loop.call_soon_threadsafe(self._on_keys)
 
-    accepted = True
+    accepted = reads_back = True
+    name = "job"
+
+    def scopes(self) -> tuple[Scope, ...]:
+        return ()
+
+    def up(self) -> tuple[str, ...]:
+        return ()
 
     def links(self) -> tuple[ReplicaLink, ...]:
         return ()

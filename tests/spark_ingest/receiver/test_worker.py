@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from bridge.contract import HISTORY_TOPIC
 from spark_ingest.receiver.channel import (
     LinkStanding,
     WorkAsked,
     WorkBegun,
     WorkDone,
     WorkKnowledge,
+    WorkPage,
     WorkSetup,
     WorkWanted,
 )
@@ -82,3 +84,32 @@ def test_what_the_receiver_tells_is_known_and_what_is_wanted_goes_to_it(tmp_path
 
     asyncio.run(session())
     assert replicas.held() == overlay.held(overlay.names())
+
+
+def test_a_worker_reads_histories_in_its_turn_and_pages_come_without_tickets(tmp_path: Any) -> None:
+    replicas, sent, overlay = made(tmp_path)
+    scopes = tuple(overlay.signed.policy.scopes)
+    replicas.take(WorkKnowledge(overlay.signed, overlay.home, overlay.held(set()), "job", scopes))
+    assert (replicas.name, replicas.scopes()) == ("job", scopes)
+    replicas.take(LinkStanding(True, (), ("r1", "r2")))
+    assert not replicas.reads_back
+    assert replicas.up() == ("r1", "r2")
+    replicas.take(LinkStanding(True, (), ("r1",), True))
+    assert replicas.reads_back
+    came: list[tuple[str, str, bytes]] = []
+
+    def on_arrivals(replica: str, publishes: Any, sender: Any) -> None:
+        came.extend((replica, each.topic, each.payload) for each in publishes)
+        sender.acknowledge_all(publishes)
+
+    async def session() -> None:
+        running = asyncio.ensure_future(replicas.run(on_arrivals, lambda: None))
+        await asyncio.sleep(0)
+        replicas.take(WorkPage("r1", b"page"))
+        await turn()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(session())
+    assert came == [("r1", HISTORY_TOPIC, b"page")]
+    assert sent == [WorkBegun(1)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bridge.contract import HISTORY_TOPIC, HistoryPage, HistoryRequest
 from bridge.document import History, Scope
 from gateway.overlay import Properties, Publish
-from spark_ingest.receiving import Backfill, SpoolCollector
+from spark_ingest.receiving import LANES_MAX, Backfill, SpoolCollector
 from spark_ingest.spool.backfilled import BackfillRecord, ScopeRecord
 from tests.sim.world import NOW, make_world
 
@@ -83,3 +83,23 @@ def test_a_scope_that_f_plus_one_refuse_is_over_and_said_to_be_refused() -> None
     reading.tick()
     assert reading.backfill.record is not None
     assert reading.backfill.record.scopes[1].is_refused
+
+
+def test_workers_ask_under_numbers_of_their_own_by_which_pages_find_them() -> None:
+    world = make_world({1: 3}, [], {"job": 1}, SCOPES)
+    asked: dict[int, list[int]] = {}
+
+    for lane in (0, 1, LANES_MAX - 1):
+        numbers = asked.setdefault(lane, [])
+
+        def send(peer: str, topic: str, payload: bytes, numbers: list[int] = numbers) -> None:
+            numbers.append(HistoryRequest.decode(payload).number)
+
+        backfill = Backfill(
+            BackfillRecord(0), SpoolCollector(world.overlay, 1), None, send, lambda names: None, NOW, lane
+        )
+        backfill.tick("job", world.overlay.policy.scopes, REPLICAS, NOW)
+    for lane, numbers in asked.items():
+        assert len(numbers) == len(REPLICAS)
+        pages = [Publish(HISTORY_TOPIC, HistoryPage(number).encode(), properties=Properties()) for number in numbers]
+        assert {Backfill.lane_of(page) for page in pages} == {lane}
