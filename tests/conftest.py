@@ -13,10 +13,12 @@ import os
 import shutil
 import threading
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer.main
 from hypothesis import Phase, settings
 
 from gateway.base.logs import OURS
@@ -41,6 +43,9 @@ __all__ = [
 settings.register_profile("veilmq", deadline=None)
 settings.register_profile("unshrunk", deadline=None, database=None, phases=(Phase.explicit, Phase.generate))
 settings.load_profile("veilmq")
+
+# A process builds the tree of commands once, in an eighth of a second; a test process runs commands hundreds of times.
+typer.main.get_command = cache(typer.main.get_command)
 
 ROOT = Path(__file__).resolve().parents[1]
 MQTTJS = ROOT / ".tools" / "node_modules" / "mqtt"
