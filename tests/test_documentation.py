@@ -83,14 +83,34 @@ def test_every_file_and_test_that_a_page_names_exists(page: Path) -> None:
         assert not found["test"] or f"def {found['test']}(" in path.read_text("utf-8"), f"no test {found['test']}"
 
 
-def test_every_attack_is_played_by_a_test_or_not_promised() -> None:
-    """That the tests exist is asked above, of every page."""
-    said = (ROOT / "docs" / "explanation" / "invariants.md").read_text("utf-8")
-    rows = [line.strip("| ").split(" | ") for line in said.splitlines() if re.match(r"\| \d+ \|", line)]
-    assert [int(row[0]) for row in rows] == list(range(1, len(rows) + 1))
-    assert len(rows) > 30
-    for row in rows:
-        assert "::" in row[-1] or "not promised" in row[2], f"attack {row[0]} has no test and no reason"
+@pytest.fixture
+def generate(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "docs" / "generate"))
+
+
+def test_every_invariant_and_attack_has_a_marked_test_and_every_marker_a_row(generate: None) -> None:
+    invariants = importlib.import_module("invariants")
+    page = (ROOT / "docs" / "explanation" / "invariants.md").read_text("utf-8")
+    found = dict(invariants.rows(page))
+    tests, known = invariants.holders(), list(found.values())
+    assert [known.count((kind, 1)) for kind in invariants.KINDS] == [1, 1]
+    for kind in invariants.KINDS:
+        numbers = [number for each, number in known if each == kind]
+        assert numbers == list(range(1, len(numbers) + 1)), "a number stays with its row; a new row has the next one"
+        assert len(numbers) > 60
+    not_promised = {row for line, row in found.items() if "not promised" in line}
+    assert not set(known) - tests.keys() - not_promised, "mark a test that fails if it is broken"
+    assert not tests.keys() - set(known), "markers of rows that the page does not have"
+    assert f"`{tests['attack', 1][0]}`" in invariants.with_tests(page)
+
+
+def test_markers_of_a_function_and_of_a_module_are_found(generate: None) -> None:
+    source = (
+        "pytestmark = [pytest.mark.slow, pytest.mark.invariant(7, 8)]\n"
+        "class TestA:\n    @pytest.mark.attack(3)\n    @other\n    async def test_b(self): ...\n"
+    )
+    found = set(importlib.import_module("invariants").marked(ast.parse(source)))
+    assert found == {("", ("invariant", 7)), ("", ("invariant", 8)), ("test_b", ("attack", 3))}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
@@ -163,11 +183,6 @@ def test_every_bound_says_whose_share_it_is() -> None:
     }
     assert not {name: owner for name, owner in owners.items() if owner not in OWNERS}
     assert {f"`{name}`" for name in Limits.model_fields} <= owners.keys()
-
-
-@pytest.fixture
-def generate(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "docs" / "generate"))
 
 
 def test_every_bound_of_the_code_is_on_the_page_with_its_owner(generate: None) -> None:

@@ -16,6 +16,7 @@ from conventions import conventions_page
 from device_rules import device_rules_page
 from holders import PLACE, rows
 from http_api import http_api_page
+from invariants import with_tests
 from lifecycles import lifecycles_page
 from log_events import log_page
 from metrics import metrics_page
@@ -49,4 +50,6 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """MkDocs asks for the Markdown of a page."""
+    if page.file.src_uri == "explanation/invariants.md":
+        return with_tests(markdown)
     return filled(markdown).replace(PLACE, rows()) if page.file.src_uri == "reference/bounds.md" else markdown

@@ -99,6 +99,8 @@ from tests.bridge.helpers import (
 )
 from tests.sim.world import World, make_world
 
+pytestmark = pytest.mark.invariant(58)
+
 EPOCH = 7  # it begins at NOW
 CALENDAR = Calendar(int((NOW - EPOCH * 100) * 1000), length_s=100, ahead_s=20, grace_s=20, skew_s=5)
 DEAD_S = 100 + 20 + 5  # after NOW: from here on the epoch is dead for everybody
@@ -294,6 +296,7 @@ def test_backdating_helps_a_revoked_publisher_at_a_replica_no_longer_than_the_gr
         admit(checks, clear(world, "evil", NOW + 99, 2), NOW + DEAD_S)
 
 
+@pytest.mark.attack(20)
 def test_f_bad_replicas_cannot_bring_a_reader_what_a_revoked_publisher_backdates(world: World):
     node = subscriber(world, "control")
     node.collector.adopt(world.revoked("evil", EPOCH), world.secrets, NOW)
@@ -304,6 +307,7 @@ def test_f_bad_replicas_cannot_bring_a_reader_what_a_revoked_publisher_backdates
         assert counted(effects, "vouchers_awaited") == 1
 
 
+@pytest.mark.attack(44)
 def test_a_voucher_is_for_the_very_header_and_not_for_another_of_its_number_and_time(world: World):
     """Attack: a revoked publisher signs another header of what honest replicas kept for a reader that was away: of the
     same number, time and first block, with other content behind it."""
@@ -425,6 +429,7 @@ def test_a_member_that_the_overlay_lists_no_more_is_a_stranger(world: World):
         admit(Admission(newer, replica=True), clear(world, "evil", NOW), NOW)
 
 
+@pytest.mark.attack(50)
 def test_what_was_not_believed_is_not_believed_after_a_restart_either(world: World):
     """Attack: something of a live epoch waits for its key at a reader. When the epoch is dead a bad replica brings
     another sealing of its number, which one replica cannot vouch for, and the reader is started again: what it kept

@@ -87,6 +87,7 @@ def test_hosted_brokers_of_one_party_are_refused():
 # ------------------------------------------------------------------------------------------ what is sent
 
 
+@pytest.mark.invariant(60)
 def test_a_hosted_broker_is_told_nothing_but_a_subscription():
     node = gateway(region(hosted=("r1a",)), "g2", links=False)
     node.handle(Subscribed("plant/#"), NOW)
@@ -134,6 +135,7 @@ def test_retain_and_expiry_are_for_the_broker_too():
     assert send.wire.expiry_s == 1, "0 would mean that it has expired already, to some for ever"
 
 
+@pytest.mark.invariant(62)
 def test_the_largest_region_and_scope_stay_within_what_hosted_brokers_carry():
     members = tuple(f"r1m{i}" for i in range(255))
     scope = Scope("plant/" + "x" * 1878 + "/#")
@@ -155,6 +157,7 @@ def test_the_largest_region_and_scope_stay_within_what_hosted_brokers_carry():
 # -------------------------------------------------------------------------------------- what is believed
 
 
+@pytest.mark.invariant(61)
 def test_lies_that_came_through_hosted_brokers_name_nobody():
     """Who may publish at a stock broker can put shares in its mouth: docs/protocol.md §3.4 would frame it."""
     world = region()
@@ -180,6 +183,7 @@ def test_of_own_replicas_beside_them_liars_are_named_all_the_same():
     assert named(effects) == {"r1a"}
 
 
+@pytest.mark.invariant(61)
 def test_a_false_share_through_a_hosted_broker_does_not_keep_the_true_one_out():
     """With one broker away, another alters now and then: what it repeats unaltered must count."""
     world = region()
@@ -191,6 +195,7 @@ def test_a_false_share_through_a_hosted_broker_does_not_keep_the_true_one_out():
     assert [d.sequence for d in delivered(reader.handle(Received("r1b", again), NOW))] == [1, 2]
 
 
+@pytest.mark.invariant(61)
 def test_a_flood_through_one_hosted_broker_closes_that_link_only():
     world = region()
     source, reader = gateway(world, "g1"), subscriber(world, "g2")
@@ -205,6 +210,7 @@ def test_a_flood_through_one_hosted_broker_closes_that_link_only():
     assert len(delivered(got)) == 1
 
 
+@pytest.mark.invariant(60)
 def test_nothing_about_the_overlay_or_keys_is_taken_from_a_hosted_broker():
     world = region(hosted=("r1a",))
     reader = subscriber(world, "g2")

@@ -63,6 +63,8 @@ from tests.bridge.helpers import (
 from tests.sim.changing import changed, endorsed_by
 from tests.sim.world import NOW, World, make_world
 
+pytestmark = pytest.mark.invariant(48, 49)
+
 GRACE_S = 60
 
 

@@ -17,6 +17,8 @@ from keys.envelope import Mode
 from tests.bridge.helpers import NOW, counted, craft, delivered, gateway, publish, same_version, sent, subscriber
 from tests.sim.world import World, make_world
 
+pytestmark = pytest.mark.attack(94)
+
 REPLICAS = ("r1a", "r1b", "r1c")
 RIGHTS = {"stranger": (["open/#"], ["open/#"])}
 
@@ -93,6 +95,7 @@ def test_what_follows_under_the_next_number_waits_for_what_precedes_it_under_the
     assert numbers(brought(control, second, NOW + 3)) == [2, 3]
 
 
+@pytest.mark.attack(128)
 @pytest.mark.parametrize("cut_s", [FRESH_S - 100, FRESH_S + 400])
 def test_what_was_sealed_under_new_tokens_while_our_links_were_cut_is_delivered(world: World, cut_s: float):
     """The reader ran all the while. What replicas kept comes before the version that lists the new tokens."""
@@ -138,6 +141,7 @@ def test_a_restart_between_two_renewals_goes_on_with_the_stream(world: World, en
     assert numbers(delivered(again.handle(Tick(), now + REPAIR_S))) == [7]
 
 
+@pytest.mark.attack(95)
 def test_what_comes_before_its_scope_is_known_here_waits_over_a_restart_too(world: World):
     site, control, rows = gateway(world, "site"), subscriber(world, "control"), dict[bytes, bytes | None]()
     knew = world.overlay, world.secrets
@@ -168,6 +172,7 @@ def test_what_comes_before_its_scope_is_known_here_waits_over_a_restart_too(worl
     assert numbers(delivered(adopt(later, document, NOW + 8))) == [3]
 
 
+@pytest.mark.attack(111)
 @pytest.mark.parametrize("restarts", [False, True])
 def test_the_first_of_a_stream_that_is_late_is_delivered_over_other_tokens_and_a_restart(world: World, restarts: bool):
     """It was sealed after the subscription, which is one over both numbers: so it did not come, and is no replay."""

@@ -186,6 +186,7 @@ def mutated(rng: random.Random) -> Wire:
     return Wire(topic, payload, rng.randrange(3), rng.random() < 0.5, tuple(properties))
 
 
+@pytest.mark.invariant(43)
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 1 << 32))
 def test_no_sequence_of_events_makes_a_node_raise_or_spin(seed: int):

@@ -148,6 +148,7 @@ def test_of_an_overlay_in_which_nobody_measures_it_waits_for_the_owner(made: Wor
     assert node.next_deadline is None
 
 
+@pytest.mark.attack(90)
 def test_it_signs_nothing_between_hearing_of_another_key_for_it_and_taking_that(made: World) -> None:
     """What it signed then would not verify, and it would end with a traceback."""
     node = boss(made)

@@ -50,6 +50,7 @@ def feed(node: GatewayNode, wires: dict[str, Wire], now: float = NOW) -> list[Ef
     return [effect for peer, wire in wires.items() for effect in node.handle(Received(peer, wire), now)]
 
 
+@pytest.mark.attack(14)
 @pytest.mark.parametrize("topic", ["plant/t", "clear/t"])
 def test_two_contents_of_one_number_suspect_nobody_on_the_way_and_one_of_them_is_delivered(world: World, topic: str):
     """Attack: two headers of one number and time, each properly signed and under a key of its own, told to different
@@ -91,6 +92,7 @@ def test_content_of_one_header_is_never_that_of_another_of_the_same_number_and_t
     assert [d.publication.payload for d in delivered(feed(node, {"r1c": told}))] == [b"a"]
 
 
+@pytest.mark.attack(30)
 @pytest.mark.parametrize("known", [False, True])
 def test_a_retained_value_of_a_time_to_come_does_not_keep_others_out(world: World, known: bool):
     """Attack: sealed ten years ahead, it would outrank until then whatever anybody else retains on its topic; and what
@@ -119,6 +121,7 @@ def test_a_value_sealed_by_a_clock_within_what_clocks_may_differ_is_retained(wor
     assert [(p.payload, p.retain) for p in found] == [(b"x", True)]
 
 
+@pytest.mark.attack(38)
 def test_who_brings_a_key_of_its_own_with_anothers_header_spends_none_of_the_others_budget(world: World):
     """Attack: what passed long ago is not verified again, but a key that rides on it is. So a publisher could have new
     keys without end charged to whom it named, whose acknowledgements would then come hours later."""

@@ -163,6 +163,7 @@ def answered(node: GatewayNode, effects: list[Effect], now: float) -> list[tuple
     return found
 
 
+@pytest.mark.attack(132)
 def test_what_only_an_absent_replica_lacks_it_gets_as_it_was_sealed_while_replicas_take_it(world: World):
     """Sealed anew for all, it went before what was new: in a scope there is one order."""
     many = 4 * WINDOW_MAX
@@ -179,6 +180,7 @@ def test_what_only_an_absent_replica_lacks_it_gets_as_it_was_sealed_while_replic
     assert node.publisher.depth == 0
 
 
+@pytest.mark.attack(132)
 def test_who_was_away_for_longer_than_the_grace_gets_what_is_new_at_once(world: World):
     """Its absence was the fault that the others made up for. All that it lacked was sealed anew, for all."""
     many = 4 * WINDOW_MAX
@@ -211,6 +213,7 @@ def test_what_is_retained_is_sealed_anew_though_one_lacks_it_and_the_grace_is_ov
     assert node.publisher.depth == 0
 
 
+@pytest.mark.attack(132)
 @pytest.mark.parametrize(("age_s", "most"), [(1.0, YOUNG_MAX), (AWAY_S + 1, STRAGGLERS_MAX)])
 def test_a_replica_that_acknowledges_nothing_does_not_stop_all_when_keys_change(world: World, age_s: float, most: int):
     """Attack: up to 20,000 publications were sealed anew because of it, for all, before what was new."""
@@ -321,6 +324,7 @@ def headers(effects: list[Effect], peer: str = "r1b") -> list[tuple[int, int, bo
     return [(header.sequence, header.previous, header.snapshot) for header in found]
 
 
+@pytest.mark.attack(24)
 @pytest.mark.parametrize("topic", ["plant/t", "clear/t", "sealed/t"])
 @pytest.mark.parametrize("payload", [b"x", b""], ids=["value", "tombstone"])
 def test_what_is_retained_is_sealed_anew_under_its_number_in_every_epoch_and_after_every_bump(
@@ -342,6 +346,7 @@ def test_what_is_retained_is_sealed_anew_under_its_number_in_every_epoch_and_aft
     assert headers(node.handle(entry(3, topic), NOW + 103))[0][0] == 3
 
 
+@pytest.mark.attack(25)
 def test_what_is_retained_is_sealed_anew_though_the_key_came_late(world: World):
     node = gateway(world, "site")
     node.handle(entry(1, retain=True), NOW)
@@ -360,6 +365,7 @@ def test_what_is_retained_and_still_in_the_outbox_is_not_published_twice(world: 
     assert len(sent(effects)) == 3
 
 
+@pytest.mark.attack(136)
 def test_what_is_retained_and_on_its_way_when_its_epoch_ends_is_a_snapshot_once_it_has_arrived(world: World):
     """Readers would get a snapshot before what it follows, or never as something live."""
     node = gateway(world, "site")
@@ -375,6 +381,7 @@ def test_what_is_retained_and_on_its_way_when_its_epoch_ends_is_a_snapshot_once_
     assert headers(node.handle(Tick(), at)) == [(1, 0, True)]
 
 
+@pytest.mark.attack(136)
 @pytest.mark.parametrize("ends_s", [10, 19])
 def test_it_is_one_no_later_than_a_grace_after_it_was_sealed_whoever_acknowledges_nothing(world: World, ends_s: float):
     node = gateway(world, "site")
@@ -392,6 +399,7 @@ def test_it_is_one_no_later_than_a_grace_after_it_was_sealed_whoever_acknowledge
     assert NOW + 100 < at <= NOW + 100 + ends_s + LOOK_AGAIN_S + 1
 
 
+@pytest.mark.attack(136)
 @pytest.mark.parametrize("age_s", [1, AWAY_S + 1])
 def test_after_a_bump_what_is_retained_and_young_goes_in_its_chain_and_then_as_a_snapshot(world: World, age_s: float):
     """Whoever has it, and much since, takes it for a repetition, and would retain it no longer."""
@@ -413,6 +421,7 @@ def test_after_a_bump_what_is_retained_and_young_goes_in_its_chain_and_then_as_a
     assert headers(node.handle(Tick(), now + 3 * LOOK_AGAIN_S)) == []
 
 
+@pytest.mark.attack(136)
 def test_the_snapshot_follows_though_the_key_came_after_the_overlay(world: World):
     """Nobody looked again: what is sealed when its key comes had been unsealed before."""
     node = gateway(world, "site")
@@ -426,6 +435,7 @@ def test_the_snapshot_follows_though_the_key_came_after_the_overlay(world: World
     assert headers(node.handle(Tick(), NOW + 31 + LOOK_AGAIN_S)) == [(1, 0, True)]
 
 
+@pytest.mark.attack(136)
 def test_a_snapshot_follows_what_a_former_life_had_sealed(world: World):
     """The outbox has it, since one replica never acknowledged it; the others may take it for a repetition."""
     node, rows = gateway(world, "site"), dict[bytes, bytes | None]()
@@ -441,6 +451,7 @@ def test_a_snapshot_follows_what_a_former_life_had_sealed(world: World):
     assert headers(node.handle(Tick(), NOW + 112 + AWAY_S)) == [(1, 0, True)]
 
 
+@pytest.mark.attack(25)
 def test_an_old_value_that_is_sealed_anew_does_not_overtake_the_newer_one_behind_it(world: World):
     """The newer one is committed, and waits for its key, when the epoch passes."""
     node = gateway(world, "site")
@@ -451,6 +462,7 @@ def test_an_old_value_that_is_sealed_anew_does_not_overtake_the_newer_one_behind
     assert headers(node.publisher.keys_changed(NOW + 130)) == [(2, 0, False)]
 
 
+@pytest.mark.attack(25)
 def test_a_stopped_gateway_seals_what_it_retains_anew_in_its_next_life(world: World):
     """A whole region may have restarted meanwhile; what was cleared must not come back then."""
     node = gateway(world, "site")

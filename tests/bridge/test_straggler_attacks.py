@@ -52,6 +52,7 @@ def missed(node: GatewayNode, sequences: Iterable[int], now: float) -> list[Effe
     return effects
 
 
+@pytest.mark.attack(133)
 @pytest.mark.parametrize("mode", MODES)
 def test_a_replica_that_was_away_cannot_open_what_it_carries_after_a_change_of_views(mode: Mode):
     """It got the share of the place that it has in the new view, too, and two shares open the key."""
@@ -130,6 +131,7 @@ def test_all_that_is_retained_is_sealed_anew_though_one_replica_acknowledges_not
     assert got == set(range(1, many + 1))
 
 
+@pytest.mark.attack(132)
 def test_no_more_than_a_window_is_sealed_anew_when_one_is_replaced_while_another_acknowledges_nothing():
     """r1a had everything, and leaves: too few of the new view had any of it."""
     world = make_world({1: 3}, [], {"site": 1, "far": 1}, [Scope("plant/#")])
@@ -148,6 +150,7 @@ def test_no_more_than_a_window_is_sealed_anew_when_one_is_replaced_while_another
     assert before <= STRAGGLERS_MAX
 
 
+@pytest.mark.attack(132)
 @pytest.mark.parametrize("change", ["bump", "grace", "attach"])
 def test_a_liar_that_lacks_what_is_newer_takes_no_place_of_what_another_one_lacks(change: str):
     """It acknowledges what an honest replica lacks, and nothing of a window of newer ones."""
@@ -178,6 +181,7 @@ def test_a_liar_that_lacks_what_is_newer_takes_no_place_of_what_another_one_lack
     assert lacked <= {s for s, e in node.publisher._entries.items() if "r1c" not in e.acked}
 
 
+@pytest.mark.attack(134)
 def test_a_clock_set_back_over_an_epoch_for_a_moment_does_not_take_what_a_replica_lacks():
     """An epoch that is to come is not over."""
     world = epochs_world()

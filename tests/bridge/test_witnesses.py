@@ -21,6 +21,8 @@ from tests.bridge.traces.detection import detection_s
 from tests.bridge.tracking.test_witnessing import PLACEMENTS
 from tests.bridge.witnessbus import WitnessBus
 
+pytestmark = pytest.mark.invariant(47)
+
 K = TraceKind
 BAD_NEWS = {K.FAILURE_SUSPICION, K.FAILED, K.DISCONNECT}
 

@@ -23,6 +23,8 @@ from tests.bridge.helpers import NOW
 from tests.gateway.test_store_and_forward import REPLICAS, SIX_HOURS_S, Site, headers, make, measurement
 from tests.sim.world import World, make_world
 
+pytestmark = pytest.mark.invariant(39)
+
 RESIDENT_MAX, PAGE_ROWS = 60, 7
 PLANT, LIVE, OPEN = "veilmq/batch/1", "veilmq/batch/2", "veilmq/batch/2"
 

@@ -14,6 +14,8 @@ from tests.gateway.overlay_processes import OverlayProcesses
 from tests.gateway.test_region import Subscriber, accepted
 from tests.waits import wait_until
 
+pytestmark = pytest.mark.invariant(15)
+
 REPLICAS = tuple(f"{region}{place}" for region in ("north", "south") for place in (1, 2, 3))
 PAYLOAD_BYTES = 100 << 10
 LIAR = """

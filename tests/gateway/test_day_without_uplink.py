@@ -22,6 +22,8 @@ from tests.bridge.helpers import NOW
 from tests.gateway.test_store_and_forward import CALENDAR, DAY_S, REPLICAS, Site, make
 from tests.sim.world import World
 
+pytestmark = pytest.mark.invariant(39)
+
 PER_S = 5
 TOPICS = 200
 LIVE_TOPICS = 20

@@ -104,6 +104,7 @@ def test_one_replica_that_takes_nothing_holds_up_nobody(overlay: OverlayProcesse
     assert wait_until(lambda: overlay.figures("site")["counts"].get("sealed", 0) >= 2_000)
 
 
+@pytest.mark.attack(137)
 @pytest.mark.slow
 def test_a_reader_that_had_no_room_for_a_key_opens_what_comes_once_it_reads_again(overlay: OverlayProcesses):
     """Its queues at all replicas are full while the publisher goes on with another key: the key is lost to it."""

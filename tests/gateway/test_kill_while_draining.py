@@ -17,6 +17,8 @@ from tests.gateway.overlay_processes import OverlayProcesses
 from tests.gateway.test_region import REPLICAS, accepted, one_region
 from tests.waits import wait_until
 
+pytestmark = pytest.mark.invariant(39)
+
 ENTRIES, TOPICS, KILLS = 3_000, 20, 2
 DRAIN_S = 60.0
 

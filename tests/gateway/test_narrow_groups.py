@@ -47,6 +47,7 @@ async def member(broker: Any, name: str, version: Version) -> Wire:
     return wire
 
 
+@pytest.mark.attack(141)
 @on_loop
 async def test_groups_of_a_user_count_for_the_user_however_many_clients_it_has(tmp_path: Path) -> None:
     """Attack: a user joins a thousand junk groups, each under a client id of its own: each was an owner of its own."""
@@ -60,6 +61,7 @@ async def test_groups_of_a_user_count_for_the_user_however_many_clients_it_has(t
         assert [(each.name, each.owner) for each in overlay.told] == [("junk0", "user evil"), ("junk1", "user evil")]
 
 
+@pytest.mark.attack(140)
 @pytest.mark.parametrize("version", [Version.V311, Version.V5])
 @on_loop
 async def test_a_group_is_whole_while_a_member_may_receive_all_of_it(tmp_path: Path, version: Version) -> None:
@@ -80,6 +82,7 @@ async def test_a_group_is_whole_while_a_member_may_receive_all_of_it(tmp_path: P
         await evil.barrier()
 
 
+@pytest.mark.attack(140)
 @on_loop
 async def test_rights_that_change_are_told_of_the_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dynamic, "LOOK_S", 0.01)

@@ -30,6 +30,7 @@ from tests.gateway.test_rights_first import come, config, write
 from tests.waits import until
 
 
+@pytest.mark.attack(149)
 @pytest.mark.parametrize("version", [Version.V5, Version.V311])
 @on_loop
 async def test_what_a_user_publishes_counts_for_the_user_wills_too(tmp_path: Path, version: Version) -> None:
@@ -59,6 +60,7 @@ async def test_nameless_clients_of_one_address_are_one_owner() -> None:
         assert [(client, each.owner) for client, each in overlay.published] == [("one", "here"), ("two", "here")]
 
 
+@pytest.mark.attack(151)
 @pytest.mark.parametrize("version", [Version.V5, Version.V311])
 @on_loop
 async def test_a_packet_of_many_filters_is_taken_in_turns(version: Version, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,6 +90,7 @@ async def test_a_packet_of_many_filters_is_taken_in_turns(version: Version, monk
         assert sum(at_once) == 2001
 
 
+@pytest.mark.attack(151)
 @on_loop
 async def test_more_filters_than_anybody_may_hold_are_not_even_parsed() -> None:
     async with serving() as broker:
@@ -120,6 +123,7 @@ class _Turns:
         self._task.cancel()
 
 
+@pytest.mark.attack(154)
 @pytest.mark.parametrize("version", [Version.V5, Version.V311])
 @on_loop
 async def test_retained_messages_that_a_client_may_not_receive_are_looked_at_in_turns(
@@ -146,6 +150,7 @@ async def test_retained_messages_that_a_client_may_not_receive_are_looked_at_in_
         assert 1 < turns.most <= 2 * retained_sending.LOOKS_AT_ONCE
 
 
+@pytest.mark.attack(154)
 @on_loop
 async def test_filters_that_match_little_among_many_names_are_looked_up_in_turns(
     monkeypatch: pytest.MonkeyPatch,
@@ -168,6 +173,7 @@ async def test_filters_that_match_little_among_many_names_are_looked_up_in_turns
         assert 1 < turns.most <= 2 * retained_sending.LOOKS_AT_ONCE
 
 
+@pytest.mark.attack(170)
 @pytest.mark.parametrize("qos", [0, 1])
 @on_loop
 async def test_a_long_read_is_taken_in_parts_and_others_are_served_between_them(
@@ -201,6 +207,7 @@ async def test_a_long_read_is_taken_in_parts_and_others_are_served_between_them(
         assert turns.most == 1 or qos == 0, "the rest of a connection that ended is taken at once"
 
 
+@pytest.mark.attack(157)
 @pytest.mark.parametrize("qos", [0, 1])
 @on_loop
 async def test_a_read_of_costly_publications_leaves_others_their_turn(

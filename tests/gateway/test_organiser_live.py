@@ -28,7 +28,7 @@ from tests.gateway.steady_load import SteadyLoad
 from tests.ports import free_ports
 from tests.waits import wait_until
 
-pytestmark = pytest.mark.timeout(1200)
+pytestmark = [pytest.mark.timeout(1200), pytest.mark.invariant(66)]
 ROW = ("north", "middle", "south")
 ONE_EACH = ("north1", "middle1", "south1")
 SIX = ("north", "south", "east", "west", "hill", "dale")

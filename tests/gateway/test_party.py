@@ -107,6 +107,7 @@ def test_a_key_server_without_material_does_not_start_and_leaves_its_store_to_th
     assert not material.exists(), "taken in and erased"
 
 
+@pytest.mark.attack(8)
 def test_a_seed_that_the_disk_does_not_keep_is_none_and_is_asked_for_again(caplog: pytest.LogCaptureFixture) -> None:
     """One that lasts until we end would split what is split already otherwise after the next start."""
 

@@ -22,6 +22,8 @@ from tests.gateway.overlay_processes import OverlayProcesses
 from tests.gateway.steady_load import SteadyLoad
 from tests.waits import wait_until
 
+pytestmark = pytest.mark.invariant(17)
+
 GATEWAYS = {"site": "north", "control": "south"}
 BOUND_S = 3.0
 """What a message may take with one replica stopped. Its link is seen still after a quarter of a second; the rest is

@@ -23,6 +23,8 @@ from tests.gateway.overlay_processes import OverlayProcesses
 from tests.gateway.test_region import REPLICAS, accepted, one_region
 from tests.seldom import slow
 
+pytestmark = pytest.mark.invariant(32)
+
 LIVES = 3
 RETAINED = 5
 SETTLE_S = 60.0
@@ -41,6 +43,7 @@ def restart(overlay: OverlayProcesses, how: signal.Signals) -> None:
     process.wait(30)
 
 
+@pytest.mark.attack(2)
 @pytest.mark.parametrize("how", [*slow([signal.SIGTERM]), signal.SIGKILL], ids=lambda how: how.name)
 def test_a_persistent_client_gets_everything_once(overlay: OverlayProcesses, how: signal.Signals) -> None:
     one_region(overlay)

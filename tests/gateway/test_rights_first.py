@@ -38,6 +38,7 @@ async def change(broker: Any, path: Path, **acl: str) -> None:
     await until(lambda: broker.host.rights_version > before)
 
 
+@pytest.mark.attack(145)
 @pytest.mark.parametrize("version", [Version.V5, Version.V311])
 @pytest.mark.parametrize("share", ["", "$share/g/"], ids=["alone", "in a group"])
 @on_loop
@@ -64,6 +65,7 @@ async def test_predicates_of_who_may_not_receive_a_message_tell_nothing_of_it(
         assert {topic for topic, _ in await eve.published()} == {"public/level"}
 
 
+@pytest.mark.attack(145)
 @on_loop
 async def test_a_right_that_changes_counts_for_predicates_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -83,6 +85,7 @@ async def test_a_right_that_changes_counts_for_predicates_at_once(
         assert await eve.published() == [("b/x", b"3")]
 
 
+@pytest.mark.attack(146)
 @pytest.mark.parametrize("version", [Version.V5, Version.V311])
 @on_loop
 async def test_what_waited_when_a_right_ended_does_not_come_after_it(
@@ -121,6 +124,7 @@ async def test_what_waited_when_a_right_ended_does_not_come_after_it(
         assert (session.figures.dropped_without_right, session.held_bytes) == (3, 0)
 
 
+@pytest.mark.attack(146)
 @on_loop
 async def test_what_was_on_its_way_is_not_repeated_after_its_right(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

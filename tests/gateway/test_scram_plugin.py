@@ -84,6 +84,7 @@ def test_a_file_that_others_may_read_is_refused(users: Path) -> None:
     asyncio.run(check())
 
 
+@pytest.mark.attack(161)
 def test_users_set_in_parallel_are_all_there(users: Path) -> None:
     made = "import sys; from gateway.scram_plugin import set_user\n"
     made += f"for n in range(5): set_user(sys.argv[1], f'{{sys.argv[2]}}{{n}}', 'pw', {ITERATIONS_MIN})"

@@ -16,6 +16,8 @@ from paho.mqtt.properties import Properties
 from tests.gateway.overlay_processes import OverlayProcesses
 from tests.waits import wait_until
 
+pytestmark = pytest.mark.invariant(36)
+
 REPLICAS = ("north1", "north2", "north3")
 
 

@@ -23,7 +23,7 @@ from tests.gateway.overlay_processes import OverlayProcesses
 from tests.gateway.steady_load import SteadyLoad
 from tests.waits import wait_until
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.timeout(900), pytest.mark.invariant(51)]
 ROW = ("north", "middle", "south")
 SIX = ("north", "south", "east", "west", "hill", "dale")
 REGIONS_ON_A_WAY = 4  # more would be too many shares of one key

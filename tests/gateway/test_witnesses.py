@@ -32,6 +32,8 @@ from tests.gateway.test_links_between_members import Proxy
 from tests.ports import free_ports
 from tests.waits import wait_until
 
+pytestmark = pytest.mark.invariant(47)
+
 K = TraceKind
 WITHIN_S = 6.0
 HONEST = "from gateway.cli import main; main()"

@@ -26,7 +26,7 @@ from tests.interop.hosted_region import CorruptingHop, Mosquittos, Region
 from tests.ports import free_ports
 from tests.waits import until, wait_until
 
-pytestmark = pytest.mark.tools
+pytestmark = [pytest.mark.tools, pytest.mark.invariant(63)]
 
 THREE = ("cloud-a", "cloud-b", "cloud-c")
 FIVE = (*THREE, "cloud-d", "cloud-e")

@@ -34,6 +34,8 @@ from keys.errors import BadContent, BadFrame, BadSignature, Expired, KeysError, 
 from keys.identity import Certificate, Identity, Role
 from tests.keys.helpers import assert_strict
 
+pytestmark = pytest.mark.invariant(47)
+
 NOW_MS = 1_800_000_000_000
 HOUR_MS = 3_600_000
 AUTHORITY, NODE, PUMP, SPY, HOLDER = (Identity.generate(bytes([n]) * 32) for n in range(1, 6))

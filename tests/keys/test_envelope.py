@@ -86,6 +86,7 @@ def test_many_open_as_one_by_one_and_a_bad_one_spoils_no_other(kinds: list[str])
     assert [each is not None for each in expected] == [kind == "good" for kind in kinds]
 
 
+@pytest.mark.attack(13)
 def test_a_nonce_never_serves_twice_nor_a_key_beyond_its_limit() -> None:
     header, key, _ = make_key(PUBLISHER, KeyName("s", 0, 0), path(3), 0, 2, SCOPE_KEY, stream("limit"))
 

@@ -10,6 +10,8 @@ from keys.envelope import SequenceWindow
 from keys.errors import OurFault
 from keys.replay import BLOCK_NUMBERS, BLOCKS_MAX
 
+pytestmark = pytest.mark.invariant(40)
+
 
 def test_the_second_time_is_seen() -> None:
     window = SequenceWindow()

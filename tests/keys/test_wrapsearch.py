@@ -14,6 +14,8 @@ from keys.wrapsearch import WrapAudit, WrapSearch, audited, worst_wrap_steps
 from tests.keys.helpers import path
 from tests.keys.wrapped import Bad, Way, garbage
 
+pytestmark = pytest.mark.invariant(2)
+
 EVERYTHING = 10**9
 FIVE = Way((3, 3, 3, 3, 3))
 SIXTEEN = Way((3,) * 16)

@@ -12,6 +12,8 @@ from papers.sim.adversary import Behaviour
 from papers.sim.checkers import check_blame, check_liveness, check_safety
 from tests.sim.world import NOW, make_world, subscribe
 
+pytestmark = pytest.mark.invariant(40)
+
 BACKLOG = 600
 FAR = 1_000_000  # sequences between the backlog and what is new: hours of a busy gateway, or some restarts
 TOPICS = 12

@@ -62,6 +62,7 @@ class Site:
             self.run(at + 10)
 
 
+@pytest.mark.attack(140)
 @VARIANTS
 def test_a_client_that_may_read_one_topic_takes_nothing_from_a_group_elsewhere(regions: int, has_service: bool) -> None:
     """Attack: it joins the group at its gateway, which served what it may not have to nobody."""
@@ -78,6 +79,7 @@ def test_a_client_that_may_read_one_topic_takes_nothing_from_a_group_elsewhere(r
     assert missing_and_repeated(members, [traffic]) == ([], [])
 
 
+@pytest.mark.attack(138)
 @VARIANTS
 def test_a_client_that_subscribes_and_unsubscribes_without_end_leaves_others_what_is_retained(
     regions: int, has_service: bool
@@ -100,6 +102,7 @@ def test_a_client_that_subscribes_and_unsubscribes_without_end_leaves_others_wha
     assert last == {"plant/valve": b"CLOSED", "plant/alarm": b"first"}
 
 
+@pytest.mark.attack(144)
 @VARIANTS
 def test_a_client_that_retains_without_end_leaves_what_others_retain_over_restarts_and_epochs(
     regions: int, has_service: bool, monkeypatch: pytest.MonkeyPatch

@@ -19,12 +19,15 @@ from tests.sim.linearview import Overlay
 from tests.sim.placements import Recorder, assert_promises, everywhere, mixture, name, random_bad, run
 from tests.sim.world import NOW, Traffic, World, make_world, subscribe
 
+pytestmark = pytest.mark.invariant(12)
+
 PLANES = {"one plane": {1: (2,), 2: (2,)}, "two planes": {1: (1,), 2: (3,)}, "two planes, crossed": {1: (3,), 2: (1,)}}
 
 
 # -------------------------------------------------------------------------------------------------- one by one
 
 
+@pytest.mark.attack(22)
 @pytest.mark.parametrize("planes", PLANES)
 @pytest.mark.parametrize("way", Behaviour, ids=lambda way: way.value)
 def test_one_behaviour(way: Behaviour, planes: str) -> None:

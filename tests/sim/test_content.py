@@ -17,6 +17,8 @@ from tests.sim.linearview import Overlay
 from tests.sim.placements import READERS, Run, assert_promises, everywhere, mixture, random_bad, run
 from tests.sim.world import NOW, Traffic, make_world, subscribe
 
+pytestmark = pytest.mark.invariant(15)
+
 MODES = [Mode.COPIES, Mode.ONE, Mode.BLOCKS, Mode.AUTO]
 LONG = 5000  # bytes: cut into blocks by `auto`
 CONTENT = {

@@ -19,6 +19,8 @@ from tests.seldom import slow
 from tests.sim.plane_shell import Shell
 from tests.sim.world import NOW, Traffic, make_world, subscribe
 
+pytestmark = pytest.mark.invariant(16)
+
 READERS = {"mid": 2, "far": 3, "side": 4}
 COUNT, EVERY_S = 100, 0.02
 SLOW_S = 3.0

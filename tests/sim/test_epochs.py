@@ -23,6 +23,8 @@ from tests.seldom import slow
 from tests.sim.test_secrecy import Recorder, pool, recorded
 from tests.sim.world import NOW, Traffic, World, make_world, subscribe
 
+pytestmark = pytest.mark.invariant(58)
+
 FIRST = 3  # the epoch that begins at NOW
 LENGTH_S = 10
 CALENDAR = Calendar(int((NOW - FIRST * LENGTH_S) * 1000), LENGTH_S, ahead_s=2, grace_s=2, skew_s=1)

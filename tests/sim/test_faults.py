@@ -18,6 +18,8 @@ from papers.sim.kernel import EventTrace, Kernel
 from tests.seldom import slow
 from tests.sim.world import NOW, Traffic, World, make_world, subscribe
 
+pytestmark = pytest.mark.invariant(12)
+
 REGION_1, REGION_2 = ("r1a", "r1b", "r1c"), ("r2a", "r2b", "r2c")
 
 
@@ -88,6 +90,7 @@ def partitioned(mode: Mode, extra_bytes: int, away_s: float) -> tuple[Traffic, E
     return traffic, kernel.run(NOW + 80 + away_s)
 
 
+@pytest.mark.invariant(21)
 @pytest.mark.parametrize("extra_bytes", [0, 3000])
 @pytest.mark.parametrize("mode", [Mode.COPIES, Mode.ONE, Mode.BLOCKS], ids=lambda mode: mode.name.lower())
 def test_nothing_is_lost_in_a_short_partition_of_regions(mode: Mode, extra_bytes: int):
@@ -108,6 +111,7 @@ def test_after_a_long_partition_of_regions_delivery_goes_on():
     assert len(lost) > 20
 
 
+@pytest.mark.invariant(21)
 def test_a_hole_that_no_replica_of_the_last_region_heard_of_is_filled(monkeypatch: pytest.MonkeyPatch):
     """Links that come back tell nothing again: the reader asks for predecessors, one after another, through the region
     before."""
@@ -121,6 +125,7 @@ def test_a_hole_that_no_replica_of_the_last_region_heard_of_is_filled(monkeypatc
 # ------------------------------------------------------------------------------------------- killed gateways
 
 
+@pytest.mark.invariant(31)
 @pytest.mark.parametrize("only", REGION_1)
 @pytest.mark.parametrize("liar", [None, *REGION_1])
 def test_a_gateway_killed_after_one_replica_had_its_publications_loses_none(only: str, liar: str | None):
@@ -148,6 +153,7 @@ def test_a_gateway_killed_after_one_replica_had_its_publications_loses_none(only
     check_liveness(traffic.published, trace.delivered["control"])
 
 
+@pytest.mark.invariant(41)
 @pytest.mark.parametrize("liar", ["r1b", pytest.param("r1c", marks=pytest.mark.slow)])
 def test_a_gateway_killed_far_ahead_with_one_replica_loses_none_though_another_withholds(liar: str):
     """Attack: one honest replica has seen so much that it took new sealings for repetitions; with a bad one beside it,

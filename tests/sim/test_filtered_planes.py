@@ -22,6 +22,8 @@ from papers.sim.kernel import EventTrace
 from tests.sim.plane_shell import Shell
 from tests.sim.world import NOW, Traffic, World, make_world
 
+pytestmark = pytest.mark.invariant(19)
+
 SCOPE = Scope("plant/#", Mode.PLAIN, shown=(ShownAttribute(("room",)),), planes=True)
 ROOMS = ("hall", "attic", "cellar", "attic", "garden")
 GATEWAYS = {"site": 1, **{f"near{at}": 1 for at in range(3)}, **{f"mid{at}": 2 for at in range(3)},

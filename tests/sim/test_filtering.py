@@ -19,6 +19,8 @@ from papers.sim.checkers import check_blame, check_safety
 from papers.sim.kernel import EventTrace
 from tests.sim.world import NOW, Traffic, World, make_world
 
+pytestmark = pytest.mark.invariant(37)
+
 ROOMS = ("hall", "attic", "cellar", "attic", "garden")
 ATTIC, CELLAR = parse_where("room = 'attic'"), parse_where("room = 'cellar'")
 ROOM = ShownAttribute(("room",))

@@ -37,6 +37,7 @@ class Going:
         return self.kernel.run(until)
 
 
+@pytest.mark.attack(139)
 @pytest.mark.parametrize("mode", [Mode.COPIES, Mode.BLOCKS])
 @pytest.mark.parametrize(("cut_s", "has_service"), [(5.0, False), (9.0, False), (25.0, False), (9.0, True)])
 def test_links_between_regions_that_flap_and_are_cut_lose_nothing(mode: Mode, cut_s: float, has_service: bool):
@@ -66,6 +67,7 @@ def test_links_between_regions_that_flap_and_are_cut_lose_nothing(mode: Mode, cu
     assert {delivered.sequence for delivered in trace.delivered["control"]} == set(traffic.published)
 
 
+@pytest.mark.attack(139)
 @pytest.mark.parametrize("mode", [Mode.COPIES, Mode.BLOCKS])
 @pytest.mark.parametrize(("regions", "has_service"), [(1, False), (2, False), (1, True), (2, True)])
 def test_replicas_that_restart_after_a_gateways_links_flapped_hear_what_it_retains(

@@ -47,6 +47,8 @@ from tests.bridge.helpers import (
 )
 from tests.sim.world import NOW, make_world
 
+pytestmark = pytest.mark.invariant(64, 65)
+
 SCOPES = [Scope("plant/#"), Scope("open/#")]
 RIGHTS = {"spy": ((), ())}
 WORLD = make_world({1: 3, 2: 3}, [(1, 2)], {"site": 1, "spy": 1, "evil": 1, "control": 2}, SCOPES, rights=RIGHTS)
@@ -114,6 +116,7 @@ def flood(kind: str) -> tuple[Wire, ...]:
 KINDS = ["garbage", "forged", "unauthorised", "keys", "statements", "offers", "other"]
 
 
+@pytest.mark.attack(9)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_flood_dies_at_the_first_honest_node_and_honest_traffic_passes(kind: str):
     node, through = victim(), honest(60)
@@ -190,6 +193,7 @@ def test_a_link_that_brings_forgeries_is_read_no_further_until_its_budget_refill
     assert counted(node.handle(Received("r1b", wire), NOW + 60), "forwarded") == 1
 
 
+@pytest.mark.attack(10)
 def test_replays_are_dropped_and_cost_their_link_nothing():
     """Copies over several links are how delivery survives: an honest neighbour's are not told from a liar's."""
     node = victim()
@@ -201,6 +205,7 @@ def test_replays_are_dropped_and_cost_their_link_nothing():
     assert counted(again, "duplicates_dropped") == 40 * 30
 
 
+@pytest.mark.attack(10)
 def test_replays_of_what_is_forgotten_are_not_verified(monkeypatch: pytest.MonkeyPatch):
     """Attack: a liar replays, and forges, what passed longer ago than anything about it is remembered."""
     node = victim()
@@ -227,6 +232,7 @@ def test_honest_bursts_and_a_policy_in_transition_are_not_throttled():
     assert (counted(effects, "refused"), counted(effects, "link_throttled")) == (5_000, 0)
 
 
+@pytest.mark.attack(29)
 @pytest.mark.parametrize("how", ["old", "to come", "of an outlived start", "unauthorised"])
 def test_what_an_author_makes_honest_neighbours_bring_closes_the_link_for_that_author_only(
     how: str, monkeypatch: pytest.MonkeyPatch
@@ -259,6 +265,7 @@ def test_what_an_author_makes_honest_neighbours_bring_closes_the_link_for_that_a
     assert counted(node.handle(Received("r1a", others), NOW + 60), "link_throttled") == 0
 
 
+@pytest.mark.attack(29)
 def test_a_liar_that_replays_what_many_authors_signed_closes_its_own_link(monkeypatch: pytest.MonkeyPatch):
     """Each of them pays at that link alone, and together they cost the link itself."""
     monkeypatch.setattr(budgets, "REFUSED_BURST", 1.0)
@@ -273,6 +280,7 @@ def canonical_without_site() -> bytes:
     return canonical(WORLD.revoked("site", -1))
 
 
+@pytest.mark.attack(9)
 def test_a_verified_publisher_pays_for_its_own_flood_and_no_other_does():
     """Sixty batches that were sealed at once, where ten a second are allowed: behind the publisher's region four
     seconds' worth goes on. Waiting gives nothing: what counts is when the publisher sealed."""
@@ -292,6 +300,7 @@ def test_a_verified_publisher_pays_for_its_own_flood_and_no_other_does():
     assert counted(node.handle(Received("r1b", later), NOW + 2), "forwarded") == 1
 
 
+@pytest.mark.attack(9)
 def test_what_was_kept_back_may_come_at_four_times_its_budget():
     """Attack: a liar keeps everything of an hour back, and brings it at once. Or an outage is over."""
     node = victim(MemberBudgets(batches=10))
@@ -307,6 +316,7 @@ def test_what_was_kept_back_may_come_at_four_times_its_budget():
     assert counted(again, "forwarded") == 39, "what was dropped is not remembered"
 
 
+@pytest.mark.attack(9)
 def test_a_replica_of_the_publishers_own_region_drops_nothing_and_acknowledges_later():
     home = ReplicaNode(WORLD.with_policy(budgets=MemberBudgets(batches=10)), WORLD.identities["r1a"], "r1a", seed_of)
     site = gateway(WORLD, "site")
@@ -334,6 +344,7 @@ def test_new_keys_without_end_are_acknowledged_later_too():
     assert [e.delay_s for e in home.handle(Received("site", wire), NOW) if isinstance(e, Delay)] == [1.0]
 
 
+@pytest.mark.attack(66)
 @pytest.mark.parametrize("qos", [0, 1])
 def test_what_has_expired_before_it_came_is_paid_for_as_all_else(qos: int):
     """Attack: publications whose deadline is long past. Each is verified, and of QoS 1 the header goes everywhere."""

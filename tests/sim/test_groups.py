@@ -27,6 +27,8 @@ from papers.sim.kernel import Kernel
 from tests.seldom import slow
 from tests.sim.world import NOW, Traffic, World, make_world
 
+pytestmark = pytest.mark.invariant(35, 36)
+
 FILTER = "plant/#"
 GROUP = ("workers", FILTER)
 

@@ -79,6 +79,7 @@ def test_without_a_history_the_gap_stays_and_nothing_is_asked() -> None:
     assert kernel.trace.figures["holes"]
 
 
+@pytest.mark.attack(175)
 def test_other_publishers_do_not_wait_for_the_gap_of_one() -> None:
     rng = random.Random(4)
     world = make_world({1: 3, 2: 3}, [(1, 2)], {"site": 1, "desk": 2, "other": 1}, [Scope("plant/#", history=KEPT)])

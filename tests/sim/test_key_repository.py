@@ -21,6 +21,8 @@ from tests.sim.test_epochs import adopt_everywhere
 from tests.sim.test_secrecy import recorded
 from tests.sim.world import NOW, Traffic, World, make_world, subscribe
 
+pytestmark = pytest.mark.invariant(8)
+
 REGIONS = {1: 3, 2: 3}
 on_topic = pytest.mark.parametrize("on_topic", [False, True], ids=["riding", "topic"])
 
@@ -139,6 +141,7 @@ def test_no_publication_carries_a_key_and_every_key_stands_on_its_topic():
 # ------------------------------------------------------------------------------------------------ late joiners
 
 
+@pytest.mark.attack(24)
 @on_topic
 @pytest.mark.parametrize("messages", [1, 64])
 @pytest.mark.parametrize("late", [1, 2])

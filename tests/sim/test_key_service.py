@@ -11,6 +11,8 @@ from keys.epochs import KeyName
 from tests.sim.keyservers import CALENDAR, SERVERS, key_world
 from tests.sim.world import NOW, Traffic
 
+pytestmark = pytest.mark.invariant(56)
+
 
 @pytest.mark.parametrize("seed", range(4))
 def test_with_f_liars_keys_arrive_epoch_by_epoch_and_only_the_liar_is_named(seed: int):
@@ -49,6 +51,7 @@ def test_a_server_that_is_down_and_comes_back_costs_nothing(seed: int):
     assert not trace.named()
 
 
+@pytest.mark.invariant(57)
 def test_without_enough_servers_nothing_is_sealed_and_all_comes_after_the_outage():
     """f + 1 are away: no key of the new epoch, hence nothing under it; the outbox waits."""
     service = key_world(9)

@@ -36,6 +36,8 @@ from tests.sim.linearview import (
     value,
 )
 
+pytestmark = pytest.mark.invariant(1)
+
 SIZES = (3, 5)
 BRANCHES = {
     "fork": Overlay({1: 3, 2: 3, 3: 3}, {1: (2, 3)}),

@@ -20,6 +20,8 @@ from tests.sim.changing import changed
 from tests.sim.test_secrecy import Recorder, derivable, pool, recorded
 from tests.sim.world import NOW, Traffic, World, make_world, subscribe
 
+pytestmark = pytest.mark.invariant(50)
+
 GRACE_S = 5
 
 
@@ -140,6 +142,7 @@ def coalitions(overlay: Overlay, region: int) -> list[tuple[str, ...]]:
     return [group for group in groups if all(len(view.members_among(group)) <= view.faults for view in views)]
 
 
+@pytest.mark.invariant(49)
 def test_no_coalition_over_two_views_holds_a_key_of_either():
     """r1b and r2b have another place in the second view; keys of both views are under way while both are open."""
     world = make_world({1: 3, 2: 3}, [(1, 2)], {"site": 1, "far": 2}, [Scope("plant/#")])

@@ -45,6 +45,8 @@ from tests.sim.judges import NOTHING, Judges, Verdicts, disagreements, without_s
 from tests.sim.placements import Recorder
 from tests.sim.world import NOT_AFTER_MS, NOW, Traffic, World, make_world, subscribe
 
+pytestmark = pytest.mark.invariant(10)
+
 # ------------------------------------------------------------------------------------------- wires of liars
 
 

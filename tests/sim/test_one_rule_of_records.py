@@ -15,6 +15,8 @@ from keys.records import DROPPED, NUMBER, NUMBER_MAX, QOS, RETAIN, TOMBSTONE, Ex
 from tests.sim.judges import Judges, disagreements, executor_of
 from tests.sim.test_one_rule import SENT, Forge
 
+pytestmark = pytest.mark.invariant(10)
+
 MS = int(SENT * 1000)
 YEAR_9999_MS = 253_402_300_799_999
 

@@ -29,6 +29,8 @@ from tests.sim.organised_world import (
 from tests.sim.test_trees import LIES, PLAIN, SEALED, deaf, judge, load, tell
 from tests.sim.world import NOW, World
 
+pytestmark = pytest.mark.invariant(66)
+
 ROW, CLOSED = edge_set((1, 2), (2, 3), (3, 4)), edge_set((1, 2), (3, 4), (4, 1))
 GOOD = ((1, 4), (2, 3))
 ALL = (1, 2, 3, 4)
@@ -66,6 +68,7 @@ def owners(world: World, edges: tuple[Edge, ...], now: float, **policy: object) 
     return world.with_policy(edges=edges, tree=tree, **policy)
 
 
+@pytest.mark.attack(77)
 @pytest.mark.parametrize("scope", [PLAIN, SEALED], ids=["plain", "sealed"])
 def test_what_spares_comes_into_force_everywhere_and_nothing_is_lost(scope: Scope) -> None:
     world = organised(scope)
@@ -161,6 +164,7 @@ def test_who_hears_late_loses_nothing_and_makes_nobody_suspect() -> None:
 # ------------------------------------------------------------------------------------------------- a bad organiser
 
 
+@pytest.mark.attack(70)
 @pytest.mark.parametrize("seed", mostly_slow(range(3), 0))
 def test_two_swaps_of_one_number_name_the_organiser_and_part_nobody(seed: int) -> None:
     """Each half of its region hears another one, and f of each region endorse both."""
@@ -198,6 +202,7 @@ HARMS = {
 }
 
 
+@pytest.mark.attack(71)
 @pytest.mark.parametrize("harm", mostly_slow(HARMS, "no gain", "falls apart"))
 def test_harm_is_endorsed_by_liars_alone_and_never_in_force(harm: str) -> None:
     world = organised()
@@ -245,6 +250,7 @@ def test_what_was_in_force_once_is_not_in_force_again_when_it_is_replayed() -> N
 # --------------------------------------------------------------------------------------------------- the owner
 
 
+@pytest.mark.attack(75)
 @pytest.mark.parametrize("moment", mostly_slow(["offered", "settling", "in force", "closed"], "settling"))
 def test_edges_and_a_revocation_of_an_owner_that_knows_of_no_swap_count_at_once(moment: str) -> None:
     world = organised()
@@ -291,6 +297,7 @@ def test_a_revocation_alone_leaves_the_swap_and_the_organiser_goes_with_its_cert
 # ------------------------------------------------------------------------------------------------ going back
 
 
+@pytest.mark.invariant(68)
 def test_an_edge_that_carries_nothing_is_taken_back_and_barred() -> None:
     world = organised(PLAIN, dwell_s=40, grace_s=20)
     kernel = running(world, random.Random(1), (2, 3))
@@ -315,6 +322,7 @@ def test_an_edge_that_carries_nothing_is_taken_back_and_barred() -> None:
     judge(trace, traffic, world)
 
 
+@pytest.mark.invariant(68)
 def test_what_made_it_worse_is_taken_back_before_the_tree_has_rested() -> None:
     world = organised(PLAIN, dwell_s=300, links=((4, 1),))
     kernel = running(world, random.Random(1), (2, 3))
@@ -333,6 +341,7 @@ def test_what_made_it_worse_is_taken_back_before_the_tree_has_rested() -> None:
 # ------------------------------------------------------------------------------------------------ crossing
 
 
+@pytest.mark.attack(81)
 def test_who_has_the_other_of_two_rivals_takes_the_owners_version() -> None:
     """f of each region held back what they say of the second, until the owner had taken up the first: some hear of the
     second before they hear of the owner's version, some the other way round."""

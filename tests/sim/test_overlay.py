@@ -14,6 +14,8 @@ from papers.sim.checkers import check_blame, check_liveness, check_safety
 from tests.seldom import slow
 from tests.sim.world import NOW, Traffic, World, make_world, subscribe
 
+pytestmark = pytest.mark.invariant(12)
+
 
 def run(world: World, seed: int, readers: list[str], count: int = 40) -> tuple[Traffic, object]:
     rng = random.Random(seed)

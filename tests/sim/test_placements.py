@@ -39,6 +39,8 @@ from tests.sim.placements import (
 )
 from tests.sim.world import NOW, Traffic, make_world, subscribe
 
+pytestmark = pytest.mark.invariant(1, 12)
+
 
 def check(counts: Sequence[int], bad: dict[int, tuple[int, ...]], seed: int, bursts: int = 2) -> None:
     rng = random.Random(f"{counts}{bad}{seed}")

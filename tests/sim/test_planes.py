@@ -19,6 +19,8 @@ from tests.sim.plane_shell import Shell
 from tests.sim.test_ticks import played
 from tests.sim.world import NOW, Traffic, World, make_world, subscribe
 
+pytestmark = pytest.mark.invariant(17)
+
 PLANES = Scope("plant/#", Mode.PLAIN, planes=True)
 READERS = ("near", "far1", "far2", "far3", "far4", "side1", "side2")
 EVERY_S = 0.02
@@ -112,6 +114,7 @@ def test_a_bad_replica_in_a_plane_makes_nobody_take_anything_wrong_twice_or_out_
     assert {blame.member for _, blame in trace.blamed} <= {bad}
 
 
+@pytest.mark.invariant(20)
 @pytest.mark.parametrize("way", [Behaviour.SILENT, slow(Behaviour.FLOOD)])
 def test_a_host_that_passes_no_statement_on_hides_its_readers_only_until_others_compare(way: Behaviour) -> None:
     world = world_of()

@@ -24,6 +24,8 @@ from tests.sim.changing import regrown
 from tests.sim.lives import Lives
 from tests.sim.world import NOW, Traffic, World, make_world
 
+pytestmark = pytest.mark.invariant(32)
+
 COUNT = 90
 SHAPES = {
     "one region": ({1: 3}, [], 1),
@@ -41,6 +43,7 @@ def lives_of(world: World, rng: random.Random, filters: list[str]) -> Lives:
     return kernel
 
 
+@pytest.mark.attack(2)
 @pytest.mark.parametrize("lies", LIES, ids=lambda lies: "+".join(sorted(lie.value for lie in lies)) or "honest")
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("seed", [0, 1, *slow([2])])
@@ -102,6 +105,7 @@ def wires_of(world: World, publisher: GatewayNode) -> list[tuple[float, dict[str
     return found
 
 
+@pytest.mark.attack(1)
 @pytest.mark.parametrize("away_s", AWAY_S)
 def test_what_a_liar_replays_after_a_restart_is_not_delivered_again(away_s: float):
     """Attack: a replica keeps all that it carried, and sends it to the subscriber's next lives: 5 s to two days later,
@@ -139,6 +143,7 @@ def test_what_a_liar_replays_after_a_restart_is_not_delivered_again(away_s: floa
         assert len(got) == len(sent_wires)
 
 
+@pytest.mark.attack(69)
 @pytest.mark.parametrize("brought_by", [["r1c"], ["r1b", "r1c"]], ids=["a liar", "f + 1"])
 def test_an_old_copy_of_a_readers_disk_lets_no_liar_replay_what_came_since(brought_by: list[str]):
     """Attack: the disk of a reader came back from a copy, or rows of it are lost, and a replica sends all that it
@@ -161,6 +166,7 @@ def test_an_old_copy_of_a_readers_disk_lets_no_liar_replay_what_came_since(broug
     assert len(found) == (0 if len(brought_by) == 1 else len(live))
 
 
+@pytest.mark.attack(79)
 def test_a_reader_that_was_dead_while_the_tree_changed_and_the_former_one_was_closed_loses_nothing():
     """Its replicas keep for it what was sealed for the former tree until all publishers knew of the next one."""
     world = make_world({1: 3, 2: 3}, [(1, 2)], {"site": 1, "control": 2}, [Scope("plant/#")])
@@ -183,6 +189,7 @@ def test_a_reader_that_was_dead_while_the_tree_changed_and_the_former_one_was_cl
     assert len(kernel.nodes["control"].overlay.trees.open) == 1  # type: ignore[attr-defined]
 
 
+@pytest.mark.attack(94)
 @pytest.mark.parametrize("comes_back", ["is there", "knows the new ones", "knows the old ones"])
 @pytest.mark.parametrize("told", ["site", "r1a", "control"])
 @pytest.mark.parametrize("mode", [Mode.COPIES, *slow([Mode.PLAIN])], ids=lambda mode: mode.name.lower())

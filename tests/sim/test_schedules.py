@@ -23,6 +23,8 @@ from keys.envelope import Mode
 from tests.sim import schedules
 from tests.sim.schedules import RETAINING, TEMPLATES, Step, drawn, run
 
+pytestmark = pytest.mark.invariant(11)
+
 MODES = (Mode.COPIES, Mode.PLAIN, Mode.COPIES, Mode.ONE)
 
 
@@ -51,6 +53,7 @@ def retaining(seed: int) -> str | None:
     return run(drawn(seed, RETAINING), **options(seed), seed=seed, all_restart=True)
 
 
+@pytest.mark.attack(24)
 @pytest.mark.parametrize("seed", range(8))
 def test_a_newcomer_gets_the_newest_values_whatever_a_liar_brings_and_though_all_replicas_restarted(seed: int):
     assert retaining(seed) is None

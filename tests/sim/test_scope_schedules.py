@@ -15,6 +15,8 @@ from bridge.reader.handing_out import Unpacked
 from tests.sim import scope_schedules
 from tests.sim.scope_schedules import drawn, run
 
+pytestmark = pytest.mark.attack(99)
+
 RESIDENT_MAX = 8  # so that most of it waits on disk
 
 
@@ -60,6 +62,7 @@ def test_what_is_divided_comes_once_over_restarts() -> None:
     assert run(KEPT) is None
 
 
+@pytest.mark.attack(120)
 def test_what_waits_beside_sealed_parts_may_change_its_scope_over_restarts() -> None:
     """At QoS 2 a part goes, and others wait for a right while the gateway is killed: these were never sealed."""
     assert run(PARTLY_SEALED) is None
@@ -69,6 +72,7 @@ def test_what_a_reader_has_at_qos_2_does_not_come_again_by_another_scope_over_re
     assert run(READ) is None
 
 
+@pytest.mark.attack(120)
 @pytest.mark.parametrize("seed", [1, 2])
 def test_what_goes_whole_into_another_scope_comes_once_over_restarts(seed: int) -> None:
     moved = [("dark", 0), ("scopes", 2), ("pub", 1), ("scopes", 0), ("heal", 0), ("die", 0)]

@@ -20,6 +20,8 @@ from tests.sim.linearview import faulty, threshold
 from tests.sim.placements import assert_promises, everywhere, run
 from tests.sim.searches import bound, lied, split, worst
 
+pytestmark = pytest.mark.invariant(24)
+
 EVERYTHING = 1 << 20
 
 
@@ -30,6 +32,7 @@ def placements(counts: Sequence[int]) -> Iterator[tuple[tuple[int, ...], ...]]:
 # ------------------------------------------------------------------------------------------------ one search
 
 
+@pytest.mark.attack(22)
 @pytest.mark.parametrize("counts", [(3, 3), (3, 3, 3), (3, 3, 3, 3), (5, 5), (5,)])
 def test_every_placement_is_found_within_the_bound(counts: tuple[int, ...]) -> None:
     """9, 27, 81, 100 and 10 placements. No row that fits went through a liar of the first region."""
@@ -53,6 +56,7 @@ def test_every_placement_on_three_regions_of_five_is_found_within_the_bound() ->
     assert max(search.steps for search in searches) <= worst_steps(key.hops) == 500
 
 
+@pytest.mark.attack(21)
 @pytest.mark.parametrize("counts", [(3, 3, 3, 3), (5, 5, 5, 5), (5, 7, 7)])
 def test_liars_cost_a_path_one_search(counts: tuple[int, ...]) -> None:
     """On the first places they make the one honest choice the last; the next key begins with it.

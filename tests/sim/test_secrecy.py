@@ -86,6 +86,7 @@ def assert_keeps_secret(world: World, wires: Iterable[Wire], start: int, end: in
             assert not opens(header, level, hops[:depth])
 
 
+@pytest.mark.invariant(3)
 @pytest.mark.parametrize(("sizes", "end"), [({1: 3, 2: 3}, 2), ({1: 5}, 1)], ids=["n=3, two hops", "n=5, one hop"])
 def test_no_coalition_of_f_replicas_a_region_holds_a_key_that_the_subscriber_opens(sizes: dict[int, int], end: int):
     world = make_world(sizes, [(1, 2)] if end == 2 else [], {"site": 1, "control": end})
@@ -113,6 +114,7 @@ def test_no_coalition_of_f_replicas_a_region_holds_a_key_that_the_subscriber_ope
         assert_keeps_secret(world, [w for group in coalition for m in group for w in recorders[m].wires], 1, end)
 
 
+@pytest.mark.invariant(6)
 @pytest.mark.parametrize("liar", ["r1a", "r1b", "r1c"])
 def test_a_liar_that_swaps_keys_gets_a_reader_of_another_scope_nothing(liar: str):
     """`nosy` may read open/# alone, and tells the liars all that it gets; `control` reads both and loses nothing."""

@@ -86,6 +86,7 @@ def happen(kernel: Kernel, world: World, owner: SeeingOwner, traffic: Traffic, w
         kernel.run(kernel.now + 0.5)
 
 
+@pytest.mark.attack(135, 136)
 @pytest.mark.parametrize("seed", [1, 3, *slow([0, 2, 8, 13, 26, *range(30, 160)])])
 def test_a_storm_loses_and_misplaces_nothing_and_f_replicas_open_nothing(seed: int):
     rng = random.Random(seed)

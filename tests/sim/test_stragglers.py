@@ -51,6 +51,7 @@ def check(world: World, traffic: Traffic, trace: EventTrace) -> None:
     check_blame(trace.named(), world.liars)
 
 
+@pytest.mark.attack(134)
 @pytest.mark.parametrize("away_s", [0.3, 0.8])
 def test_a_cut_shorter_than_the_grace_loses_nothing_though_the_key_came_late(away_s: float):
     """The key service was out of reach until the grace was over: the last ones are of an epoch that had ended."""
@@ -67,6 +68,7 @@ def test_a_cut_shorter_than_the_grace_loses_nothing_though_the_key_came_late(awa
     check(world, traffic, kernel.run(NOW + 40))
 
 
+@pytest.mark.attack(134)
 @pytest.mark.parametrize("grace_s", [0, 1])
 def test_a_cut_of_a_second_loses_nothing_where_there_is_no_grace(grace_s: int):
     world = made(calendar(10, grace_s), [Scope("plant/#", refresh=Refresh(messages=3))], {1: 3}, ("r1b",), 1)
@@ -123,6 +125,7 @@ def test_no_replica_refuses_anything_after_a_cut_of_longer_than_the_grace(mode: 
     check(world, traffic, trace)
 
 
+@pytest.mark.attack(134)
 @pytest.mark.parametrize("seed", [*range(4), *slow([*range(4, 8), *range(15, 64)])])
 def test_cuts_within_the_grace_lose_and_misplace_nothing(seed: int):
     """Any mode, one or two regions, keys beside or on publications, retained and in clear, one liar in each region."""

@@ -19,6 +19,8 @@ from tests.seldom import slow
 from tests.sim.test_trees import tell
 from tests.sim.world import NOT_AFTER_MS, NOW, Traffic, World, make_world, subscribe
 
+pytestmark = pytest.mark.attack(105)
+
 READERS = ("near", "far")
 SLOW, FAST = (0.05, 0.3), (0.001, 0.02)
 

@@ -27,6 +27,8 @@ from tests.sim.changing import regrown
 from tests.sim.test_trees import PLAIN, Deaf, deaf, ring, tell, without
 from tests.sim.world import NOW, Traffic, subscribe
 
+pytestmark = pytest.mark.invariant(52)
+
 
 class Lane:
     """From one replica to another: at most one publication is in flight."""

@@ -21,6 +21,8 @@ from tests.sim.changing import changed, regrown
 from tests.sim.test_secrecy import derivable, pool, recorded
 from tests.sim.world import NOW, Traffic, World, make_world, subscribe
 
+pytestmark = pytest.mark.invariant(51)
+
 GRACE_S = 5
 RING = ((1, 2), (2, 3), (3, 4), (4, 1))
 ROW = RING[:3]
@@ -158,6 +160,7 @@ def test_an_end_of_the_removed_edge_is_killed_in_any_step(step: str):
     assert kernel.nodes["r2b"].overlay.trees.phase is Phase.ALONE  # type: ignore[attr-defined]
 
 
+@pytest.mark.invariant(54)
 def test_edges_and_a_revocation_in_one_version_both_count_at_once():
     world = ring()
     kernel = world.kernel(random.Random(2))
@@ -210,6 +213,7 @@ def test_what_is_retained_moves_to_the_next_tree_and_is_told_once(scope: Scope):
     assert trace.blamed == []
 
 
+@pytest.mark.invariant(53)
 @pytest.mark.parametrize("end", ["far", "third"])
 def test_no_coalition_over_two_trees_holds_a_key_of_either(end: str):
     """Keys of both trees are under way while both are open; f replicas of each region are bad."""

@@ -30,6 +30,8 @@ from tests.sim.placements import MARK, everywhere, name, random_bad, run, seen_b
 from tests.sim.test_restarts import lives_of
 from tests.sim.world import NOW, Traffic, World, make_world, subscribe
 
+pytestmark = pytest.mark.invariant(2)
+
 LENGTHS = (5, 7, 10)
 WAYS = {count: Way((3,) * count) for count in LENGTHS}
 

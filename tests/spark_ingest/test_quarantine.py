@@ -97,6 +97,7 @@ def test_what_is_wrong_on_disk_is_a_reason(job: Job, damage: Callable[[Job, Grou
     assert row["wire_topic"] == "veilmq/batch/1"
 
 
+@pytest.mark.attack(42)
 def test_who_seals_under_the_data_key_of_somebody_else_is_not_opened(job: Job) -> None:
     """Attack: a member that reads a scope names another publisher's key, which executors look up by its id alone."""
     job.publish(job.publisher.seal("plant/1"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,6 +11,7 @@ from bridge.base import NameWeights
 NAMES = st.lists(st.sampled_from("ab"), min_size=1, max_size=3).map("/".join)
 
 
+@pytest.mark.attack(147)
 @given(st.lists(st.tuples(NAMES, st.integers(0, 3)), max_size=40))
 def test_the_heaviest_branch_is_followed_to_its_oldest_name(steps: list[tuple[str, int]]) -> None:
     weights, model = NameWeights(), dict[str, int]()

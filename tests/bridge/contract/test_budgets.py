@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -64,6 +65,7 @@ def test_a_repetition_and_a_new_sealing():
     assert repeats.seen(5, 101)
 
 
+@pytest.mark.attack(58)
 def test_what_a_later_life_sealed_is_new_whatever_its_clock_says():
     repeats = Repeats()
     sealings = [(200, (1, 1)), (100, (2, 1)), (100, (2, 2))]
@@ -147,6 +149,7 @@ def test_a_neighbour_that_left_is_forgotten():
     assert not guard.closed("liar", (), 0.0)
 
 
+@pytest.mark.attack(118)
 def test_a_budget_of_a_clock_that_is_set_back_goes_on_from_there():
     for back_s in (1.0, 7200.0):
         budget, shared = Budget(10, 10, 10_000.0), FairBudget(10, 10, 10_000.0)
@@ -160,6 +163,7 @@ def test_a_budget_of_a_clock_that_is_set_back_goes_on_from_there():
         assert shared.take(b"one", now + 0.5)
 
 
+@pytest.mark.attack(118)
 def test_who_goes_back_and_forth_in_signed_times_gains_nothing():
     budget = Budget(10, 10, 0.0, signed=True)
     for _ in range(5):
@@ -168,6 +172,7 @@ def test_who_goes_back_and_forth_in_signed_times_gains_nothing():
     assert budget.left <= -10
 
 
+@pytest.mark.attack(138)
 def test_what_comes_too_often_is_due_later_once_and_by_name():
     deferrals: Deferrals[str] = Deferrals(2, 10.0)
     assert [deferrals.take("a", NOW) for _ in range(4)] == [True, True, False, False]

@@ -29,6 +29,7 @@ def passed(guard: PublisherGuard, told: Wire, now: float) -> bool:
     return True
 
 
+@pytest.mark.attack(9)
 def test_a_flood_at_default_budgets_ends_at_what_a_replica_carries_and_costs_nobody_else() -> None:
     """Attack: a stolen key signs 12,000 batches a second for ten seconds, and so many more at once."""
     guard, through = PublisherGuard(MEMBER_BUDGETS), 0
@@ -54,6 +55,7 @@ def test_a_time_to_come_brings_nothing_forward_and_one_that_is_past_no_more_than
     assert passed(guard, wire(sealed_s=NOW - 400), NOW + 1)
 
 
+@pytest.mark.attack(37)
 def test_what_a_bad_neighbour_replays_after_a_restart_uses_up_nothing_of_what_is_published_now() -> None:
     """Attack: all that the publisher sealed in the hour before, verified and new to a replica that forgot it."""
     guard, through = PublisherGuard(MemberBudgets(batches=10)), []

@@ -299,6 +299,7 @@ def test_new_topics_are_made_at_a_bounded_pace(monkeypatch: pytest.MonkeyPatch) 
 # ------------------------------------------------------------------------------------------------- attacks
 
 
+@pytest.mark.attack(155)
 def test_many_new_devices_are_signed_a_few_in_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Attack: one state on a topic that a thousand devices share: all trace topics were signed in one turn."""
     monkeypatch.setattr(device_tracing, "TOPICS_BURST", 1.0)

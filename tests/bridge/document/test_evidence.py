@@ -62,6 +62,7 @@ def two_of_one_number(world: World) -> tuple[Wire, Wire]:
 # ------------------------------------------------------------------------------------------------- the guilty
 
 
+@pytest.mark.attack(172)
 def test_two_contents_of_one_number_are_proved_from_the_file_alone(world: World) -> None:
     made = evidence(world, *two_of_one_number(world))
     read = Contradiction.of(json.loads(json.dumps(made.to_document())))
@@ -135,6 +136,7 @@ def life(world: World, started: float, seed: str, overlay: Overlay | None = None
     return node
 
 
+@pytest.mark.attack(173)
 def test_nothing_that_honest_lives_of_a_gateway_sign_is_evidence(world: World) -> None:
     """Attack: whoever recorded all headers of an honest gateway puts any two of them together. It started again, came
     back from an old copy of its disk, with the same numbers and other content, its clock went back, links were cut so
@@ -205,6 +207,7 @@ def test_a_repetition_is_no_lie(world: World) -> None:
     nobody(evidence(world, first, first), "say the same")
 
 
+@pytest.mark.attack(173)
 def test_a_signature_of_somebody_else_proves_nothing(world: World) -> None:
     """Attack: `evil` signs the second header, in the name of `site` and in its own, with the key id of `site`."""
     wire = publish(gateway(world, "site"), "plant/t", sequence=5)["r1a"]

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from bridge.document.narrowing import narrowed
 from bridge.document.overlay import Overlay
 from keys.grants import Grant, Right
 from tests.sim.world import make_world
+
+pytestmark = pytest.mark.invariant(54)
 
 WORLD = make_world({1: 3}, [], {"site": 1, "near": 1})
 OLD = WORLD.overlay

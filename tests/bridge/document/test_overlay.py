@@ -20,6 +20,8 @@ from keys.errors import BadFrame
 from keys.identity import Certificate, Identity, Role
 from tests.sim.world import NOT_AFTER_MS, NOW, make_world
 
+pytestmark = pytest.mark.invariant(44)
+
 OWNER = Identity.generate(bytes(range(32)))
 NOW_MS = int(NOW * 1000)
 
@@ -111,6 +113,7 @@ def test_paths_that_make_too_many_shares_or_are_too_long_are_refused():
     assert overlay_of(dict.fromkeys(range(1, 5), 5), chain[:3]).path(1, 4) == (1, 2, 3, 4)
 
 
+@pytest.mark.invariant(24)
 @pytest.mark.parametrize("counts", [(3, 10, 10), (3, 11, 11), (3, 3, 9, 9), (3, 19)])
 def test_paths_whose_liars_could_outlast_a_readers_search_are_refused(counts: tuple[int, ...]):
     chain = [(n, n + 1) for n in range(1, len(counts))]

@@ -18,6 +18,8 @@ from keys.grants import Grant, Right
 from tests.sim.keyservers import SERVERS, key_world
 from tests.sim.world import make_world
 
+pytestmark = pytest.mark.invariant(44)
+
 SCOPES = st.builds(
     Scope, st.sampled_from(["a/#", "b/c"]), st.sampled_from(Mode), st.lists(st.integers(0, 9), max_size=3).map(tuple),
     st.booleans(), st.booleans(), st.integers(0, 65_535), st.booleans(), st.booleans(),

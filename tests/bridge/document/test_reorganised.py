@@ -55,6 +55,7 @@ def reloaded(overlay: Overlay, now: float = NOW) -> Overlay:
     return Overlay.load(overlay.to_document(), int(now * 1000), overlay.owner)
 
 
+@pytest.mark.invariant(67)
 def test_a_swap_waits_for_k_of_every_region_on_its_cycle(world: World) -> None:
     swap = swap_on(world.overlay, world, (1, 4), (2, 3))
     overlay = world.overlay.hears(SwapNews((swap,)), NOW)
@@ -76,6 +77,7 @@ def test_a_swap_waits_for_k_of_every_region_on_its_cycle(world: World) -> None:
     assert world.overlay.swaps == overlay.swaps == (), "nothing is changed in place"
 
 
+@pytest.mark.invariant(67)
 @pytest.mark.parametrize("region", ALL)
 def test_liars_of_a_region_are_not_enough_for_it(world: World, region: int) -> None:
     """f of one region, and everybody else: what that region's honest ones did not agree to is not in force."""
@@ -112,6 +114,7 @@ def test_what_is_no_swap_of_this_tree_counts_for_nobody_whoever_endorsed_it(
     assert world.overlay.hears(agreed(world, swap, ALL, "abc"), NOW) is world.overlay
 
 
+@pytest.mark.attack(72)
 def test_an_inadmissible_tree_is_borne_by_nobody_who_endorses() -> None:
     """A scope of regions 2 and 3 alone would fall apart; and no history is kept on a way of five regions."""
     apart = organised(Scope("shop/#", Mode.PLAIN, regions=(2, 3)))
@@ -144,6 +147,7 @@ def test_a_forged_swap_is_refused_and_one_in_a_document_is_left_out(world: World
     assert Overlay.load(document, int(NOW * 1000)).swaps == ()
 
 
+@pytest.mark.attack(73)
 def test_a_replayed_old_swap_changes_nothing(world: World) -> None:
     overlay, news = chained(world, 5)
     for old in news:
@@ -152,6 +156,7 @@ def test_a_replayed_old_swap_changes_nothing(world: World) -> None:
     assert edges_of(again) == edge_set((1, 2), (2, 3), (3, 4)) ^ edge_set((2, 3), (1, 4))
 
 
+@pytest.mark.attack(74)
 def test_a_newcomer_goes_by_the_whole_chain_and_by_a_truncated_one_only_as_far_as_it_reaches(world: World) -> None:
     overlay, news = chained(world, 6)
     document = overlay.to_document()
@@ -175,6 +180,7 @@ def _of(news: SwapNews) -> list[str]:
     return [base64.b64encode(each.encode()).decode() for each in news.endorsements[:1]]
 
 
+@pytest.mark.attack(73)
 @pytest.mark.parametrize("seed", range(6))
 def test_all_come_to_the_same_tree_whatever_they_hear_first(world: World, seed: int) -> None:
     """Also where two swaps of one tree get there, as liars that hold back their word can bring about."""
@@ -199,6 +205,7 @@ def test_all_come_to_the_same_tree_whatever_they_hear_first(world: World, seed: 
     assert all(end == edge_set((1, 4), (2, 3), (3, 4)) for end in ends), "the highest number counts"
 
 
+@pytest.mark.attack(70)
 def test_of_two_of_one_number_all_take_the_same_and_nothing_more_of_the_organiser(world: World) -> None:
     one = swap_on(world.overlay, world, (1, 4), (2, 3))
     other = swap_on(world.overlay, world, (2, 4), (2, 3))

@@ -38,6 +38,7 @@ def rivals(world: World) -> tuple[SwapNews, SwapNews]:
     return agreed(world, one, ALL), agreed(world, two, (2, 3, 4))
 
 
+@pytest.mark.attack(80)
 def test_a_rival_that_gets_there_late_closes_nothing_that_was_in_force(world: World) -> None:
     """What liars held back puts another tree in force at any time: what is on its way in ours arrives."""
     one, two = rivals(world)
@@ -52,6 +53,7 @@ def test_a_rival_that_gets_there_late_closes_nothing_that_was_in_force(world: Wo
     assert there.at(NOW + 102 + GRACE_S).trees.open == (there.trees.newest,)
 
 
+@pytest.mark.attack(81)
 @pytest.mark.parametrize("settled", [False, True])
 def test_a_version_that_took_up_one_of_two_rivals_counts_at_who_has_the_other(world: World, settled: bool) -> None:
     """The owner signed before liars let the other one get there: half would have kept that, and the old rights."""
@@ -73,6 +75,7 @@ def test_a_version_that_took_up_one_of_two_rivals_counts_at_who_has_the_other(wo
     assert new.hears(two, NOW + 303) is new, "and the other is over"
 
 
+@pytest.mark.attack(82)
 def test_no_version_is_held_up_by_a_tree_that_it_would_not_bear() -> None:
     """The owner knows of no swap, and adds a scope that is sealed: behind a swap one way is too long."""
     world = make_world(dict.fromkeys(range(1, 6), 3), [(1, 2), (1, 3), (1, 4), (4, 5)], {BOSS: 1, "far": 4}, [PLAIN])
@@ -93,6 +96,7 @@ def test_no_version_is_held_up_by_a_tree_that_it_would_not_bear() -> None:
 PLAIN = Scope("shop/#", Mode.PLAIN)
 
 
+@pytest.mark.attack(84)
 def test_swaps_without_end_cost_no_overlay_and_no_tree_each(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The organiser's or a thief's, and one liar's endorsement of each."""
     swaps = [swap_on(world.overlay, world, *GOOD, number=each, steps=each) for each in range(1, 60)]
@@ -134,6 +138,7 @@ def rekeyed(world: World, name: str, old: Overlay, seed: int) -> Overlay:
     return Overlay.sign(world.owner, policy, old.latest.values(), members.values(), old.endorsements)
 
 
+@pytest.mark.attack(85)
 def test_who_stole_the_organisers_former_key_neither_organises_nor_stops_the_present_one(world: World) -> None:
     thief = world.identities[BOSS]
     stolen = [swap_on(world.overlay, world, added, (2, 3)).signed(thief) for added in ((1, 4), (2, 4))]
@@ -147,6 +152,7 @@ def test_who_stole_the_organisers_former_key_neither_organises_nor_stops_the_pre
     assert new.hears(SwapNews((*stolen, mine)), NOW).offered == (mine,)
 
 
+@pytest.mark.attack(83)
 def test_what_is_in_force_is_proven_anew_when_those_who_endorsed_it_left_or_have_other_keys(world: World) -> None:
     """The owner knew of no swap: who started with its version went by another tree than who ran, for ever."""
     swap = swap_on(world.overlay, world, *GOOD)
@@ -171,6 +177,7 @@ def test_what_is_in_force_is_proven_anew_when_those_who_endorsed_it_left_or_have
     assert reloaded(again, NOW + 310).swaps == (swap,)
 
 
+@pytest.mark.attack(91)
 def test_an_owners_tree_with_the_number_of_a_swap_settles_as_any_other(world: World) -> None:
     """Nobody organises any more, and the owner, who knows of no swap, counts on by one."""
     swap = swap_on(world.overlay, world, *GOOD)

@@ -14,6 +14,8 @@ from tests.bridge.document.test_swap_attacks import rekeyed, reloaded
 from tests.sim.organised_world import agreed, edges_of, endorsements, of_regions, organised, swap_on
 from tests.sim.world import NOW
 
+pytestmark = pytest.mark.attack(83)
+
 REGIONS = (1, 2, 3, 4)
 NUMBERS = 60  # that the organiser goes on by, behind what any member takes for the owner's tree
 

@@ -15,6 +15,8 @@ from bridge.document import (
 )
 from keys.errors import BadFrame
 
+pytestmark = pytest.mark.invariant(13)
+
 ID, MEMBER = bytes(range(16)), b"m" * 16
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
+import pytest
+
 from bridge.contract.machine import Effect, LinkDown, LinkUp, Received, Tick, Wire
 from bridge.document.overlay import Overlay
 from bridge.groups.lease_relay import COMEBACKS_BURST, COMEBACKS_EVERY_S, TOLD_BURST, TOLD_EVERY_S
@@ -65,6 +67,7 @@ def test_an_older_lease_of_the_same_author_goes_no_further():
     assert not sent(node.handle(Received("a", wire(lease_of("a", version=NOW_MS - 1))), NOW))
 
 
+@pytest.mark.attack(139)
 def test_who_stated_again_and_again_is_told_once_a_minute_and_in_the_end():
     node = replica(WORLD, "r1a", ["a", "site"])
     node.handle(Received("a", wire(lease_of("a"))), NOW)
@@ -90,6 +93,7 @@ def test_a_link_that_came_up_too_often_is_told_the_leases_later():
     assert leases_in(node.handle(Tick(), NOW + 9 * COMEBACKS_EVERY_S)) == {}, "once"
 
 
+@pytest.mark.attack(62)
 def test_a_link_that_goes_up_and_down_is_not_told_all_leases_without_end():
     """Attack: a gateway or a replica of a neighbouring region connects again and again, and is told tens of thousands
     of leases each time."""

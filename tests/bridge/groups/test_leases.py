@@ -146,6 +146,7 @@ def test_leases_are_bounded_for_each_author():
     assert len(table.of(ID)["b"]) == LIVES_MAX
 
 
+@pytest.mark.attack(35)
 def test_a_version_that_is_to_come_outranks_nothing():
     """Attack: who has a former key of a gateway says its last word for it, and makes its process unable to say more."""
     table = LeaseTable(WORLD.overlay)
@@ -155,6 +156,7 @@ def test_a_version_that_is_to_come_outranks_nothing():
     assert table.accept(lease_of("a", version=NOW_MS + int(AHEAD_S * 1000)), NOW)
 
 
+@pytest.mark.attack(78)
 def test_who_has_a_former_key_ends_no_lease_of_the_present_one():
     """Attack: its thief says, with the greatest version that is taken, that the member left the group."""
     after = rotated(WORLD, "a")

@@ -43,6 +43,8 @@ from bridge.wire.statements import SUBSCRIBE_TOPIC, Statement
 from tests.bridge.helpers import counted, gateway, sent
 from tests.sim.world import NOW, make_world
 
+pytestmark = pytest.mark.invariant(36)
+
 WORLD = make_world({1: 3}, [], {"us": 1, "them": 1, "site": 1}, [Scope("plant/#", tokens=True), Scope("open/#")])
 PLANT = WORLD.secrets[0]
 GROUP = ("g", "plant/#")
@@ -135,6 +137,7 @@ def test_what_others_serve_our_members_do_not_get():
     assert us.node.groups.placed(other, NOW + 5) == [other], "another scope"
 
 
+@pytest.mark.attack(97)
 def test_while_tokens_change_a_group_is_served_by_the_leases_that_all_have():
     """Whoever does not know of the new ones yet chooses by the old ones; nobody serves what another one serves."""
     us = Gateway()
@@ -329,6 +332,7 @@ def test_a_retained_publication_of_before_is_not_for_the_group():
     assert us.serves(2, NOW + 5, retain=True)
 
 
+@pytest.mark.attack(141)
 def test_who_has_too_many_groups_loses_its_own_oldest(monkeypatch: pytest.MonkeyPatch):
     """Attack: two clients join a thousand junk groups; later groups of others got no lease, and were served twice."""
     us = Gateway()
@@ -348,6 +352,7 @@ def test_who_has_too_many_groups_loses_its_own_oldest(monkeypatch: pytest.Monkey
     assert ("g0", "plant/a") not in placed[0].groups_lost, "served as if no other gateway had members"
 
 
+@pytest.mark.attack(140)
 def test_a_group_of_which_nobody_here_may_receive_all_gets_no_lease():
     """Attack: a client that may read one topic joins a group; its gateway leased the group, and all that it was to
     serve the group with was lost."""
@@ -361,6 +366,7 @@ def test_a_group_of_which_nobody_here_may_receive_all_gets_no_lease():
     assert leases(us.node.handle(GroupLeft(*GROUP), NOW + 21)) == []
 
 
+@pytest.mark.attack(140)
 def test_two_gateways_whose_clients_have_different_narrow_rights_both_serve_theirs():
     us, them = Gateway(), Gateway()
     for each in (us, them):

@@ -13,6 +13,8 @@ from tests.bridge.measuring.test_proposing import EVERYWHERE, INTERVAL, ROW, int
 from tests.sim.organised_world import BOSS, agreed, swap_on
 from tests.sim.world import NOW, World, make_world
 
+pytestmark = pytest.mark.attack(71)
+
 GRACE_S = 5
 UP = ("r1a", "r1b", "r4a", "r4b")
 GOOD = ((1, 4), (2, 3))
@@ -96,6 +98,7 @@ def test_of_what_nobody_knows_enough_nothing_is_agreed_to() -> None:
     assert why(made, swap, words=silent) == "too little is known of what publications cost"
 
 
+@pytest.mark.invariant(69)
 def test_liars_move_no_verdict() -> None:
     """f of each region say that the link costs nothing, or everything."""
     made = world()
@@ -163,6 +166,7 @@ def test_an_edge_that_carries_nothing_is_taken_back_at_once() -> None:
     assert why(made, back, 2, up, words(False), NOW + 70) == "the tree rests"
 
 
+@pytest.mark.attack(86)
 def test_three_trees_never_come_within_one_grace_whatever_swaps_state() -> None:
     """One that states a time long ago, or that liars held back, has rested at once; its former tree is open here."""
     made = world(links=((4, 1), (2, 4)), dwell_s=5, interval_s=2)

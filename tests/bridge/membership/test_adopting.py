@@ -132,6 +132,7 @@ def test_who_is_asked_sends_the_document_and_no_more_than_the_bound():
     assert sum(counted(effects, "overlays_withheld") for effects in answers) == 5
 
 
+@pytest.mark.invariant(45)
 @pytest.mark.parametrize("of", [OVERLAY, resigned(owner(), version=0)])
 def test_older_and_present_versions_are_not_asked_for(of: Overlay):
     assert keeper().received(Received("r1a", offer(of)), NOW) == []
@@ -151,6 +152,7 @@ def spoiled(part: str) -> bytes:
     return zlib.compress(json.dumps(changed).encode())
 
 
+@pytest.mark.invariant(45)
 @pytest.mark.parametrize(
     "packed",
     [
@@ -173,6 +175,7 @@ def test_what_does_not_hold_is_refused_and_its_sender_not_asked_again(packed: by
     assert asks(made.received(Received("r1b", offer(NEWER)), NOW + 2 * ASK_S)) == ["r1b"]
 
 
+@pytest.mark.attack(39)
 @pytest.mark.parametrize("unit", [b"{},", b"[],", b'{"":0},', b"0,"])
 def test_a_document_of_ever_so_many_values_is_not_parsed(unit: bytes, monkeypatch: pytest.MonkeyPatch):
     """Attack: 16 MiB of empty values, a few kB on the wire, take 400 MiB before the owner's signature is looked at."""
@@ -190,6 +193,7 @@ def test_a_document_that_nobody_asked_for_is_dropped_unread():
     assert made.overlay is OVERLAY
 
 
+@pytest.mark.invariant(45)
 def test_two_contents_of_one_version_are_told_and_ours_stays():
     """The owner equivocates: whoever relays it is not named, and it is told once."""
     made = keeper()
@@ -327,6 +331,7 @@ def test_a_member_that_left_is_a_stranger_at_once():
     assert not sent(node.handle(LinkUp("site"), NOW), "control")
 
 
+@pytest.mark.invariant(55)
 def test_a_revoked_member_cannot_hold_the_revocation_up():
     """It keeps the old version and offers it: nobody takes a step back, and it gets the new one."""
     node = replica(WORLD, "r1a", ["site", "control"])
@@ -363,6 +368,7 @@ class Withholder:
         return effects
 
 
+@pytest.mark.invariant(46)
 @pytest.mark.parametrize("seed", range(6))
 def test_under_load_and_with_liars_every_honest_node_adopts_within_bounded_time(seed: int):
     rng = random.Random(seed)

@@ -85,6 +85,7 @@ def second(world: World) -> ReplicaNode:
     return node
 
 
+@pytest.mark.attack(105)
 def test_what_comes_from_who_is_ahead_waits_for_the_version(world: World) -> None:
     newer = next_version(world)
     _, onward = ahead(world, newer)
@@ -130,6 +131,7 @@ def test_the_publisher_itself_is_refused_and_offers_it_again(world: World) -> No
     assert not suspected(effects)
 
 
+@pytest.mark.attack(106)
 def test_a_liar_that_says_that_it_is_ahead_is_judged_when_the_version_comes(world: World) -> None:
     newer = next_version(world)
     _, onward = ahead(world, newer)
@@ -152,6 +154,7 @@ def test_a_liar_that_takes_it_back_is_judged_at_once(world: World) -> None:
     assert counted(offer(node, "r1a", world.overlay), "refused") == 1
 
 
+@pytest.mark.attack(106)
 def test_a_liar_whose_version_does_not_hold_is_not_believed_any_more(world: World) -> None:
     _, onward = ahead(world, next_version(world))
     node = second(world)
@@ -161,6 +164,7 @@ def test_a_liar_whose_version_does_not_hold_is_not_believed_any_more(world: Worl
     assert counted(node.handle(Received("r1a", onward), NOW), "refused") == 1
 
 
+@pytest.mark.attack(106)
 def test_a_liar_fills_its_own_part_only() -> None:
     refused: list[Effect] = [Count("refused", 1, "NotAuthorised"), Blame("r1a", False, "why")]
     early, last = EarlyWires(), ""
@@ -209,6 +213,7 @@ def taken(effects: list[Effect]) -> list[int]:
     return [number for e in effects if isinstance(e, Take) for number in e.numbers]
 
 
+@pytest.mark.attack(122)
 def test_what_a_reader_keeps_for_the_next_version_outlives_its_process(near: World) -> None:
     """It is in memory only: so no replica may be acknowledged before it is judged. Killed then, it comes again."""
     newer, wires = own(near)
@@ -223,6 +228,7 @@ def test_what_a_reader_keeps_for_the_next_version_outlives_its_process(near: Wor
     assert [d.sequence for d in delivered(effects)] == [1]
 
 
+@pytest.mark.attack(122)
 def test_what_waits_is_acknowledged_once_it_is_judged_and_what_it_changed_is_on_disk(near: World) -> None:
     newer, wires = own(near)
     control = subscriber(near, "control")
@@ -237,6 +243,7 @@ def test_what_waits_is_acknowledged_once_it_is_judged_and_what_it_changed_is_on_
     assert [type(e) for e in effects if isinstance(e, Keep | Take)] == [Keep, Take]
 
 
+@pytest.mark.attack(122)
 def test_a_quarter_of_a_link_waits_unacknowledged_and_the_version_comes_through(near: World) -> None:
     control = subscriber(near, "control")
     wire = craft(near, "site", "plant/t", sequence=1, key_id=bytes(15) + b"k")
@@ -252,6 +259,7 @@ def test_a_quarter_of_a_link_waits_unacknowledged_and_the_version_comes_through(
     assert withheld(control.handle(Received("r1b", wire), NOW)), "and there is room again"
 
 
+@pytest.mark.attack(122)
 def test_what_finds_no_room_when_the_version_comes_stays_unacknowledged(
     near: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -284,6 +292,7 @@ def test_a_replica_withholds_nothing(world: World) -> None:
     assert not withheld(node.handle(Received("r1a", onward), NOW))
 
 
+@pytest.mark.attack(123)
 @pytest.mark.parametrize("claim", [99, None])
 def test_who_says_that_it_is_ahead_or_nothing_is_throttled_all_the_same(
     monkeypatch: pytest.MonkeyPatch, claim: int | None
@@ -304,6 +313,7 @@ def test_who_says_that_it_is_ahead_or_nothing_is_throttled_all_the_same(
     assert len(verified) == 1, "a repetition costs a look-up"
 
 
+@pytest.mark.attack(123)
 def test_what_waited_of_who_takes_its_claim_back_is_judged_in_parts_and_as_its_link_may(
     near: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -321,6 +331,7 @@ def test_what_waited_of_who_takes_its_claim_back_is_judged_in_parts_and_as_its_l
     assert control.next_deadline != NOW
 
 
+@pytest.mark.attack(130)
 def test_what_was_acknowledged_as_it_waited_finds_room_and_is_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond a quarter of the window; and there is no room in its stream when it is judged."""
     monkeypatch.setattr("bridge.reader.waiting.HELD_MAX", 20)

@@ -188,6 +188,7 @@ def test_scopes_that_are_gone_are_forgotten_and_known_ones_follow_the_policy():
     assert ([(s.scope.filter, s.scope.bump) for s in secrets], came) == ([("plant/#", 4)], False)
 
 
+@pytest.mark.invariant(59)
 def test_key_servers_erase_what_is_over_before_they_answer(service: Service):
     """The clock passes an epoch and a request comes before the tick."""
     server = service.server("key1")

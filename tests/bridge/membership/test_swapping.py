@@ -255,6 +255,7 @@ def test_the_parts(world: World) -> None:
     assert news_of(list(question("r1b"))) == {"r1b": SwapNews()}
 
 
+@pytest.mark.attack(76)
 def test_a_link_that_goes_up_and_down_is_told_all_swaps_a_few_times_and_then_later(world: World) -> None:
     replica = Replica(world)
     swap = swap_on(world.overlay, world, *GOOD)
@@ -273,6 +274,7 @@ def test_a_link_that_goes_up_and_down_is_told_all_swaps_a_few_times_and_then_lat
     assert news_of(replica.keeper.tick(NOW + 3 + NEWS_EVERY_S)) == {}
 
 
+@pytest.mark.attack(87)
 def test_who_endorsed_before_a_restart_lets_that_swap_have_its_time_still(world: World) -> None:
     replica = Replica(world)
     first = swap_on(world.overlay, world, *GOOD)
@@ -290,6 +292,7 @@ def test_who_endorsed_before_a_restart_lets_that_swap_have_its_time_still(world:
     assert again.endorsed(NOW + 3 + ENDORSE_S) == [third.digest]
 
 
+@pytest.mark.attack(72, 82)
 def test_a_tree_that_must_not_be_is_not_endorsed(world: World) -> None:
     apart = organised(Scope("shop/#", Mode.PLAIN, regions=(2, 3)))
     replica = Replica(apart)
@@ -299,6 +302,7 @@ def test_a_tree_that_must_not_be_is_not_endorsed(world: World) -> None:
     assert replica.keeper.swaps.why == "the tree must not be"
 
 
+@pytest.mark.attack(88)
 def test_who_is_dropped_while_a_swap_waits_goes_quietly(world: World) -> None:
     replica = Replica(world, "r1c")
     without = changed(world, world.overlay, 1, ("r1a", "r1b", "r1d"), NOW - 500, grace_s=60)
@@ -315,6 +319,7 @@ def test_who_is_dropped_while_a_swap_waits_goes_quietly(world: World) -> None:
         replica.keeper.next_deadline  # noqa: B018
 
 
+@pytest.mark.attack(83)
 def test_a_replica_proves_anew_what_is_in_force_when_those_who_did_left(world: World) -> None:
     swap = swap_on(world.overlay, world, *GOOD)
     replica = Replica(world, "r1c")
@@ -332,6 +337,7 @@ def test_a_replica_proves_anew_what_is_in_force_when_those_who_did_left(world: W
     assert news_of(replica.keeper.tick(NOW + 51)) == {}, "once"
 
 
+@pytest.mark.attack(89)
 def test_a_thief_of_the_organisers_key_uses_up_no_number_of_the_next_one(world: World) -> None:
     """Replicas endorsed a good one of number 99, which never got there: the organiser that the owner named then, or its
     new key, had no number that they would endorse, until the owner changed edges."""

@@ -116,6 +116,7 @@ def test_a_gateway_that_comes_later_hears_at_once_what_passed_before(world: Worl
     assert not [each for each in passed if isinstance(each, Send) and each.wire.topic == PRESENCE_TOPIC]
 
 
+@pytest.mark.attack(150)
 def test_one_liar_moves_no_region(world: World) -> None:
     """A liar says that it is linked to nobody, or to everybody."""
     node = gateway(world, "g1")
@@ -127,6 +128,7 @@ def test_one_liar_moves_no_region(world: World) -> None:
         assert region2.reaches["region-3"] == 2
 
 
+@pytest.mark.attack(150)
 def test_nobody_speaks_for_another_replica(world: World) -> None:
     node = replica(world, "r2a")
     forged = replace(word(world, "r1a"), member="r1b")

@@ -27,6 +27,8 @@ from keys.envelope import Mode
 from tests.bridge.helpers import NOW, counted, delivered, gateway, publish, replica, sent, suspected
 from tests.sim.world import World, make_world
 
+pytestmark = pytest.mark.attack(103)
+
 REPLICAS = ("r1a", "r1b", "r1c")
 PLAIN, SHARES = {"mode": Mode.PLAIN}, {"shares_only": True}
 SECRET = b"TOP SECRET"
@@ -155,6 +157,7 @@ def with_scopes(world: World, *scopes: Scope) -> None:
     world.secrets = world.secrets_under(world.overlay)
 
 
+@pytest.mark.attack(124)
 @pytest.mark.parametrize(
     "stored",
     [
@@ -180,6 +183,7 @@ def test_what_went_to_a_sealed_scope_does_not_go_in_clear_after_a_restart(stored
     assert counted(gone, "not_authorised_dropped") == 1
 
 
+@pytest.mark.attack(124)
 @pytest.mark.parametrize("links", [True, False])
 def test_what_its_own_scope_protected_for_a_while_does_not_go_in_clear_after_a_restart(
     world: World, links: bool
@@ -211,6 +215,7 @@ def test_a_part_that_stayed_plain_goes_on_as_such_after_a_restart() -> None:
 # -------------------------------------------------------------------------------- what is in flight or retained
 
 
+@pytest.mark.attack(104)
 def test_what_is_in_flight_is_sealed_anew_when_its_scope_takes_another_kind_of_key(world: World) -> None:
     site = gateway(world, "site")
     publish(site, "plant/t", SECRET, sequence=1)
@@ -223,6 +228,7 @@ def test_what_is_in_flight_is_sealed_anew_when_its_scope_takes_another_kind_of_k
     assert not suspected(effects)
 
 
+@pytest.mark.attack(104)
 @pytest.mark.parametrize(("before", "after"), [({}, SHARES), (SHARES, {}), (PLAIN, {})])
 def test_what_is_retained_is_sealed_anew_when_its_scope_is_protected_otherwise(
     world: World, before: dict[str, object], after: dict[str, object]

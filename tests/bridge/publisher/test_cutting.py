@@ -184,6 +184,7 @@ def test_who_is_away_and_may_have_it_counts_for_qos_2(qos: int, cut: bool) -> No
     assert may_be_cut(entry, made.overlay.views[1], ["r1a", "r1b"])
 
 
+@pytest.mark.attack(54)
 @pytest.mark.parametrize("mode", [Mode.COPIES, Mode.PLAIN])
 def test_f_liars_cut_no_batch_while_the_links_of_all_others_are_down(mode: Mode) -> None:
     """Attack: all replicas got a batch, the links of the honest ones are cut before their acknowledgements, and the one

@@ -173,6 +173,7 @@ def test_on_its_own_topic_a_key_carries_the_share_of_that_replica_alone(keys: Da
     assert [share.label[0].place for share in shares_in(Wire("", b"", properties=carried))] == [3]
 
 
+@pytest.mark.attack(133)
 def test_a_key_of_another_view_has_no_share_for_anybody(keys: DataKeys):
     """Attack: who holds another place there would get the share of its neighbour, and two are enough."""
     assert used(keys).carried(Place(1, 2, 3)) == ()

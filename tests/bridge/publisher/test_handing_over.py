@@ -48,6 +48,7 @@ def test_what_one_that_left_may_not_have_goes_to_all_anew() -> None:
     assert entry.residents.lacked_by("b") == 0, "it is no sealed entry that b lacks"
 
 
+@pytest.mark.attack(132)
 def test_of_what_enough_have_only_the_newest_goes_to_all_anew_when_one_that_was_away_leaves() -> None:
     """All of it would go before what is new: who replaces a replica that died would stop all publications."""
     residents = Residents()
@@ -61,6 +62,7 @@ def test_of_what_enough_have_only_the_newest_goes_to_all_anew_when_one_that_was_
     assert not any(entry.acked for entry in entries[:-2])
 
 
+@pytest.mark.attack(135)
 def test_so_is_what_is_so_young_that_a_slow_link_may_be_why_one_lacks_it() -> None:
     residents, young = Residents(), int((NOW - AWAY_S + 0.1) * 1000)
     entries = [
@@ -72,6 +74,7 @@ def test_so_is_what_is_so_young_that_a_slow_link_may_be_why_one_lacks_it() -> No
     assert entries[0].had_enough, "replicas may take another sealing for a repetition"
 
 
+@pytest.mark.attack(135)
 def test_another_version_with_the_same_view_changes_nothing_however_much_one_lacks() -> None:
     residents = Residents()
     entries = [

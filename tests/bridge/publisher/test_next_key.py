@@ -16,6 +16,8 @@ from tests.bridge.helpers import NOW, gateway, publish
 from tests.sim.test_transitions import with_next_key
 from tests.sim.world import World, make_world
 
+pytestmark = pytest.mark.attack(105)
+
 
 @pytest.fixture
 def world() -> World:
@@ -49,6 +51,7 @@ def test_the_former_key_signs_until_the_version_got_about(world: World) -> None:
     assert site._signing.next_deadline is None
 
 
+@pytest.mark.attack(107)
 def test_a_former_key_that_is_listed_no_more_signs_nothing(world: World) -> None:
     """It was stolen: the owner signs a version without it."""
     site, former, following = rotated(world)

@@ -76,6 +76,7 @@ def test_what_is_due_is_sealed_otherwise_and_not_expired_in_order() -> None:
     assert due(retained) == ["plant/a", "plant/b"], "what expired is forgotten"
 
 
+@pytest.mark.attack(24)
 def test_a_tombstone_lives_until_the_epoch_of_its_first_sealing_is_dead() -> None:
     """And with it every sealing of what it cleared: a replica that lost its memory would else believe an old value."""
     retained = kept("plant/t")
@@ -224,6 +225,7 @@ def flood(
         retained.sealed(entry(start + number, value(topic, payload), Wire("w", payload)), sealer("one"), NOW)
 
 
+@pytest.mark.attack(144)
 @pytest.mark.parametrize("payload", [b"x", bytes(2_000)], ids=["many topics", "many bytes"])
 def test_a_client_that_retains_without_end_loses_its_own(monkeypatch: pytest.MonkeyPatch, payload: bytes) -> None:
     """Attack: 40 messages of 1 MB, or 11,000 names: what all other clients of the gateway retain was forgotten."""
@@ -237,6 +239,7 @@ def test_a_client_that_retains_without_end_loses_its_own(monkeypatch: pytest.Mon
     assert len(topics) > 10, "alone it may use all that others do not need"
 
 
+@pytest.mark.attack(144)
 def test_owners_outlive_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own_retained, "RETAINED_OWN_MAX", 30)
     before = OwnRetained()
@@ -260,6 +263,7 @@ def test_an_owner_is_the_one_who_published_last() -> None:
     assert not len(retained._weights), "nothing is left of either"
 
 
+@pytest.mark.attack(149)
 def test_one_user_under_many_client_ids_is_one_owner(monkeypatch: pytest.MonkeyPatch) -> None:
     """Attack: a user retains one message under each of a thousand client ids, so that none of them has most."""
     monkeypatch.setattr(own_retained, "RETAINED_OWN_MAX", 30)
@@ -270,6 +274,7 @@ def test_one_user_under_many_client_ids_is_one_owner(monkeypatch: pytest.MonkeyP
     assert sum(topic.startswith("plant/good/") for topic in retained._kept) == 5
 
 
+@pytest.mark.attack(149)
 def test_of_one_user_the_client_with_most_loses_its_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own_retained, "RETAINED_OWN_MAX", 30)
     retained = OwnRetained()

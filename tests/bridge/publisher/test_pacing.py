@@ -17,6 +17,8 @@ from bridge.wire import OwnLife
 from tests.bridge.helpers import NOW, counted
 from tests.sim.world import World, make_world
 
+pytestmark = pytest.mark.invariant(28)
+
 REPLICAS = ("r1a", "r1b", "r1c")
 SCOPES = [Scope("plant/#"), Scope("new/#", refresh=Refresh(messages=1))]
 

@@ -57,6 +57,7 @@ def carried(node: GatewayNode) -> dict[int, tuple[str, list[int], int]]:
     }
 
 
+@pytest.mark.attack(99)
 def test_records_go_into_the_chains_of_the_scopes_that_take_their_topics(world: World) -> None:
     site = gateway(world, "site", links=False)
     adopted(world, site, rescoped(world, "open/a/#", "open/b/#"))
@@ -85,6 +86,7 @@ def test_what_follows_a_batch_that_left_its_scope_does_not_name_it(world: World)
     assert headers == {1: 0, 2: 0, 3: 1}
 
 
+@pytest.mark.attack(99)
 def test_the_row_goes_with_its_last_part_and_what_nobody_may_have_is_counted_by_records(world: World) -> None:
     site = gateway(world, "site")
     adopted(world, site, rescoped(world, "open/a/#"))
@@ -97,6 +99,7 @@ def test_the_row_goes_with_its_last_part_and_what_nobody_may_have_is_counted_by_
     assert [e.sequences for e in later if isinstance(e, Forget)] == [(1,)]
 
 
+@pytest.mark.attack(100)
 def test_over_a_restart_parts_stay_parts_and_what_went_does_not_go_again(world: World) -> None:
     """Readers know a batch by its number: as one, it would come again, or not at all."""
     site, control = gateway(world, "site"), subscriber(world, "control")
@@ -130,6 +133,7 @@ def kept(effects: list[Effect]) -> Restored:
     return Restored(tuple((name, row) for name, row in rows.items() if row is not None))
 
 
+@pytest.mark.attack(120)
 @pytest.mark.parametrize("there", [True, False])
 def test_over_a_restart_what_went_whole_into_another_scope_at_qos_2_stays_there(world: World, there: bool) -> None:
     """The disk has it in the scope that took it. There it would wait for ever, or come again."""
@@ -147,6 +151,7 @@ def test_over_a_restart_what_went_whole_into_another_scope_at_qos_2_stays_there(
     assert (b"p" + (1).to_bytes(8), None) in [row for e in effects if isinstance(e, Keep) for row in e.rows]
 
 
+@pytest.mark.attack(120)
 def test_over_a_restart_what_another_scope_took_at_qos_2_does_not_come_again_by_the_first(world: World) -> None:
     site, control = gateway(world, "site"), subscriber(world, "control")
     first = list(world.secrets)
@@ -168,6 +173,7 @@ def received(reader: GatewayNode, effects: list[Effect]) -> list[int]:
     return [d.sequence for d in delivered(came)]
 
 
+@pytest.mark.attack(101)
 def test_what_was_sealed_stays_whole_at_qos_2_and_waits(world: World) -> None:
     """A reader may have got it, and knows no record by its number in another scope."""
     site = gateway(world, "site")
@@ -180,6 +186,7 @@ def test_what_was_sealed_stays_whole_at_qos_2_and_waits(world: World) -> None:
     assert counted(site.publisher.tick(NOW + UNAUTHORISED_S + 1), "not_authorised_dropped") == 2
 
 
+@pytest.mark.attack(101)
 def test_what_is_sealed_keeps_a_scope_that_is_there(world: World) -> None:
     site = gateway(world, "site")
     site.handle(Committed(((1, 0, batch(1, "open/a/t")),)), NOW)

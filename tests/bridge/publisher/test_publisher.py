@@ -104,6 +104,7 @@ def test_fewer_replicas_than_can_open_anything_do_not_run_far_ahead(world: World
     assert more, "another has caught up: what both have, subscribers can open"
 
 
+@pytest.mark.invariant(5)
 @pytest.mark.parametrize("seed", range(4))
 def test_two_that_lead_each_with_what_the_other_lacks_do_not_wait_for_each_other(world: World, seed: int):
     """One replica withholds, one comes back while a backlog drains: both others may be LEAD_MAX ahead, with different
@@ -231,6 +232,7 @@ def test_qos_0_waits_in_bounded_number_and_never_for_a_straggler(world: World, m
 # ------------------------------------------------------------------------------------------------ dropping
 
 
+@pytest.mark.attack(28)
 def test_what_is_too_old_is_dropped_before_it_is_sealed_and_nobody_waits_for_it(world: World):
     """By the message's own expiry and by the outbox's bound; what follows names the one before that was sent."""
     publisher = publisher_of(world, max_age_s=100.0, links=False)
@@ -385,6 +387,7 @@ def test_pieces_are_given_to_who_asks_for_ours_and_asking_without_end_is_refused
         pytest.fail("one that asks without end is never refused")
 
 
+@pytest.mark.attack(100)
 def test_a_record_that_may_not_go_waits_alone(world: World):
     """Readers would refuse it, and suspect a gateway that did nothing wrong; its neighbours go."""
     publisher = publisher_of(world)

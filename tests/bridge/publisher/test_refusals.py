@@ -77,6 +77,7 @@ def forgotten(effects: list[Effect]) -> set[int]:
     return {sequence for effect in effects if isinstance(effect, Forget) for sequence in effect.sequences}
 
 
+@pytest.mark.attack(12)
 def test_a_gateway_two_hours_slow_loses_nothing(world: World) -> None:
     """What it publishes is refused with the reason, kept, and sealed anew once its clock is right."""
     site = Site(world, 2 * HOUR_S)
@@ -165,6 +166,7 @@ def test_sealed_bytes_that_are_half_an_hour_old_are_sealed_anew_and_acknowledgem
         assert header_of(from_property(dict(wire.properties)[PROPERTY_HEADER])).time_ms == int(later * 1000)
 
 
+@pytest.mark.attack(13)
 def test_what_is_sealed_anew_under_a_key_that_lives_longer_has_another_nonce() -> None:
     """Attack: two ciphertexts under one key and nonce, with different headers, give away what authenticates them."""
     scope = Scope("plant/#", refresh=Refresh(messages=64, age_s=86_400))
@@ -196,6 +198,7 @@ def test_what_is_older_than_a_session_lives_is_refused_unless_it_is_retained(wor
     assert counted(node.handle(Received("site", kept), NOW), "forwarded") == 1
 
 
+@pytest.mark.attack(61)
 def test_a_liar_that_takes_one_in_many_is_not_offered_the_others_every_second(world: World) -> None:
     """Attack: a replica refuses all, but for one publication a second, which made the next offer of all others the
     first one: the whole of what a replica may lack went up the gateway's link each second."""
@@ -243,6 +246,7 @@ def test_who_takes_as_much_as_it_refused_begins_anew() -> None:
     assert refusals.next_deadline == now + AGAIN_S
 
 
+@pytest.mark.attack(61)
 def test_in_whatever_order_a_round_takes_and_refuses_offers_become_rarer() -> None:
     for taken_at in (0, 1, 5, 9):
         refusals, now, pauses = Refusals(), NOW, list[float]()

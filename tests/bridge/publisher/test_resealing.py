@@ -74,6 +74,7 @@ def test_which_is_sealed_anew(entry: Entry, sealer: Any, found: tuple[list[int],
     assert outdated({7: entry}, sealer, VIEW, lanes, NOW) == found
 
 
+@pytest.mark.attack(113)
 def test_what_was_on_its_way_when_a_link_went_is_sealed_anew_once_one_is_back() -> None:
     """Readers who hear of its publisher first take what is older for a replay. It is sealed anew once for each link
     that is back, and what is younger, or enough replicas have, is not."""

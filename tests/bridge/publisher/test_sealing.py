@@ -81,6 +81,7 @@ def test_retained_publications_always_carry_the_key(world: World):
 # ------------------------------------------------------------------------------------------------- batches
 
 
+@pytest.mark.invariant(42)
 def test_what_cannot_be_sealed_is_given_up_alone(world: World):
     """A local client's publication that fits no frame must not stop the outbox, now or after every restart."""
     node = gateway(world, "site")

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.publisher.windows import AHEAD_MAX, LATE_WINDOW_MIN, QUEUED_S, WINDOW_MAX, Lane, Lanes
 from keys.replay import BLOCK_NUMBERS
+
+pytestmark = pytest.mark.invariant(39)
 
 FAR = BLOCK_NUMBERS << 28
 

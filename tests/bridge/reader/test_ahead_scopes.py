@@ -83,6 +83,7 @@ def test_what_was_announced_and_comes_is_one_wire_with_what_came_of_its_key() ->
     assert dict(event.wire.properties) == {**dict(whole.properties), PROPERTY_KEY: "AAAA"}
 
 
+@pytest.mark.attack(131)
 @pytest.mark.parametrize("part", [None, "0"], ids=["the same", "with ever another part"])
 def test_who_brings_one_header_again_and_again_is_throttled_and_writes_one_row(
     monkeypatch: pytest.MonkeyPatch, part: str | None
@@ -101,6 +102,7 @@ def test_who_brings_one_header_again_and_again_is_throttled_and_writes_one_row(
     assert len(of_kind([(key, b"") for key in rows], AHEAD)) == 1
 
 
+@pytest.mark.attack(96)
 def test_whoever_names_scopes_that_never_come_loses_its_own_and_their_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Attack: a member and a replica of its own fill what waits."""
     small = EarlyPolicy(12 * EARLY_OVERHEAD_BYTES, EARLY_OVERHEAD_BYTES)
@@ -115,6 +117,7 @@ def test_whoever_names_scopes_that_never_come_loses_its_own_and_their_rows(monke
     assert len(of_kind([(key, b"") for key in rows], AHEAD)) == len(left) < 12
 
 
+@pytest.mark.attack(129)
 def test_a_restart_with_the_version_that_lists_its_scope_lets_nothing_in_that_needs_vouchers():
     """Attack: a member whose certificate ended, and one replica. What is not live counts when f + 1 bring it."""
     scopes = [Scope("plant/#"), Scope("clear/#", Mode.PLAIN)]

@@ -27,6 +27,8 @@ from tests.bridge.helpers import (
 )
 from tests.sim.world import World, make_world
 
+pytestmark = pytest.mark.invariant(23)
+
 REGION = ("r1a", "r1b", "r1c")
 LONG = bytes(2000)
 
@@ -158,6 +160,7 @@ def test_a_flood_of_incomplete_publications_loses_the_flooders_own(monkeypatch: 
     assert len(table._parts) == 0
 
 
+@pytest.mark.invariant(29)
 def test_holes_of_one_publisher_leave_others_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Attack: a publisher signs gaps that nothing fills."""
     monkeypatch.setattr(assembling, "REQUESTS_BURST", 40.0)

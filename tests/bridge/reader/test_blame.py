@@ -63,6 +63,7 @@ def judge(evidence: Evidence, world: World, key: ForgedKey, regions: int, shares
     return evidence.judge(key.header, hops, shares, found.combination)
 
 
+@pytest.mark.invariant(26)
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from(sorted(WORLDS)), st.integers(0, 1 << 32))
 def test_no_innocent_is_named_whatever_the_liars_do(sizes: tuple[int, ...], seed: int):

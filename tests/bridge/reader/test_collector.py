@@ -53,6 +53,8 @@ from tests.bridge.helpers import (
 )
 from tests.sim.world import World, make_world
 
+pytestmark = pytest.mark.invariant(12)
+
 REPLICAS = ("r1a", "r1b", "r1c")
 
 
@@ -124,6 +126,7 @@ def test_a_successor_waits_for_what_a_liar_holds_back(world: World):
     assert told(feed(node, two)) == [(2, False), (3, False)]
 
 
+@pytest.mark.attack(28)
 def test_a_predecessor_that_does_not_come_is_given_up_and_may_come_late(world: World):
     node, site = subscriber(world, "control"), gateway(world, "site")
     one, two, three = (publish(site, "plant/t", sequence=n, previous=n - 1) for n in (1, 2, 3))
@@ -135,6 +138,7 @@ def test_a_predecessor_that_does_not_come_is_given_up_and_may_come_late(world: W
     assert told(feed(node, two, NOW + 12)) == []
 
 
+@pytest.mark.attack(119)
 def test_a_gap_is_given_up_after_ten_seconds_also_when_the_clock_is_set_back(world: World):
     site, control = gateway(world, "site"), subscriber(world, "control")
     replicas = world.overlay.replicas(world.overlay.certificate("control").region)
@@ -197,6 +201,7 @@ def test_what_was_given_up_comes_late_however_many_batches_came_meanwhile(world:
     assert told(feed(node, wires[1], NOW + REPAIR_S + 2)) == []
 
 
+@pytest.mark.attack(16)
 def test_the_first_publications_of_a_stream_are_not_lost_if_a_liar_sends_a_later_one_first(world: World):
     node, site = subscriber(world, "control"), gateway(world, "site")
     feed(node, publish(site, "plant/other", sequence=1))  # the key is open
@@ -291,6 +296,7 @@ def test_old_publications_are_not_delivered_to_a_subscriber_without_memory(world
     assert counted(effects, "replays_dropped")
 
 
+@pytest.mark.attack(15)
 def test_the_packets_retain_flag_does_not_make_a_replay_pass(world: World):
     old = publish(gateway(world, "site"), "plant/t", sequence=1)
     flagged = {r: Wire(w.topic, w.payload, 1, True, w.properties) for r, w in old.items()}
@@ -310,6 +316,8 @@ def test_a_retained_publication_reaches_a_late_joiner_whatever_the_packets_flag_
         assert delivered(effects)[0].publication.retain
 
 
+@pytest.mark.invariant(33)
+@pytest.mark.attack(23)
 def test_of_retained_publications_the_newest_wins_over_a_replayed_one(world: World):
     """Also over one of another publisher, which has its own stream, and though the old one comes first or last."""
     world = make_world({1: 3}, [], {"site": 1, "other": 1, "control": 1})
@@ -327,6 +335,7 @@ def test_of_retained_publications_the_newest_wins_over_a_replayed_one(world: Wor
         assert [d.publication.payload for d in delivered(effects)] == [b"newest"]
 
 
+@pytest.mark.attack(43)
 def test_a_retained_value_that_found_no_room_to_be_marked_is_not_delivered_again_as_live(
     world: World, monkeypatch: pytest.MonkeyPatch
 ):
@@ -395,6 +404,7 @@ def test_the_outbox_of_a_killed_gateway_is_delivered_though_its_first_sealing_go
 # ------------------------------------------------------------------------- a bad publisher with a certificate
 
 
+@pytest.mark.invariant(29)
 def test_publications_without_keys_cost_other_publishers_nothing(world: World, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("bridge.reader.waiting.HELD_MAX", 20)
     node = subscriber(world, "control")
@@ -409,6 +419,7 @@ def test_publications_without_keys_cost_other_publishers_nothing(world: World, m
     assert node.next_deadline is None or node.next_deadline > NOW + REPAIR_S
 
 
+@pytest.mark.attack(11)
 def test_large_batches_without_keys_for_half_an_hour_fill_no_memory_and_cost_others_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch
 ):
@@ -502,6 +513,8 @@ def test_a_flood_of_keys_evicts_only_the_flooders(world: World, monkeypatch: pyt
     assert told(feed(node, two)) == [(2, False)]
 
 
+@pytest.mark.invariant(4)
+@pytest.mark.attack(17)
 def test_a_liar_that_replays_a_publishers_old_keys_evicts_none_that_opened(
     world: World, monkeypatch: pytest.MonkeyPatch
 ):
@@ -517,6 +530,7 @@ def test_a_liar_that_replays_a_publishers_old_keys_evicts_none_that_opened(
     assert told(feed(node, two)) == [(2, False)]
 
 
+@pytest.mark.invariant(30)
 def test_a_key_of_another_scope_or_publisher_opens_nothing(world: World):
     """Whoever may read plant/# knows its keys; that is no right to seal with them elsewhere."""
     node = subscriber(world, "control")
@@ -591,6 +605,7 @@ def test_what_lacks_its_key_stops_only_what_follows_it_in_its_chain(world: World
     assert sorted(told(feed(node, lost))) == [(2, True), (4, False), (5, False)]
 
 
+@pytest.mark.attack(98)
 def test_what_came_before_its_predecessor_without_a_key_does_not_wait_for_ever(world: World):
     node, site, former = subscriber(world, "control"), gateway(world, "site"), gateway(world, "site")
     feed(node, publish(site, "plant/t", sequence=1))

@@ -40,6 +40,7 @@ def follow(node: GatewayNode, overlay: Overlay, now: float) -> None:
     assert any(isinstance(effect, Adopt) for effect in node.offered(canonical(overlay), now))
 
 
+@pytest.mark.attack(110)
 def test_nobody_is_suspected_for_what_was_sealed_before_a_right_ended(world: World) -> None:
     control = subscriber(world, "control")
     follow(control, world.revoked("site", -1), NOW + 60)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from bridge.document import History, Scope
 from bridge.reader.gaps import GAPS_BURST, GAPS_MAX, Gap, Gaps
 
@@ -24,6 +26,7 @@ def test_one_gap_of_a_publisher_and_few_of_all_are_read_at_once() -> None:
     assert gaps.open(a_gap(99), NOW)
 
 
+@pytest.mark.attack(175)
 def test_a_publisher_that_signs_gaps_without_end_leaves_others_their_part() -> None:
     """Attack: each gap makes all replicas read their disks, and this reader judge what they find."""
     gaps, read = Gaps(), 0

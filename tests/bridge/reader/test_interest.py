@@ -27,6 +27,8 @@ from keys.identity import Identity
 from tests.bridge.helpers import counted, sent
 from tests.sim.world import NOW, World, make_world
 
+pytestmark = pytest.mark.invariant(38)
+
 SCOPES = [Scope("plant/#"), Scope("open/#")]
 REPLICAS = ("r1a", "r1b", "r1c", "r1d", "r1e")
 
@@ -148,6 +150,7 @@ def rows_of(interest: ScopeInterest) -> list[tuple[bytes, bytes]]:
     return [(key, row) for effect in kept for key, row in effect.rows if row is not None]
 
 
+@pytest.mark.attack(31)
 def test_a_clock_that_was_set_back_at_a_restart_does_not_mute_us(world: World):
     """Attack: the operator's clock, or who sets it, goes back by minutes while we are away. Replicas know our former
     statement, by which nobody here wants anything; whatever is older they do not hear."""
@@ -179,6 +182,7 @@ def test_a_version_that_a_clock_far_ahead_drew_is_given_up_once_a_replica_says_s
     assert again.version == int((NOW + REPEAT_S) * 1000)
 
 
+@pytest.mark.attack(45)
 def test_f_liars_that_say_that_our_version_is_to_come_mute_nobody(world: World):
     """Our clock was set back a minute: what we said before has a greater version than the present clock gives. Were it
     given up, nothing that we say would count until what we said before has ended."""
@@ -192,6 +196,7 @@ def test_f_liars_that_say_that_our_version_is_to_come_mute_nobody(world: World):
     assert table.accept(again[0], NOW)
 
 
+@pytest.mark.attack(65)
 @pytest.mark.parametrize("reason", [Reason.TIME, Reason.RIGHT, Reason.FORM])
 def test_f_liars_that_refuse_a_statement_make_nobody_else_hear_another(world: World, reason: Reason):
     """Attack: two of five replicas refuse whatever we state. A new statement every 30 s would go round the whole
@@ -278,6 +283,7 @@ def test_a_newer_overlay_that_lets_us_read_is_used_at_once_and_said_again_when_a
     assert min(s.version for s in again) > max(s.version for s in first)
 
 
+@pytest.mark.attack(117)
 @pytest.mark.parametrize("ahead_s", [600, 7200])
 @pytest.mark.parametrize("refused", [True, False])
 def test_a_reader_whose_clock_is_set_right_subscribes_at_once(world: World, ahead_s: float, refused: bool):
@@ -350,6 +356,7 @@ def test_a_cover_narrows_after_it_has_stood_for_a_while():
     assert {statement.cover for statement in stated} == {CELLAR}, "what is wanted more counts at once"
 
 
+@pytest.mark.attack(112)
 def test_where_replicas_left_out_what_is_wanted_now_is_told_once():
     """What was left out is not known here: replayed, it would look like news (`subscriptions`)."""
     interest = interest_of(shown_world())
@@ -404,6 +411,7 @@ def test_the_owner_shows_other_attributes():
     assert ticked(interest, 3)[0].cover == parse_where("door = 'open'")
 
 
+@pytest.mark.attack(138)
 def test_a_client_that_subscribes_and_unsubscribes_does_not_use_up_what_replicas_serve_newcomers(world: World):
     """Attack: a client with a right to one topic flaps; its gateway's next subscriber got what was retained before, or
     nothing, for a minute and more."""

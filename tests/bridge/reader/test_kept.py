@@ -71,6 +71,7 @@ def test_a_damaged_row_is_refused(row: bytes):
         wire_of(b"\xff\xff")
 
 
+@pytest.mark.attack(40)
 def test_what_a_replica_hangs_on_a_wire_that_waits_is_not_kept():
     """Attack: user properties that nobody reads, as long as a packet may be, beside each publication that waits."""
     kept = KeptReader()

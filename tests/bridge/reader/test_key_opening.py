@@ -50,6 +50,7 @@ def down_the_path(world: World, key: ForgedKey) -> ForgedKey:
     return key
 
 
+@pytest.mark.attack(40)
 def test_a_share_is_kept_once_however_often_it_comes_again():
     """Attack: a replica that brings one share more each time, beside all that came before: of three regions of seven
     half a megabyte for each key, and 170 times that written to the disk."""
@@ -139,6 +140,8 @@ def test_a_key_of_a_newer_bump_waits_for_the_newer_policy(world: World):
     assert not opened
 
 
+@pytest.mark.invariant(29)
+@pytest.mark.attack(3)
 def test_who_commits_to_garbage_waits_and_nobody_else(world: World):
     ring, good = ring_of(world), forge_key(world, "site", "plant/#")
     for salt in range(40):  # the time owed doubles with each
@@ -165,6 +168,7 @@ def test_an_honest_key_of_who_has_to_wait_opens_when_that_is_paid(world: World, 
     assert ring.tick(due)[1] == [honest.header.key_id]
 
 
+@pytest.mark.attack(3)
 def test_no_turn_tries_more_choices_than_its_share_of_the_loop(monkeypatch: pytest.MonkeyPatch):
     """Behind two regions of five whose first places lie; the search goes on at the next ticks and nothing is lost."""
     monkeypatch.setattr("bridge.reader.key_opening.TURN_CHOICES", 7)
@@ -200,6 +204,7 @@ def test_no_turn_tries_more_choices_than_its_share_of_the_loop(monkeypatch: pyte
     assert counted(opening, "recombined") == 1
 
 
+@pytest.mark.attack(3)
 def test_garbage_twice_a_second_behind_three_regions_of_five_delays_no_honest_key():
     """Attack: whole trees of shares, 25 from each replica, under commitments that nothing fits, for a minute."""
     world = make_world({1: 5, 2: 5, 3: 5}, [(1, 2), (2, 3)], {"site": 1, "evil": 1}, [Scope("plant/#")])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from bridge.contract.machine import Deliver, Effect, Keep, Received, Restored, Tick, Wire
 from bridge.document.overlay import Overlay
 from bridge.document.policy import Refresh, Scope
@@ -175,6 +177,7 @@ def chain_over_the_end(world: World, at: float) -> list[dict[str, Wire]]:
     ]
 
 
+@pytest.mark.attack(68)
 def test_a_liar_that_brings_the_next_keys_numbers_first_puts_nothing_out_of_order_and_takes_nothing():
     """Attack: the reader was away for a minute. The liar brings what is numbered from the former key's end on; others
     bring the rest, which the numbers behind it would make a replay."""
@@ -196,6 +199,7 @@ def test_a_liar_that_brings_the_next_keys_numbers_first_puts_nothing_out_of_orde
     assert not any(each.late for each in found)
 
 
+@pytest.mark.attack(68)
 def test_what_was_given_up_of_the_former_keys_numbers_comes_late_and_is_no_replay():
     world, reader = ended(), subscriber(LONG, "b")
     to(reader, publish(gateway(LONG, "a"), "plant/t", sequence=OWN - 60))

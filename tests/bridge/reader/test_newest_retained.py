@@ -90,6 +90,7 @@ def test_what_its_member_overtook_while_it_waited_is_dropped():
     assert not joining.offer(held("a", 2, NOW)), "it is known"
 
 
+@pytest.mark.attack(23)
 def test_an_older_one_that_was_sealed_later_waits_in_vain():
     """A rollback: a clone or a liar that has the value of yesterday, sealed in a later life or again today."""
     joining = Joining(WORLD.overlay)
@@ -112,6 +113,7 @@ def test_of_several_members_last_ones_that_which_was_published_last_has_the_topi
     assert told(joining, held("b", 2, NOW + 1), NOW + 1) is Rank.NEWEST, "nobody publishes after it seals"
 
 
+@pytest.mark.attack(23)
 @given(st.permutations([("a", 1, 60), ("a", 2, 30), ("a", 3, 20), ("b", 1, 50), ("b", 2, 25), ("b", 3, 20)]))
 def test_whatever_comes_first_the_same_has_the_topic(values: list[tuple[str, int, int]]):
     """The last that is told to be the newest is retained; of one time the later name's, at every reader."""
@@ -208,6 +210,7 @@ def test_what_its_author_seals_anew_after_a_rotation_is_not_told_again(is_there:
             previous=1, retain=True, now=NOW + 20), NOW + 20))] == [b"y"]  # fmt: skip
 
 
+@pytest.mark.attack(34)
 def test_of_one_author_the_present_key_has_the_last_word():
     """Whoever stole the former key may not pin a topic for ever with the greatest number that there is."""
     after = rotated(WORLD, "a")

@@ -117,6 +117,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bridge.reader.waiting.HELD_MAX", 20)
 
 
+@pytest.mark.attack(93)
 @pytest.mark.usefixtures("_small")
 def test_what_finds_no_room_is_not_acknowledged_and_goes_on_in_order_when_there_is(world: World):
     """Number 2 is late; 20 of what follows find room, 18 do not."""
@@ -139,6 +140,7 @@ def test_what_finds_no_room_is_not_acknowledged_and_goes_on_in_order_when_there_
     assert len(withheld) == 54
 
 
+@pytest.mark.attack(93)
 @pytest.mark.usefixtures("_small")
 def test_the_one_that_all_wait_for_finds_room(world: World):
     site, control = gateway(world, "site"), subscriber(world, "control")
@@ -153,6 +155,7 @@ def test_the_one_that_all_wait_for_finds_room(world: World):
     assert [d.sequence for d in delivered(got + came)] == list(range(1, 23))
 
 
+@pytest.mark.attack(130)
 @pytest.mark.usefixtures("_small")
 @pytest.mark.parametrize("in_hand", [False, True], ids=["alone", "in hand of another replica"])
 def test_what_was_acknowledged_before_finds_room_or_makes_it_and_is_on_disk(world: World, in_hand: bool):
@@ -175,6 +178,7 @@ def test_what_was_acknowledged_before_finds_room_or_makes_it_and_is_on_disk(worl
     assert sorted(d.sequence for d in delivered(came + told + got)) == [1, *range(3, 24)]
 
 
+@pytest.mark.attack(130)
 @pytest.mark.usefixtures("_small")
 def test_what_was_acknowledged_while_its_scope_was_to_come_is_not_in_hand_only():
     """When the version comes there is no room; and the process is killed just after it adopted."""
@@ -234,6 +238,7 @@ def test_beyond_a_links_part_waits_are_cut_short_and_nothing_is_lost(
     assert [n for n, late in told if not late] == [1, *range(3, 61)]
 
 
+@pytest.mark.attack(93)
 @pytest.mark.usefixtures("_small")
 def test_who_fills_the_room_on_purpose_mutes_nobody(world: World, monkeypatch: pytest.MonkeyPatch):
     """Two members name predecessors that never were, without end. Of each link's window a half stays for others."""
@@ -349,6 +354,7 @@ class Links:
         self.handle(Tick())
 
 
+@pytest.mark.attack(93)
 @pytest.mark.parametrize("seed", range(12))
 def test_whatever_is_lost_reordered_or_killed_each_comes_once_and_no_window_stands_still(
     world: World, seed: int, monkeypatch: pytest.MonkeyPatch

@@ -60,6 +60,7 @@ def test_pages_of_nobody_are_dropped_and_what_is_none_is_refused(readings: Readi
         readings.received(Received("r1a", Wire(HISTORY_TOPIC, b"no page")), NOW)
 
 
+@pytest.mark.attack(167)
 def test_one_owner_that_reads_all_the_time_leaves_places_for_others_and_is_behind_them(readings: Readings) -> None:
     """Attack: one user asks for all of the past, again and again: others waited behind all of that."""
     greedy = [

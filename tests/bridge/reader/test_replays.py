@@ -48,6 +48,7 @@ def test_a_replica_that_replays_pushes_out_its_own_entries(world: World, monkeyp
     assert vouchers.vouched("r1c", old, "plant/a")
 
 
+@pytest.mark.attack(36)
 def test_a_replica_that_brings_something_first_takes_no_voucher_of_others_with_it(
     world: World, monkeypatch: pytest.MonkeyPatch
 ):
@@ -95,6 +96,7 @@ def forged(wire: Wire) -> Wire:
     return with_properties(wire, ("vmq", told[:-8] + "AAAAAAAA"), without=("vmq",))
 
 
+@pytest.mark.attack(10)
 def test_a_flood_of_replays_and_of_forgeries_that_claim_to_be_some_is_not_verified(monkeypatch: pytest.MonkeyPatch):
     """Attack: a replica sends again and again what it carried, more of it than a reader remembers to have verified."""
     world = make_world({1: 3}, [], {"site": 1, "evil": 1, "control": 1}, [Scope("clear/#", Mode.PLAIN)])

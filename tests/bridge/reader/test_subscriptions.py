@@ -94,6 +94,7 @@ def test_what_a_former_process_had_subscribed_goes_on_once() -> None:
     assert not [key for key, _ in rows_of(kept) if key[:1] == SCOPE]
 
 
+@pytest.mark.attack(127)
 @pytest.mark.parametrize("restarts", [(1,), (1, 2000, 4000), (1, 2000, 4000, 9000)])
 def test_what_nobody_wants_for_longer_than_replicas_keep_it_goes_on_no_more(restarts: tuple[float, ...]) -> None:
     """However often it starts again meanwhile."""
@@ -159,6 +160,7 @@ def test_what_replicas_left_out_or_we_forgot_may_be_a_replay() -> None:
     assert scopes.would_know(OTHER, PLANT, ms(NOW + 61), NOW + 900), "all of its own is remembered"
 
 
+@pytest.mark.attack(126)
 def test_of_whom_something_was_forgotten_the_next_process_knows_until_the_subscription_ends() -> None:
     kept = KeptReader()
     scopes = Subscriptions(kept)
@@ -205,6 +207,7 @@ def test_the_next_process_knows_since_when() -> None:
 # ----------------------------------------------------------------------------------------------------- what comes
 
 
+@pytest.mark.attack(111)
 @pytest.mark.parametrize("back_s", [FRESH_S + 1, 600, GATEWAY_SESSION_S])
 def test_the_first_of_a_stream_that_came_while_a_running_reader_was_cut_off_is_delivered(world: World, back_s: float):
     """Its process runs on; its replicas kept the alarm for it, and acknowledged it to its publisher."""
@@ -219,6 +222,7 @@ def test_the_first_of_a_stream_that_came_while_a_running_reader_was_cut_off_is_d
     assert not delivered(bring(control, alarm, back + 60)), "once"
 
 
+@pytest.mark.attack(111)
 def test_the_first_of_a_stream_that_waited_between_regions_is_delivered(world: World):
     """Mode `one`, say: a single replica brings it, the others vouch for nothing."""
     alarm = craft(world, "site", "clear/alarm", sequence=1, mode=Mode.PLAIN, now=NOW + 60)
@@ -226,6 +230,7 @@ def test_the_first_of_a_stream_that_waited_between_regions_is_delivered(world: W
     assert [d.sequence for d in delivered(bring(control, {"r1a": alarm}, NOW + 60 + 1800))] == [1]
 
 
+@pytest.mark.attack(111)
 def test_it_is_delivered_over_a_restart_of_the_reader_and_once(world: World):
     rows: dict[bytes, bytes] = {}
     control = gateway(world, "control")
@@ -244,6 +249,7 @@ def test_it_is_delivered_over_a_restart_of_the_reader_and_once(world: World):
 # -------------------------------------------------------------------------------------------------------- attacks
 
 
+@pytest.mark.attack(112)
 @pytest.mark.parametrize("age_s", [FRESH_S + 1, 1800, KEPT_S - 60])
 @pytest.mark.parametrize("peers", [("r1a",), REPLICAS])
 def test_what_was_published_before_a_subscription_is_not_replayed_to_it(
@@ -256,6 +262,7 @@ def test_what_was_published_before_a_subscription_is_not_replayed_to_it(
     assert counted(effects, "replays_dropped") == len(peers)
 
 
+@pytest.mark.attack(112)
 def test_what_was_published_while_nobody_here_subscribed_is_not_replayed_to_who_does_again(world: World):
     """Attack: as before; the gateway had the scope once."""
     control = gateway(world, "control")
@@ -266,6 +273,7 @@ def test_what_was_published_while_nobody_here_subscribed_is_not_replayed_to_who_
     assert not delivered(bring(control, wires, NOW + 120 + FRESH_S))
 
 
+@pytest.mark.attack(112)
 def test_a_stream_that_was_pushed_out_is_not_replayed(world: World, monkeypatch: pytest.MonkeyPatch):
     """Attack: the table of streams was full, and a replica brings again what came on one that is forgotten."""
     monkeypatch.setattr("bridge.reader.collector.STREAMS_MAX", 1)
@@ -277,6 +285,7 @@ def test_a_stream_that_was_pushed_out_is_not_replayed(world: World, monkeypatch:
     assert not delivered(bring(control, first, NOW + 2 * FRESH_S))
 
 
+@pytest.mark.attack(126)
 @pytest.mark.parametrize("keys_come", [False, True])
 def test_who_fills_the_table_of_streams_harms_nobody_elses_first_publications(
     monkeypatch: pytest.MonkeyPatch, keys_come: bool
@@ -302,6 +311,7 @@ def test_who_fills_the_table_of_streams_harms_nobody_elses_first_publications(
     assert [d.publisher for d in delivered(bring(control, wires, NOW + 1000))] == ["site"]
 
 
+@pytest.mark.attack(126)
 def test_what_was_never_opened_leaves_nothing_in_the_table_of_streams(world: World):
     control = subscriber(world, "control")
     for n in range(1, 4):
@@ -312,6 +322,7 @@ def test_what_was_never_opened_leaves_nothing_in_the_table_of_streams(world: Wor
     assert len(control.collector._streams) == 0
 
 
+@pytest.mark.attack(127)
 def test_a_scope_that_nobody_wanted_for_hours_after_a_restart_is_not_whole_since_the_former_process(world: World):
     """Attack: replicas sent nothing of that time; one brings what was published before this subscription as news."""
     rows: dict[bytes, bytes] = {}
@@ -329,6 +340,7 @@ def test_a_scope_that_nobody_wanted_for_hours_after_a_restart_is_not_whole_since
 # ------------------------------------------------------------------------------------------ the publisher's own links
 
 
+@pytest.mark.attack(113)
 def test_what_was_in_flight_when_the_publishers_link_went_reaches_who_subscribed_meanwhile(world: World):
     site = gateway(world, "site")
     first = publish(site, "plant/alarm", b"fire", sequence=1, qos=2)  # lost on the links

@@ -16,6 +16,8 @@ from papers.sim.checkers import check_blame, check_liveness, check_safety
 from tests.bridge.helpers import NOW, counted, craft, delivered, gateway, same_version, suspected, wire_topic
 from tests.sim.world import World, make_world, subscribe
 
+pytestmark = pytest.mark.invariant(13)
+
 MS = int(NOW * 1000)
 
 
@@ -55,6 +57,7 @@ def test_records_are_delivered_in_order_with_their_own_numbers() -> None:
     assert refused == 0
 
 
+@pytest.mark.attack(27)
 @pytest.mark.parametrize(
     "bad",
     [
@@ -133,6 +136,7 @@ def test_what_is_retained_and_nothing_else_has_a_topic_of_its_own(retain: bool) 
     assert (delivered(effects), counted(effects, "refused")) == ([], 1)
 
 
+@pytest.mark.attack(26)
 def test_of_who_may_publish_in_a_part_of_the_scope_only_that_part_is_delivered() -> None:
     world = plain_world(publish=("plant/+",))
     many = [record(5), record(6, "plant/a/b"), record(7, "plant"), record(8)]

@@ -16,6 +16,8 @@ from tests.keys.wrapped import Bad, Way, garbage
 from tests.sim.placements import name
 from tests.sim.world import World, make_world
 
+pytestmark = pytest.mark.invariant(2)
+
 SIZES = [(3, 3, 3, 3, 3), (3, 5, 3, 5, 3), (5, 5, 5, 5, 5), (3,) * 8, (3, 4, 3, 4, 3)]
 VIEW = make_world({1: 3}, [], {}).overlay.views[1].number
 

@@ -72,6 +72,7 @@ def test_of_a_receipt_with_old_and_new_batches_the_new_are_told_and_all_are_kept
     assert proof_of(scene.world, scene.sealed, came).check().reader == "near"
 
 
+@pytest.mark.attack(176)
 def test_receipts_count_in_any_order(scene: Scene):
     first = scene.signed()
     scene.publish(4, b"later")
@@ -91,6 +92,7 @@ def test_a_receipt_for_another_publisher_is_refused(scene: Scene):
     assert came_in(scene.bring(resigned(scene, "near", latest=b"", publisher=other))) == []
 
 
+@pytest.mark.attack(176)
 def test_a_reader_that_lies_about_what_it_had_acknowledges_nothing(scene: Scene):
     effects = scene.bring(resigned(scene, "near", root=bytes(32)))
     assert came_in(effects) == []

@@ -45,6 +45,7 @@ def test_a_clock_that_is_set_back_stops_no_receipt(world: World):
     assert node.tick(NOW - 5_000) == [AskKept(2)]
 
 
+@pytest.mark.attack(178)
 def test_a_publisher_with_most_of_what_waits_loses_its_own(world: World, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("bridge.receipts.acknowledging.WAITING_MAX", 20)
     node = reader(world)

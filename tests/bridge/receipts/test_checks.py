@@ -25,6 +25,7 @@ from tests.bridge.receipts.helpers import (
 from tests.sim.world import World
 
 
+@pytest.mark.attack(176)
 def test_nobody_alters_a_byte_of_a_receipt(scene: Scene):
     frame = scene.signed()
     for at in range(len(frame)):
@@ -55,6 +56,7 @@ def test_a_time_that_cannot_be_is_refused(scene: Scene, off_s: int):
     assert came_in(scene.bring(resigned(scene, "near", time_ms=int((NOW + off_s) * 1000)))) == []
 
 
+@pytest.mark.attack(178)
 def test_a_flood_of_one_reader_is_its_own(scene: Scene, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("bridge.receipts.checks.ALLOWED_BURST", 5)
     receipt = Receipt.decode(scene.signed())

@@ -68,6 +68,7 @@ def test_a_delivery_is_proved_from_the_file_alone(world: World, wanted: int):
     assert f"message {wanted} on plant/t" in proven.says
 
 
+@pytest.mark.attack(179)
 def test_a_proof_shows_no_other_message(world: World):
     told = json.dumps(proof(world).to_document()).encode()
     for text in TEXTS:
@@ -98,6 +99,7 @@ def refuted(made: DeliveryProof, match: str = "it proves nothing") -> None:
         in_a_file(made).check()
 
 
+@pytest.mark.attack(177)
 def test_another_content_than_the_reader_got_is_not_proved(world: World):
     made = proof(world)
     forged = replace(made.record, payload_hash=sha256(b"something else"))
@@ -119,6 +121,7 @@ def test_number_topic_and_time_are_bound(world: World, changes: dict[str, Any]):
     refuted(replace(made, record=replace(made.record, **changes)))
 
 
+@pytest.mark.attack(177)
 def test_a_reader_says_nothing_in_the_name_of_a_publisher(world: World):
     """The reader signs that it got a message that the publisher never sent: the publisher's signature is missing."""
     invented = batch_of(world, texts=(b"I owe the lab a million",))
@@ -128,6 +131,7 @@ def test_a_reader_says_nothing_in_the_name_of_a_publisher(world: World):
     refuted(DeliveryProof.make(world.identities["lab"], world.overlay.owner, certificates, invented, 5, row))
 
 
+@pytest.mark.attack(177)
 def test_a_publisher_does_not_sign_for_a_reader(world: World):
     batches = [batch_of(world)]
     row = row_of(world, batches, "lab")
@@ -205,6 +209,7 @@ def test_another_member_does_not_pass_for_a_former_key(world: World):
     refuted(made, "another member signed the header")
 
 
+@pytest.mark.attack(177)
 def test_numbers_of_another_life_are_other_messages(world: World):
     """The publisher lost its data: one number, two headers. The receipt of one proves nothing of the other."""
     one, other = batch_of(world), batch_of(world, texts=(b"x", b"y", b"z"))

@@ -303,6 +303,7 @@ def test_a_request_for_a_publisher_that_is_none_is_refused(world: World, publish
     assert suspected(effects) == {"local"}
 
 
+@pytest.mark.attack(14)
 def test_pieces_that_a_publication_does_not_have_are_refused(world: World) -> None:
     """Attack: a publisher signs two headers of one number and time, of three blocks and of one piece, and gives each
     to other replicas. An honest one that heard of the first asks one that has the second: its link pays nothing."""
@@ -361,6 +362,7 @@ def ask_chain(world: World, node: ReplicaNode, asker: str, sequence: int, above:
     return node.handle(Received(asker, Wire(PULL_TOPIC, request.encode())), NOW)
 
 
+@pytest.mark.attack(53)
 @pytest.mark.parametrize("above", [50, 51, 60, 2**63, 2**64 - 1])
 def test_an_interval_that_ends_before_it_begins_has_nothing_before_it(world: World, above: int) -> None:
     """Attack: who asks for the end of a gap says that the gap begins behind it."""
@@ -369,6 +371,7 @@ def test_an_interval_that_ends_before_it_begins_has_nothing_before_it(world: Wor
     assert len(sent(ask_chain(world, node, "local", 50, above), "local")) == 1
 
 
+@pytest.mark.attack(51)
 def test_who_asks_for_a_long_gap_again_and_again_gets_it_a_few_times_and_no_work_is_done_for_more(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -391,6 +394,7 @@ def test_who_asks_for_a_long_gap_again_and_again_gets_it_a_few_times_and_no_work
     assert sent(ask_chain(world, node, "r2a", 100, 90), "r2a"), "and others have theirs"
 
 
+@pytest.mark.attack(52)
 def test_a_publisher_whose_gaps_are_false_takes_no_other_publishers_answers(world: World) -> None:
     """Attack: a publisher names predecessors that it never sent, and readers ask for them without end."""
     node = first(world)
@@ -400,6 +404,7 @@ def test_a_publisher_whose_gaps_are_false_takes_no_other_publishers_answers(worl
     assert len(sent(ask_chain(world, node, "r2a", 20, 10, publisher="local"), "r2a")) == 10
 
 
+@pytest.mark.attack(53)
 def test_a_chain_that_names_itself_or_what_comes_later_ends(world: World) -> None:
     """Attack: a publisher signs that a publication precedes itself, or that two precede each other."""
     site, node = gateway(world, "site"), first(world)
@@ -556,6 +561,7 @@ def shows(world: World, publisher: str, topic: str, sequence: int, length: int, 
     return replace(wire, properties=told)
 
 
+@pytest.mark.attack(60)
 @pytest.mark.parametrize("retain", [False, True])
 def test_long_lists_of_attributes_fill_no_more_memory_than_content_may(
     monkeypatch: pytest.MonkeyPatch, retain: bool

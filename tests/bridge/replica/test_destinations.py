@@ -12,6 +12,8 @@ from bridge.wire import PROPERTY_ROUTE, PROPERTY_SKIP, Admitted, RoutingTable, S
 from keys.message import NO_KEY, MessageHeader, Mode
 from tests.sim.world import NOW, make_world
 
+pytestmark = pytest.mark.invariant(19)
+
 ROOM = ShownAttribute(("room",))
 BY_REGIONS = Scope("plant/#", Mode.PLAIN, shown=(ROOM,))
 BY_PLANES = Scope("news/#", Mode.PLAIN, shown=(ROOM,), planes=True)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from bridge.replica.filtering import GIVEN_MAX, RUNS_MAX, VOTES_MAX, Filtering
 from keys.message import NO_KEY, MessageHeader, Mode
+
+pytestmark = pytest.mark.invariant(37)
 
 TOPIC = "plant/a"
 

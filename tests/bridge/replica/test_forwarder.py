@@ -125,6 +125,7 @@ def test_a_peer_that_comes_back_gets_key_and_statements_again(world: World):
     assert not shares_in(sent(after, "r2b")[0].wire)
 
 
+@pytest.mark.attack(115)
 @pytest.mark.parametrize(("reader", "away_s"), [("local", 59 * 60), ("job", 3 * 3600), ("job", 7 * 86_400 - 60)])
 def test_a_reader_that_is_back_while_its_session_lives_finds_all_of_it_there(reader: str, away_s: float):
     """It was killed just before it renewed; its session goes on here, so nobody tells us that it is away."""
@@ -140,6 +141,7 @@ def test_a_reader_that_is_back_while_its_session_lives_finds_all_of_it_there(rea
     assert reader in {each.peer for each in sent(node.handle(Received("site", wire), at))}
 
 
+@pytest.mark.attack(116)
 @pytest.mark.parametrize("slow_s", [3000, 3700, 7200])
 def test_a_reader_whose_clock_is_slow_does_not_believe_that_it_is_subscribed(slow_s: float):
     """Only what it says itself is refused: a neighbour may pass an old statement on, or replay it."""
@@ -156,6 +158,7 @@ def test_a_reader_whose_clock_is_slow_does_not_believe_that_it_is_subscribed(slo
 # ---------------------------------------------------------------------------------------- a lying neighbour
 
 
+@pytest.mark.invariant(6)
 def test_a_key_of_another_scope_that_rides_along_leaks_no_shares_to_that_topics_readers(world: World):
     """`nosy` may not read plant/#. A bad replica puts the key of a plant publication on an open/# one."""
     node = second_hop(world)
@@ -170,6 +173,7 @@ def test_a_key_of_another_scope_that_rides_along_leaks_no_shares_to_that_topics_
     assert not [s for s in sent(effects, "nosy") if shares_in(s.wire)]
 
 
+@pytest.mark.invariant(6)
 def test_a_publication_that_names_anothers_key_leaks_no_shares_of_it(world: World):
     """The same by a publisher: `evil` may publish on open/# and names the key id of a plant/# key."""
     node = second_hop(world)
@@ -183,6 +187,7 @@ def test_a_publication_that_names_anothers_key_leaks_no_shares_of_it(world: Worl
     assert not [s for s in sent(effects, "nosy") if shares_in(s.wire)]
 
 
+@pytest.mark.invariant(6)
 def test_a_key_that_is_named_before_it_comes_leaks_no_shares_either(world: World):
     node = second_hop(world)
     subscribe_at(node, world, "nosy", "open/#")
@@ -384,6 +389,7 @@ def test_newcomers_are_served_after_a_publisher_has_left():
     }
 
 
+@pytest.mark.attack(138)
 def test_a_newcomer_that_comes_too_often_is_served_later_and_once(world: World):
     """A dashboard on a bad link subscribes again and again: its gateway had the former retained value for a minute and
     more, or none."""
@@ -415,6 +421,7 @@ def test_a_newcomer_that_is_gone_by_then_is_not_served(world: World):
     assert not sent(node.handle(Tick(), NOW + NEWCOMER_EVERY_S), "local")
 
 
+@pytest.mark.attack(63)
 def test_a_replica_that_comes_back_without_end_hears_all_statements_a_few_times_and_then_later(world: World):
     """Attack: a bad replica connects again and again, and is told the whole table each time. An honest one whose link
     flaps as often hears it in the end."""

@@ -69,6 +69,7 @@ def told_shares(effects: list[Effect]) -> int:
     return sum(len(shares_in(send.wire)) for send in sent(effects, "control"))
 
 
+@pytest.mark.attack(108)
 def test_what_lies_in_the_queue_to_the_next_region_survives_a_revocation(world: World) -> None:
     wires, node = queued(world), second(world, bumped(world))
     first = node.handle(Received("r1a", wires["r1a"]), BACK)
@@ -93,6 +94,7 @@ def test_a_reader_behind_the_queue_opens_it(world: World) -> None:
     assert not suspected(effects)
 
 
+@pytest.mark.attack(109)
 def test_one_replica_alone_gets_nothing_in_that_was_sealed_after_the_bump(world: World) -> None:
     """Its publisher has not heard of the bump, or is in league with it."""
     key, overlay = forge_key(world, "site", "plant/#"), bumped(world)
@@ -117,6 +119,7 @@ def test_the_publisher_itself_is_refused_after_the_grace(world: World) -> None:
     )
 
 
+@pytest.mark.attack(109)
 def test_what_a_revoked_publisher_sealed_is_refused_whoever_brings_it(world: World) -> None:
     wires, node = queued(world), second(world, world.revoked("site", -1, bump=1))
     same_version(node, *HOME)

@@ -115,6 +115,7 @@ class Region:
                 self.takes(Received(peer, send.wire), now)
 
 
+@pytest.mark.attack(58)
 @pytest.mark.parametrize("mode", [Mode.COPIES, Mode.BLOCKS])
 @pytest.mark.parametrize("liar", ["r1b", "r1c"])
 def test_what_is_sealed_anew_by_a_clock_that_was_set_back_replaces_what_one_replica_had(mode: Mode, liar: str) -> None:

@@ -25,6 +25,8 @@ from tests.bridge.helpers import (
 )
 from tests.sim.world import World, make_world
 
+pytestmark = pytest.mark.invariant(16)
+
 LONG = bytes(2000)
 REGION_1, REGION_2, REGION_3 = (tuple(f"r{region}{letter}" for letter in "abc") for region in (1, 2, 3))
 FULL = 50
@@ -101,6 +103,7 @@ def test_a_plane_is_served_once_however_often_somebody_names_it(world: World) ->
     assert (len(sent(first, "r2a")), len(sent(again))) == (1, 0)
 
 
+@pytest.mark.attack(55)
 @pytest.mark.parametrize("liar", ["r1c", "r2c"])
 def test_a_vector_beside_nothing_uses_up_no_detour(world: World, liar: str) -> None:
     """Attack: a bad replica of the region before, or of ours, names all planes beside an announcement, or beside a

@@ -19,6 +19,8 @@ from keys.envelope import Mode
 from keys.identity import Certificate
 from tests.sim.world import NOW, make_world
 
+pytestmark = pytest.mark.invariant(18)
+
 SCOPE = Scope("plant/#", Mode.PLAIN, planes=True)
 GATEWAYS = {"site": 1, **{f"far{number}": 3 for number in range(12)}, **{f"near{number}": 2 for number in range(12)},
             **{f"home{number}": 1 for number in range(12)}}  # fmt: skip

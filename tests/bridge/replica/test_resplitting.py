@@ -43,6 +43,7 @@ def world() -> World:
     )
 
 
+@pytest.mark.invariant(7)
 def test_each_replica_of_the_next_region_gets_its_own_sub_share_only(world: World):
     site = gateway(world, "site")
     wires = through(world, publish(site, "plant/t", sequence=1)["r1a"])
@@ -53,11 +54,13 @@ def test_each_replica_of_the_next_region_gets_its_own_sub_share_only(world: Worl
     assert len({shares_in(w)[0].value for w in wires.values()}) == 3
 
 
+@pytest.mark.invariant(25)
 def test_a_retransmission_repeats_the_same_sub_shares(world: World):
     wire = publish(gateway(world, "site"), "plant/t", sequence=1)["r1a"]
     assert through(world, wire) == through(world, wire)
 
 
+@pytest.mark.attack(8)
 @pytest.mark.parametrize("scope", ["plant/#", "alone/#"])
 def test_a_replica_whose_seed_is_not_durable_splits_nothing_rather_than_twice(scope: str):
     """Attack on itself: two starts with seeds that no disk keeps split one share in two ways. Together they speak
@@ -91,6 +94,7 @@ def test_a_replica_whose_seed_is_not_durable_splits_nothing_rather_than_twice(sc
     assert [len(shares[peer]) for peer in REGION_2] == [1, 1, 1]
 
 
+@pytest.mark.attack(18)
 def test_news_of_a_key_reach_those_who_had_the_publication_first(world: World):
     node = second_hop(world)
     subscribe_at(node, world, "control", "plant/#")
@@ -104,6 +108,7 @@ def test_news_of_a_key_reach_those_who_had_the_publication_first(world: World):
         assert shares_in(news.wire) == shares_in(wires[sender])
 
 
+@pytest.mark.attack(18)
 def test_a_foreign_key_does_not_displace_the_publications_own(world: World):
     """Else a retained publication would be kept with a key that cannot open it."""
     node = second_hop(world)
@@ -140,6 +145,7 @@ def test_shares_that_come_after_a_peer_reconnected_reach_it_with_those_that_it_m
     assert len(shares_in(forwarded.wire)) == 3
 
 
+@pytest.mark.attack(137)
 def test_a_key_that_found_no_room_at_a_reader_goes_with_the_next_publication(world: World):
     """Else what the reader has room for again stays closed to it until the publisher's next key."""
     node = second_hop(world)
@@ -154,6 +160,7 @@ def test_a_key_that_found_no_room_at_a_reader_goes_with_the_next_publication(wor
     assert shares_in(third.wire) == shares_in(first.wire)
 
 
+@pytest.mark.attack(137)
 @pytest.mark.parametrize("times", [1, 3])
 def test_a_key_that_found_no_room_goes_by_itself_if_nothing_follows(world: World, times: int):
     """The batches that went before it, or on another replica's word, can be opened then."""
@@ -174,6 +181,7 @@ def test_a_key_that_found_no_room_goes_by_itself_if_nothing_follows(world: World
     assert not sent(node.handle(Tick(), now + RETELL_S), "control"), "told once"
 
 
+@pytest.mark.attack(137)
 def test_a_key_that_stands_alone_and_found_no_room_goes_again():
     world = make_world({1: 3}, [], {"site": 1, "local": 1}, [Scope("alone/#", keys_on_topic=True)])
     node = replica(world, "r1a", ("site", "local"))
@@ -186,6 +194,7 @@ def test_a_key_that_stands_alone_and_found_no_room_goes_again():
     assert again.wire == key.wire
 
 
+@pytest.mark.attack(137)
 def test_a_key_that_found_no_room_goes_by_itself_once_a_link_that_broke_meanwhile_is_up(world: World):
     node = second_hop(world)
     subscribe_at(node, world, "control", "plant/#")
@@ -198,6 +207,7 @@ def test_a_key_that_found_no_room_goes_by_itself_once_a_link_that_broke_meanwhil
     assert key_text(again.wire) == key_text(lost.wire)
 
 
+@pytest.mark.attack(137)
 def test_a_reader_that_stays_stuck_is_tried_with_one_key_at_a_time_and_gets_all_once_it_reads():
     """Its replicas would try in vain what they hold otherwise, thousands of keys every few seconds."""
     world = make_world({1: 3}, [], {"site": 1, "local": 1}, [Scope("plant/#")])
@@ -264,6 +274,7 @@ def test_a_share_with_a_false_stamp_is_refused(world: World, place: int):
     assert suspected(node.handle(Received("r1a", lie), NOW)) == {"r1a"}
 
 
+@pytest.mark.invariant(27)
 def test_a_level_1_share_that_misfits_is_withheld(world: World):
     """Passing it on would make the honest replica the liar."""
     node = first_hop(world)
@@ -313,6 +324,8 @@ def test_a_publisher_of_keys_without_end_is_refused_and_nobody_else(monkeypatch:
     assert counted(announce("evil", 9, NOW + 2 / 4000), "refused") == 0
 
 
+@pytest.mark.invariant(4)
+@pytest.mark.attack(10)
 def test_a_liar_that_replays_old_keys_spends_nothing_of_their_publisher(world: World, monkeypatch: pytest.MonkeyPatch):
     """Else a new key that an honest replica brings is refused, with what it rides on, and does not come again."""
     monkeypatch.setattr("bridge.replica.resplitting.BURST_S", 5 / 4 / 1000)
@@ -324,6 +337,7 @@ def test_a_liar_that_replays_old_keys_spends_nothing_of_their_publisher(world: W
     assert counted(effects, "forwarded") == 1
 
 
+@pytest.mark.attack(17)
 @pytest.mark.parametrize("first", ["r1a", "r1c"])
 def test_a_liar_that_replays_old_keys_evicts_none_that_others_brought(
     world: World, first: str, monkeypatch: pytest.MonkeyPatch

@@ -16,6 +16,8 @@ from keys.envelope import Mode
 from keys.errors import BadFrame, NotAuthorised
 from tests.sim.world import NOW, make_world
 
+pytestmark = pytest.mark.invariant(20)
+
 PLANES = Scope("plant/#", Mode.PLAIN, planes=True)
 WORLD = make_world(
     {1: 3, 2: 3, 3: 3, 4: 3}, [(1, 2), (2, 3), (2, 4)], {"site": 1, "far": 3}, [PLANES, Scope("all/#", Mode.PLAIN)]
@@ -146,6 +148,7 @@ class Chosen(Replica):
         return self
 
 
+@pytest.mark.attack(57)
 @pytest.mark.parametrize("combine", ["xor", "sum"])
 def test_statements_whose_signatures_cancel_an_honest_one_hide_it_not(combine: str) -> None:
     """Attack: who signs chooses the first half of a signature. With four rows of one bucket it finds, by a generalised

@@ -140,6 +140,7 @@ def test_ever_new_names_cannot_grow_memory_nor_evict_the_living() -> None:
     assert (machine.state("b"), machine.state("d"), len(machine)) == (None, "online", 3)
 
 
+@pytest.mark.attack(163)
 def test_who_comes_under_ever_new_names_takes_no_state_of_others() -> None:
     """Attack: a user without any right connects under a hundred thousand client ids, and who was away is forgotten."""
     machine = Availability("gw1", max_entities=6)

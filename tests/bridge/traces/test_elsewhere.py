@@ -191,6 +191,7 @@ def test_what_may_be_asked_elsewhere_comes_back_within_a_second() -> None:
     assert elsewhere.ask(traced, Ping(0, 0), 0.5)
 
 
+@pytest.mark.attack(169)
 def test_an_owner_of_thousands_that_are_silent_leaves_others_their_questions() -> None:
     """Attack: thousands of one owner's entities fall silent together, and others are judged by one broken link."""
     traced, other = (traced_by(bus_that_can_ask(), 0) for _ in range(2))

@@ -260,6 +260,7 @@ def test_bounds_leave_every_group_its_part(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(fleet) == 3, "an empty group leaves its place"
 
 
+@pytest.mark.attack(169)
 def test_a_group_with_ever_new_entities_keeps_no_alert_of_others_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """Attack: an owner's devices fill the fleet, and of others that come later nobody is told that they died."""
     monkeypatch.setattr(fleets, "ENTITIES_MAX", 10)

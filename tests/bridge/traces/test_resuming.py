@@ -326,6 +326,7 @@ def signing(pair: Pair) -> Pair:
     return pair
 
 
+@pytest.mark.attack(46)
 @pytest.mark.parametrize("restarts", [False, True])
 def test_what_an_entity_signed_before_its_session_went_on_is_nothing_behind_it(pair: Pair, restarts: bool) -> None:
     """A session keeps its name, and counters begin anew: a signature of before would count again, move the counter
@@ -359,6 +360,7 @@ def test_what_an_entity_signed_before_its_session_went_on_is_nothing_behind_it(p
     assert (pair.tracer._traced[session].voice.again[Interest.STATES][0]) is TraceKind.SHUTDOWN
 
 
+@pytest.mark.attack(48)
 def test_whose_token_was_lost_with_its_connection_registers_for_nobody_would_hear_of_its_death(pair: Pair) -> None:
     """The network cuts the connection behind a registration, so that the token does not come."""
     pair.restart(forgets=True)
@@ -396,6 +398,7 @@ def test_nobody_comes_back_whose_trace_topic_or_token_ended(pair: Pair) -> None:
     assert traced.coming is not None, "to its last millisecond"
 
 
+@pytest.mark.attack(47)
 def test_a_registration_that_somebody_passes_on_ends_nobodys_session(pair: Pair) -> None:
     """A discovery node shows it to every tracker, and another witness hears one like it."""
     registration = next(each for each in pair.said if each.topic == REGISTRATION_TOPIC)
@@ -409,6 +412,7 @@ def test_a_registration_that_somebody_passes_on_ends_nobodys_session(pair: Pair)
     assert TraceKind.FAILED not in pair.told
 
 
+@pytest.mark.attack(49)
 def test_a_flood_of_knocks_is_dropped_before_it_costs_anything_and_tells_nobody_anything(pair: Pair) -> None:
     """Of a session that is not: whoever knocks need know nothing for it."""
     most, _ = BUDGETS["knock"]

@@ -16,6 +16,8 @@ from keys.delegation import Delegated, Seat, Token
 from keys.errors import BadContent, Replayed
 from keys.ownword import OwnWord
 
+pytestmark = pytest.mark.invariant(47)
+
 NOW = 1_800_000_000.0
 NOW_MS = int(NOW * 1000)
 LIFE_MS = 600_000

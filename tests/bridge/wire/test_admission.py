@@ -603,6 +603,7 @@ def test_ended_bumps_are_forgotten_and_announced_no_more(world: World):
     assert checks._bumped == {}
 
 
+@pytest.mark.attack(26)
 def test_batches_of_a_scope_come_only_from_whoever_may_publish_in_it():
     scopes = [Scope("plant/#", number=1), Scope("open/#", number=2)]
     world = make_world({1: 3}, [], {"site": 1, "evil": 1}, scopes, rights={"evil": (("open/#",), ())})
@@ -622,6 +623,7 @@ def test_header_and_wire_topic_say_the_same_of_being_retained(world: World, reta
     assert refusal(world, craft(world, "site", topic, sequence=1, key_id=b"k" * 16, retain=retain)) is BadFrame
 
 
+@pytest.mark.attack(26)
 def test_nobody_publishes_on_what_another_member_retains(world: World):
     topic = wire_topic(world, "evil", "plant/t", retain=True)
     assert refusal(world, craft(world, "site", topic, sequence=1, key_id=b"k" * 16, retain=True)) is BadFrame
@@ -639,6 +641,7 @@ def blocks(world: World, count: int) -> Wire:
     return replace(wire, properties=((PROPERTY_HEADER, to_property(signed.encode())),))
 
 
+@pytest.mark.attack(59)
 @pytest.mark.parametrize("is_replica", [True, False])
 def test_content_is_in_no_more_blocks_than_a_region_may_have_replicas(world: World, is_replica: bool):
     """Attack: 512 KiB in 255 blocks. Every reader would work on them for half a second, every replica that makes some

@@ -15,6 +15,8 @@ from bridge.wire.covers import COVER_BYTES, ScopeCovers, decode_cover, encode_co
 from keys.errors import BadFrame
 from tests.bridge.predicates import drawn
 
+pytestmark = pytest.mark.invariant(37)
+
 KEY = bytes(range(32))
 DECLARED = st.sampled_from(
     [

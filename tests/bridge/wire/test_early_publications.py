@@ -44,6 +44,7 @@ def test_who_fills_it_loses_its_own() -> None:
     assert gone == 25
 
 
+@pytest.mark.attack(56)
 @pytest.mark.parametrize("text", ["x" * 60_000, "\U0001f40d" * 15_000])
 def test_what_a_neighbour_hangs_on_a_wire_that_waits_counts(text: str) -> None:
     """Attack: a header that its publisher signed for a tree to come, without end, each time beside another list of

@@ -82,6 +82,7 @@ def test_keys_say_in_which_life_and_as_which_one_they_were_made(world: World) ->
     assert (first.order, second.order) == (Order(int(NOW * 1000), 1), Order(int(NOW * 1000), 2))
 
 
+@pytest.mark.attack(4)
 def test_a_clone_is_refused_and_stops_when_it_is_shown_the_later_life(world: World) -> None:
     node, clone, present = r1a(world), life(world, NOW), life(world, LATER)
     assert counted(told(node, clone, 1, NOW + 1), "forwarded") == 1
@@ -99,6 +100,7 @@ def test_a_clone_is_refused_and_stops_when_it_is_shown_the_later_life(world: Wor
     assert present.life.outlived_by == 0
 
 
+@pytest.mark.attack(33)
 @pytest.mark.parametrize("retain", [False, True])
 def test_a_clone_that_publishes_in_plain_scopes_only_is_refused_and_stops(world: World, retain: bool) -> None:
     """What is plain names no key; so the header itself says in which life it was sealed."""
@@ -121,6 +123,7 @@ def test_a_clone_that_publishes_in_plain_scopes_only_is_refused_and_stops(world:
     assert not publish(clone, "clear/t", sequence=4, now=LATER + 3)
 
 
+@pytest.mark.attack(33)
 def test_a_plain_header_of_somebody_else_or_of_a_start_to_come_mutes_nobody(world: World) -> None:
     year_s = 365 * 86_400
     node, ahead = life(world, NOW), life(world, NOW + year_s)
@@ -152,6 +155,7 @@ def test_what_the_life_before_sealed_before_the_present_one_began_is_taken(world
     assert counted(node.handle(Received("site", late), LATER + 2), "forwarded") == 1
 
 
+@pytest.mark.attack(5, 6)
 def test_a_restored_backup_and_a_lost_directory_are_later_lives(world: World) -> None:
     """Whatever the disk says: the start is later, so the number is greater, and the copy that still runs stops."""
     node, before = r1a(world), life(world, NOW)
@@ -160,6 +164,7 @@ def test_a_restored_backup_and_a_lost_directory_are_later_lives(world: World) ->
     assert proofs(told(node, before, 101, LATER + 1))
 
 
+@pytest.mark.attack(19)
 def test_nobody_is_muted_by_somebody_elses_word(world: World) -> None:
     node = life(world, NOW)
     own = key_of(publish(node, "plant/t", sequence=1)["r1a"])
@@ -175,6 +180,7 @@ def test_nobody_is_muted_by_somebody_elses_word(world: World) -> None:
     assert publish(node, "plant/t", sequence=2, previous=1, now=NOW + 2)
 
 
+@pytest.mark.attack(19)
 def test_a_key_of_a_start_with_a_clock_far_ahead_mutes_no_later_life(world: World) -> None:
     """Attack: a gateway was once started with a clock a year ahead. Honest replicas refused its keys; a liar kept one,
     and shows it to every life that follows."""
@@ -188,6 +194,7 @@ def test_a_key_of_a_start_with_a_clock_far_ahead_mutes_no_later_life(world: Worl
     assert publish(node, "plant/t", sequence=2, now=NOW + 2)
 
 
+@pytest.mark.attack(19)
 def test_when_the_time_of_a_start_with_a_clock_far_ahead_has_come_it_mutes_nobody(world: World) -> None:
     """Attack: the liar waits for that time, and shows the key to replicas and to the gateway that goes on since."""
     then = NOW + 4000
@@ -319,6 +326,7 @@ def test_a_life_counts_its_keys_and_hears_of_each_later_one_once(world: World) -
     assert heard(key_with(world, 8)) == [Count("outlived"), Outlived(8)]
 
 
+@pytest.mark.attack(67)
 def test_who_has_the_former_key_mutes_nobody_by_starts_that_never_were(world: World) -> None:
     """Attack: it was stolen, hence the rotation. While its certificate lasts replicas believe it, and an hour later
     one bad replica shows what it signed."""
@@ -337,6 +345,7 @@ def test_who_has_the_former_key_mutes_nobody_by_starts_that_never_were(world: Wo
     assert not present.life.outlived_by
 
 
+@pytest.mark.attack(67)
 def test_a_clone_under_the_former_key_is_refused_and_stops(world: World) -> None:
     after = rotated(world, "site")
     node, clone, present = r1a(after), life(world, NOW), life(after, LATER)

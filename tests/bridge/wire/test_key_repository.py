@@ -37,6 +37,8 @@ from tests.bridge.helpers import (
 )
 from tests.sim.world import World, make_world
 
+pytestmark = pytest.mark.invariant(8)
+
 REPLICAS = ("r1a", "r1b", "r1c")
 REGION_2 = ("r2a", "r2b", "r2c")
 
@@ -234,6 +236,7 @@ def test_a_key_that_comes_anew_after_its_end_is_passed_on_anew(world: World):
     assert len(sent(node.handle(Received("site", wire), NOW + REFRESH.age_s + KEY_LATE_S))) == 3
 
 
+@pytest.mark.invariant(29)
 def test_a_flood_of_entries_evicts_only_the_flooders(world: World, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("bridge.replica.resplitting.KEYS_HELD_MAX", 8)
     node = first_hop(world)
@@ -249,6 +252,7 @@ def test_a_flood_of_entries_evicts_only_the_flooders(world: World, monkeypatch: 
 # ---------------------------------------------------------------- an honest reader holds a publisher to its limit
 
 
+@pytest.mark.invariant(9)
 def test_more_messages_under_a_key_than_its_header_says_are_refused(world: World):
     """A publisher that seals on under one key, to have its old traffic opened with its new: for itself only."""
     near = make_world({1: 3}, [], {"site": 1, "evil": 1, "control": 1}, [Scope("plant/#", keys_on_topic=True)])
@@ -269,6 +273,7 @@ def test_more_messages_under_a_key_than_its_header_says_are_refused(world: World
     assert suspected(effects) == {"evil"}
 
 
+@pytest.mark.invariant(9)
 def test_a_key_for_more_messages_than_the_scope_allows_is_refused_by_everybody(world: World):
     small = make_world({1: 3}, [], {"site": 1, "control": 1}, [Scope("plant/#", refresh=Refresh(messages=10))])
     for node in (replica(small, "r1a", ["site"]), gateway(small, "control")):

@@ -43,6 +43,7 @@ def arrive(node: GatewayNode, wire: Wire, now: float) -> tuple[int, set[str]]:
     return len(delivered(effects)), suspected(effects)
 
 
+@pytest.mark.attack(114)
 def test_what_waits_in_sessions_for_a_scope_that_was_split_is_delivered() -> None:
     world = world_of()
     control = subscriber(world, "control")
@@ -52,6 +53,7 @@ def test_what_waits_in_sessions_for_a_scope_that_was_split_is_delivered() -> Non
     assert arrive(control, late, ADOPTED + BUMP_GRACE_S) == (1, set()), "its publisher had the version a bit later"
 
 
+@pytest.mark.attack(114)
 def test_what_is_sealed_later_belongs_to_the_new_scope() -> None:
     world = world_of()
     control = subscriber(world, "control")
@@ -60,6 +62,7 @@ def test_what_is_sealed_later_belongs_to_the_new_scope() -> None:
     assert arrive(control, batch(world, at), at) == (0, {"site"})
 
 
+@pytest.mark.attack(114)
 @pytest.mark.parametrize("publish", [("open/b/#",), ("open/+",)])
 def test_who_dates_back_wins_nothing(publish: Sequence[str]) -> None:
     """Attack: a publisher without a right to the topic dates a batch back to before the scope was split."""
@@ -87,6 +90,7 @@ def test_what_is_older_than_replicas_keep_is_forgotten_with_the_next_version() -
     assert arrive(control, batch(world, NOW + 20), ADOPTED + 60) == (0, {"site"})
 
 
+@pytest.mark.attack(114)
 def test_a_reader_that_restarts_with_the_new_version_delivers_what_waited() -> None:
     world = world_of()
     before = gateway(world, "control")

@@ -50,6 +50,7 @@ def fed(node: GatewayNode | ReplicaNode, wires: dict[str, Wire]) -> list[Effect]
     return [effect for peer, wire in wires.items() for effect in node.handle(Received(peer, wire), NOW)]
 
 
+@pytest.mark.attack(172)
 def test_a_publisher_that_tells_two_replicas_two_contents_is_proved_a_liar(world: World) -> None:
     """Attack: under one key and number. Each replica passes on an honest copy, and neither is blamed for it."""
     first, second = two_of_one_number(world)
@@ -80,6 +81,7 @@ def test_copies_of_an_honest_publisher_accuse_nobody(world: World) -> None:
     assert (named(effects), proofs(effects)) == (set(), [])
 
 
+@pytest.mark.attack(173)
 def test_a_thief_of_a_former_key_gets_nobody_named(world: World) -> None:
     """Attack: `evil` rotated its key because it was stolen. The thief signs what contradicts itself."""
     after = rotated(world, "evil")
@@ -91,6 +93,7 @@ def test_a_thief_of_a_former_key_gets_nobody_named(world: World) -> None:
     assert len(proofs(effects)) == 1, "of the key it is proved, and the file says which one it is"
 
 
+@pytest.mark.attack(174)
 def test_a_flood_of_one_publisher_makes_nobody_forget_what_others_sealed(world: World) -> None:
     """Attack: `site` has the room for headers filled, so that the lie of `evil` is not seen."""
     admission = Admission(world.overlay, replica=True)

@@ -28,6 +28,8 @@ from keys.errors import BadFrame, BadSignature, Expired, NotAuthorised, NotFresh
 from keys.identity import Identity, Role
 from tests.sim.world import NOT_AFTER_MS, NOW, World, make_world
 
+pytestmark = pytest.mark.invariant(34)
+
 EXPIRES_MS = int((NOW + 3600) * 1000)
 PLANT = Scope("plant/#")
 
@@ -157,6 +159,7 @@ def test_a_former_certificate_counts_to_its_end_and_no_longer(world: World):
         table.accept(Statement("control", "plant/#", 4, True, EXPIRES_MS).signed(world.identities["nosy"]), NOW)
 
 
+@pytest.mark.attack(7)
 def test_a_statement_with_the_last_version_of_all_mutes_nobody(world: World):
     """A copy of a gateway, or a thief of its key, states the greatest version that there is."""
     table = RoutingTable(world.overlay)
@@ -167,6 +170,7 @@ def test_a_statement_with_the_last_version_of_all_mutes_nobody(world: World):
     assert table.wanting(PLANT, NOW) == ["control"]
 
 
+@pytest.mark.attack(7)
 def test_a_statement_with_the_last_version_that_is_taken_outranks_for_five_minutes(world: World):
     table = RoutingTable(world.overlay)
     assert table.accept(stated(world, version=int((NOW + AHEAD_S) * 1000), on=False), NOW)
@@ -185,6 +189,7 @@ def test_no_statement_lives_longer_than_statements_do(world: World):
     assert table.accept(stated(world, version=1, expires_ms=ends + 3_600_000), ends / 1000)
 
 
+@pytest.mark.attack(115)
 @pytest.mark.parametrize(("member", "role"), [("control", Role.GATEWAY), ("job", Role.INGEST)])
 def test_a_statement_lives_as_long_as_its_authors_session_and_its_renewal_and_no_longer(member: str, role: Role):
     """The certificate says who has a session of 7 days: a gateway, or who stole its key, is not kept for as long."""
@@ -199,6 +204,7 @@ def test_a_statement_lives_as_long_as_its_authors_session_and_its_renewal_and_no
     assert table.wanting(PLANT, longest / 1000) == [] == table.live(longest / 1000)
 
 
+@pytest.mark.attack(115)
 def test_a_jobs_statement_of_a_week_ends_with_its_right_its_word_its_membership_and_its_key():
     world = make_world({1: 3}, [], {"job": 1}, [PLANT], jobs={"job"})
     assert world.owner is not None
@@ -230,6 +236,7 @@ def test_a_jobs_statement_of_a_week_ends_with_its_right_its_word_its_membership_
     assert table.wanting(PLANT, NOW + 61) == [] == table.live(NOW + 61), "not longer than the former certificate"
 
 
+@pytest.mark.attack(32)
 def test_whoever_has_a_former_key_does_not_outrank_the_present_one(world: World):
     """The owner renewed a stolen identity; the former certificate counts for a while, but not against the new one."""
     assert world.owner is not None
@@ -355,6 +362,7 @@ def test_what_is_forgotten_leaves_room(world: World, monkeypatch: pytest.MonkeyP
     assert table.accept(stated(world), NOW)
 
 
+@pytest.mark.attack(32)
 def test_former_keys_rank_among_themselves_until_the_present_one_speaks(world: World):
     assert world.owner is not None
     old = world.overlay.certificate("control")
@@ -399,6 +407,7 @@ def test_who_wants_less_is_left_out_where_a_publication_shows_it(world: World):
     assert not table.left_out(PLANT, hall), "the owner shows it no more"
 
 
+@pytest.mark.attack(95)
 def test_who_wants_a_scope_that_retires_wants_what_it_is_now_until_it_says_something_of_that():
     rights = {"nosy": (("#",), ("open/#",))}
     world = make_world({1: 3}, [], {"control": 1, "nosy": 1}, [Scope("plant/#", tokens=True)], rights=rights)
@@ -432,6 +441,7 @@ def with_next_key(world: World, overlay: Overlay) -> tuple[Overlay, Identity]:
     return Overlay.sign(world.owner, overlay.policy, overlay.views.values(), members), fresh
 
 
+@pytest.mark.attack(125)
 @pytest.mark.parametrize("on", [False, True])
 def test_a_former_key_mutes_nobody_who_has_not_said_anything_of_the_new_tokens(on: bool):
     """Attack: a former key that is still listed says of the new tokens that it wants nothing, or next to nothing."""

@@ -134,6 +134,7 @@ def test_a_refused_change_leaves_what_is_kept(tmp_path: Path) -> None:
     assert len(json.loads(path.read_text())) == 1
 
 
+@pytest.mark.attack(158)
 def test_a_user_with_all_tokens_takes_none_from_others(tmp_path: Path) -> None:
     """Attack: a user of the console issues tokens until nobody else gets one."""
     one = tokens()

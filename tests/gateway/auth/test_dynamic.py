@@ -57,6 +57,7 @@ def test_users_and_rules_follow_the_file(
     asyncio.run(go())
 
 
+@pytest.mark.attack(162)
 def test_another_file_is_followed_once_all_of_the_configuration_is_right(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -35,6 +35,7 @@ def test_of_equal_messages_without_end_the_youngest_are_remembered() -> None:
     assert one._count == twins.EQUAL_MAX
 
 
+@pytest.mark.attack(171)
 @pytest.mark.parametrize("flood", ["plant/evil/{}", "plant/evil/one", "plant/evil/{}/a/b"])
 def test_a_flood_below_one_prefix_makes_no_copy_below_another_pass(flood: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(twins, "TWINS_MAX", 100)

@@ -93,6 +93,7 @@ def test_one_client_has_few_readings_and_leaves_others_theirs() -> None:
     asyncio.run(check())
 
 
+@pytest.mark.attack(167)
 def test_a_user_with_many_clients_has_no_more_readings_than_it_leaves_for_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -39,6 +39,7 @@ def test_an_owner_is_a_proven_user_or_an_address_block() -> None:
     assert proven_name(claimed) is None, "whoever needs no password may claim any name"
 
 
+@pytest.mark.attack(143)
 def test_who_has_most_loses_its_oldest_and_first_what_holds_nothing() -> None:
     shares = SessionShares()
     for number in range(4):
@@ -99,6 +100,7 @@ def test_it_knows_who_has_most_whatever_comes_and_goes(steps: list[tuple[bool, i
     assert len(shares) == len(model)
 
 
+@pytest.mark.attack(143)
 @pytest.mark.parametrize("version", [Version.V5, Version.V311])
 @on_loop
 async def test_one_client_that_fills_the_sessions_locks_nobody_out(version: Version) -> None:

@@ -70,6 +70,7 @@ def test_for_a_new_name_the_oldest_goes_and_a_known_one_becomes_the_newest() -> 
     assert len(went) == 1
 
 
+@pytest.mark.attack(147)
 @pytest.mark.parametrize("payload", [b"x", bytes(5_000)], ids=["many names", "many bytes"])
 def test_who_fills_the_table_below_one_prefix_takes_nothing_from_others(payload: bytes) -> None:
     """Attack: one publisher fills every reader's table; what others retained on new topics was not kept there."""

@@ -97,6 +97,7 @@ def test_a_terminal_is_asked_twice(monkeypatch: pytest.MonkeyPatch, typed: tuple
             asked("ann")
 
 
+@pytest.mark.attack(161)
 def test_a_user_who_is_removed_while_another_password_is_typed_stays_removed(
     file: Path, veilmq: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,6 +115,7 @@ def test_a_user_who_is_removed_while_another_password_is_typed_stays_removed(
     assert let_in(file, "ann", b"second")
 
 
+@pytest.mark.attack(161)
 def test_users_added_in_parallel_are_all_there(file: Path) -> None:
     """Processes of their own, since a thread of this process would not wait for a lock of another."""
     add = "import sys; from gateway.auth.password_file import changing; from pathlib import Path\n"

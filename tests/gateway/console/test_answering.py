@@ -142,6 +142,7 @@ def test_metrics_overview_log_and_document(ann: Api) -> None:
     assert len(document["paths"]) == len({one.path for one in OPERATIONS})
 
 
+@pytest.mark.attack(164)
 def test_what_a_user_publishes_waits_behind_nothing_of_others_and_counts_for_the_user(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

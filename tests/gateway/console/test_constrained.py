@@ -101,6 +101,7 @@ def test_no_user_of_the_console_is_taken_for_a_client(site: Site, tmp_path: Path
     asyncio.run(check())
 
 
+@pytest.mark.attack(156)
 def test_retained_messages_of_others_hide_none_and_are_looked_through_in_turns(tmp_path: Path) -> None:
     """Attack: a client retains 1,000 messages, and users of the console who may not see them see nothing at all; and a
     user asks for all that is retained, again and again."""
@@ -139,6 +140,7 @@ def test_retained_messages_of_others_hide_none_and_are_looked_through_in_turns(t
     asyncio.run(check())
 
 
+@pytest.mark.attack(160)
 def test_a_user_who_asks_without_end_for_all_that_is_retained_keeps_no_other_waiting(tmp_path: Path) -> None:
     """Attack: a user asks a hundred times at once, and each question looks through all that is retained."""
 

@@ -73,6 +73,7 @@ def test_whoever_has_waited_longest_goes_when_more_come_and_nobody_who_is_answer
     asyncio.run(check())
 
 
+@pytest.mark.attack(159)
 def test_a_few_addresses_that_keep_all_connections_busy_lock_nobody_out() -> None:
     """Attack: four addresses send bodies that never end, and a console has no connection left."""
 

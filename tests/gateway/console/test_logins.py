@@ -80,6 +80,7 @@ def test_a_login_by_a_token_ends_with_it_and_needs_no_user_here() -> None:
     assert not one.is_on(late, LOGIN_S)
 
 
+@pytest.mark.attack(158)
 def test_a_user_who_logs_in_without_end_ends_no_login_of_others() -> None:
     one = logins()
     bob = one.begin(ConsoleUser("bob"), 0.0)

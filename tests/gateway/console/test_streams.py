@@ -51,6 +51,7 @@ def sockets() -> Iterator[list[socket.socket]]:
         one.close()
 
 
+@pytest.mark.attack(158)
 def test_one_user_does_not_have_all_streams(broker: Running, ann: Api, bob: Api, sockets: list[socket.socket]) -> None:
     def opened(api: Api) -> bytes:
         one = socket.create_connection(("127.0.0.1", broker.port), 10)

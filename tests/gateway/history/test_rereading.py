@@ -110,6 +110,7 @@ async def _several_scopes_end_together_and_a_stop_ends_all() -> None:
     assert not reader.rereading
 
 
+@pytest.mark.attack(166)
 @pytest.mark.parametrize("bound", ["count", "bytes"])
 def test_a_client_that_takes_nothing_does_not_make_live_publications_pile_up(
     monkeypatch: pytest.MonkeyPatch, bound: str

@@ -164,6 +164,7 @@ def test_of_too_many_that_send_no_header_the_longest_goes() -> None:
     on(asyncio.new_event_loop, work())
 
 
+@pytest.mark.attack(165)
 def test_a_proxy_that_sends_no_headers_cuts_off_nothing_of_another_proxy() -> None:
     """Attack: the oldest of all went, so that one proxy's silent connections ended those of others."""
 

@@ -390,6 +390,7 @@ def test_names_of_which_each_client_has_its_own_are_written_and_read_and_not_kep
     assert (name in encoding._names, name.encode() in codec._topics) == (kept, kept)
 
 
+@pytest.mark.attack(151)
 @pytest.mark.parametrize("version", [Version.V311, Version.V5])
 @pytest.mark.parametrize("kind", [Subscribe, Unsubscribe])
 def test_filters_of_a_long_packet_are_parsed_while_they_come(

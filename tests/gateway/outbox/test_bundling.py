@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from bridge.contract import BATCH_BYTES, RECORDS_MAX, Chain, Publication, numbers_of, size_of, unpacked
 from gateway.outbox.bundling import bundled
 from gateway.outbox.database import StoredRow
 from gateway.outbox.store import Store, StoredEntry, StoreError
 from tests.waits import until
+
+pytestmark = pytest.mark.invariant(14)
 
 
 def row(number: int, chain: str = "plant/#", size: int = 10, frame: bytes = b"") -> StoredRow:
@@ -113,6 +117,7 @@ def test_what_was_stored_while_nobody_knew_its_scope_is_followed_by_the_scopes_c
     asyncio.run(main())
 
 
+@pytest.mark.attack(103)
 def test_a_row_remembers_whether_its_scope_was_plain(tmp_path: Path) -> None:
     """Over a restart, alone and in a batch; and no batch holds some of both."""
 

@@ -127,6 +127,7 @@ def test_what_a_start_passes_over_is_on_disk(tmp_path: Path) -> None:
     assert found == [(10 * FAR, {}), (1, {10 * FAR: 10 * FAR + 1}), (2, {10 * FAR: 10 * FAR + 2})]
 
 
+@pytest.mark.attack(5, 6)
 @pytest.mark.parametrize("copy_of", ["nothing", "the first life"])
 def test_no_number_is_used_again_after_a_lost_directory_or_with_an_old_copy(tmp_path: Path, copy_of: str) -> None:
     """Replicas and readers would take what has such a number for a repetition: acknowledged, and given to nobody."""

@@ -45,6 +45,7 @@ def filled(store: Store, client: str, owner: str = "") -> list[int]:
     return numbers
 
 
+@pytest.mark.attack(148)
 def test_one_client_alone_uses_all_and_others_get_in_all_the_same(tmp_path: Path) -> None:
     """Attack: a client floods the gateway while its uplink is away: every other client was refused."""
 
@@ -66,6 +67,7 @@ def test_a_client_with_the_same_user_is_another_client(tmp_path: Path) -> None:
     run_with(tmp_path, use)
 
 
+@pytest.mark.attack(148)
 def test_a_user_with_many_client_ids_does_not_take_the_spare_room(tmp_path: Path) -> None:
     """Attack: the flood goes on under a hundred client ids."""
 

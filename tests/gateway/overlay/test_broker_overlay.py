@@ -263,6 +263,7 @@ class Replica:
         self.acknowledged.append(publish)
 
 
+@pytest.mark.attack(93)
 def test_what_found_no_room_gets_no_puback_before_there_is_some_and_it_is_on_disk(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

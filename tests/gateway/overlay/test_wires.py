@@ -250,6 +250,7 @@ def test_who_dialled_us_is_sent_to_by_the_broker() -> None:
     assert (told, figures.counts) == ([], {"link_overflow.g2": 1})
 
 
+@pytest.mark.attack(137)
 def test_a_key_that_finds_no_room_at_who_dialled_us_is_told_to_the_node_after_the_effects() -> None:
     async def check() -> None:
         made, told, figures = at_gateway()

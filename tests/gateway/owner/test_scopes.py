@@ -34,6 +34,7 @@ def described(world: World, how: dict[str, Any], filter_: str = "pumps/#") -> No
             entry.update(how)
 
 
+@pytest.mark.attack(102)
 @pytest.mark.parametrize(("before", "after"), CHANGES)
 def test_a_scope_stays_sealed_plain_or_without_an_epoch_key(
     world: World, before: dict[str, Any], after: dict[str, Any]

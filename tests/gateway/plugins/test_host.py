@@ -169,6 +169,7 @@ def test_a_refused_client_does_not_disturb_the_session_that_it_claims() -> None:
     asyncio.run(check())
 
 
+@pytest.mark.attack(142)
 @pytest.mark.parametrize(("version", "refused"), [(Version.V5, 0x85), (Version.V311, 2)])
 def test_another_user_neither_inherits_nor_ends_a_session_by_its_client_id(version: Version, refused: int) -> None:
     """Attack: whoever can log in ended another's session, with what was acknowledged for it."""

@@ -121,6 +121,7 @@ def test_of_silent_connections_the_oldest_goes_for_a_new_one() -> None:
     assert entrance.half_open == 1
 
 
+@pytest.mark.attack(165)
 def test_a_few_addresses_that_take_all_connections_lock_nobody_out() -> None:
     """Attack: ten addresses with as many connections each as one may have were all that there is room for."""
     entrance, reached = door(connections=10, connections_per_address=5)
@@ -147,6 +148,7 @@ def test_nobody_takes_a_place_of_this_machine_where_a_proxy_may_stand_for_many()
     assert not any(one.aborted for one in behind_proxy)
 
 
+@pytest.mark.attack(165)
 def test_a_flood_of_one_address_does_not_end_logins_of_others_that_wait_for_their_passwords() -> None:
     """Attack: an address opens connections without end. Whoever waited for a slow password was the oldest, and went."""
     entrance, _ = door(half_open=4)

@@ -101,6 +101,7 @@ def test_a_receiver_that_never_answers_is_given_up_and_its_queue_is_bounded(
     told(tmp_path, [{"url": URL, "kinds": ["connected"]}], Receiver(*[0] * 100_000), act)
 
 
+@pytest.mark.attack(153)
 def test_a_client_that_comes_and_goes_without_end_loses_its_own_events() -> None:
     """Attack: its events filled the queue, and nobody heard of the pump that went."""
     waiting = module.WaitingEvents()
@@ -114,6 +115,7 @@ def test_a_client_that_comes_and_goes_without_end_loses_its_own_events() -> None
     assert asyncio.run(taken()) == ["pump"] + ["evil"] * (module.QUEUE_MAX - 1)
 
 
+@pytest.mark.attack(168)
 @pytest.mark.parametrize(
     "flood",
     [

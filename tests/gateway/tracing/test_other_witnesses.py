@@ -62,6 +62,7 @@ def test_what_is_asked_of_ever_more_sessions_stays_bounded() -> None:
     assert next(others._asked.items())[0] == (5).to_bytes(16)
 
 
+@pytest.mark.attack(169)
 def test_a_holder_of_thousands_that_are_silent_ends_no_question_of_others() -> None:
     """Attack: thousands of one holder's entities fall silent, and answers of others found nobody who listens."""
     others = OtherWitnesses(OtherWitnessSettings(brokers=["127.0.0.1:1"]), "gate-2")

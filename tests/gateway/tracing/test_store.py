@@ -56,6 +56,7 @@ def test_history_is_bounded_by_rows_and_age(tmp_path: Path, monkeypatch: pytest.
     store.close()
 
 
+@pytest.mark.attack(169)
 def test_an_entity_that_changes_without_end_shortens_its_own_history_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

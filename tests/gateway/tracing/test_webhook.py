@@ -69,6 +69,7 @@ def test_an_endpoint_that_is_away_holds_up_nobody(monkeypatch: pytest.MonkeyPatc
     stuck.set()
 
 
+@pytest.mark.attack(169)
 def test_a_group_of_which_thousands_die_keeps_no_alert_of_others_back() -> None:
     """Attack: thousands of one owner's devices go, and the alerts of others were the oldest, and went."""
     waiting = WaitingAlerts()

@@ -94,6 +94,7 @@ def test_a_row_that_the_receiver_gave_up_on_is_no_reason_to_fail(tmp_path: Path)
     assert read(job, stream="quarantine", onMissingKey="fail") == 1
 
 
+@pytest.mark.attack(41)
 def test_an_epoch_key_of_a_publishers_own_invention_ends_no_query(job: Job) -> None:
     """Attack: a data key for another epoch key than everybody's looks like a wrong file of scope keys; one such row
     would end, for good, each query that reads others' rows."""

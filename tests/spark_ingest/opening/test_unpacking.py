@@ -13,6 +13,8 @@ from spark_ingest.spool.sharding import Shard
 from tests.spark_ingest.opening.test_rows import Job
 from tests.spark_ingest.region import NOW, Publisher
 
+pytestmark = pytest.mark.invariant(13)
+
 MS = int(NOW * 1000)
 BATCHES = "veilmq/batch/1"
 

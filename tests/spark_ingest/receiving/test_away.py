@@ -66,6 +66,7 @@ def away(world: World, sealed: float) -> tuple[Job, dict[str, Wire]]:
     return job, publish(site, "plant/t", b"meanwhile", sequence=2, previous=1, now=sealed)
 
 
+@pytest.mark.attack(92)
 @pytest.mark.parametrize("hours", [3, 24, 6 * 24])
 @pytest.mark.parametrize("hosted", [(), REPLICAS, ("r1b", "r1c")], ids=["own", "hosted", "mixed"])
 def test_what_was_kept_while_a_job_was_away_is_a_row_whoever_kept_it(hosted: tuple[str, ...], hours: int) -> None:
@@ -99,6 +100,7 @@ def world() -> World:
     return world_with(REPLICAS)
 
 
+@pytest.mark.attack(92)
 def test_what_was_sealed_before_a_job_began_comes_as_late_as_before(world: World) -> None:
     """It is new to the job, and may be anything that a liar carried: nothing of then was ever written."""
     job, kept = away(world, BEGAN - 1)
@@ -128,6 +130,7 @@ def test_what_is_of_a_dead_epoch_still_needs_replicas_that_vouch() -> None:
     assert bring(3, NOW + 120, NOW + DAY_S + 306) == [(3, "epoch")]
 
 
+@pytest.mark.attack(92)
 def test_what_the_account_of_a_publisher_has_forgotten_counts_as_written(world: World) -> None:
     """32,768 blocks of 4,096 numbers: what is below them nobody brings back, however old or young it says it is."""
     job, kept = away(world, NOW + 60)

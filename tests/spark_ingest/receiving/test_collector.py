@@ -237,6 +237,7 @@ def test_a_replay_after_restart_makes_no_second_row(tmp_path: Path) -> None:
     writer.close()
 
 
+@pytest.mark.attack(111)
 def test_what_was_sealed_since_the_spool_began_is_no_replay_however_late_it_comes() -> None:
     """Links were cut when a gateway spoke first: what is written is remembered, so this was not; over a restart too."""
     _, publisher, link = setup()
@@ -322,6 +323,7 @@ def test_keys_on_a_topic_of_their_own_with_a_replica_that_serves_old_ones(path: 
     assert len(link.acknowledged) == link.sent
 
 
+@pytest.mark.invariant(9)
 def test_more_than_a_key_is_for_is_spooled_with_that_reason() -> None:
     _, publisher, link = setup()
     publisher.messages = 2

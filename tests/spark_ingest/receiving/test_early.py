@@ -12,6 +12,8 @@ from gateway.overlay import RegionClient
 from spark_ingest.receiving.early import EARLY_BYTES, EARLY_PIECES, EARLY_S, EarlyPiece, early_pieces, keep_piece
 from tests.spark_ingest.region import NOW, Link, Overlay, Publisher, records
 
+pytestmark = pytest.mark.attack(105)
+
 
 def of_a_newcomer() -> tuple[Link, Publisher, Callable[[], None]]:
     """A job's link, a publisher that its version does not know, and the version that does."""
@@ -34,6 +36,7 @@ def test_what_comes_before_the_version_that_allows_it_is_a_row_once_that_is_ther
     assert not [name for name, _ in link.collector.figures if name.startswith("refused")]
 
 
+@pytest.mark.attack(121)
 def test_a_job_that_was_cut_off_loses_nothing_of_before_the_version_that_it_gets_late() -> None:
     """All replicas bring the same before the version: what all of them were acknowledged for would be gone."""
     link, fresh, allow = of_a_newcomer()
@@ -45,11 +48,13 @@ def test_a_job_that_was_cut_off_loses_nothing_of_before_the_version_that_it_gets
     assert len(list(records(link.write()))) == 300
 
 
+@pytest.mark.attack(121)
 def test_the_version_comes_through_whatever_waits_before_it() -> None:
     window = signature(RegionClient).parameters["receive_maximum"].default
     assert window // 2 == EARLY_PIECES
 
 
+@pytest.mark.attack(121)
 def test_large_pieces_that_nobody_may_publish_fill_no_memory() -> None:
     early = early_pieces()
     large = EarlyPiece("r1", "veilmq/batch/1", bytes(EARLY_BYTES // 2), (("vmq", "h"),), lambda: None, NOW)

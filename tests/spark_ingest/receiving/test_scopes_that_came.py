@@ -11,6 +11,7 @@ from tests.bridge.helpers import NOW
 from tests.bridge.wire.test_scopes_that_came import ADOPTED, batch, split, world_of
 
 
+@pytest.mark.attack(114)
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_job_writes_the_rights_of_the_time_of_sealing(restarts: bool) -> None:
     """Whoever opens the row judges by them: see `spark_ingest.opening`."""
