@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 import subprocess
-import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,21 +21,28 @@ import yaml
 from gateway.owner.signing import sign_overlay
 from gateway.trust.domains import TrustDomain
 from keys.identity import Role
+from tests import forking
+from tests.forking import Process
 from tests.ports import free_ports
 from tests.waits import wait_until
 
 START_S = 60.0  # a machine may be busy
-VEILMQ = ("-c", "from gateway.cli import main; main()", "broker")
+MAIN = "from gateway.cli import main; main()"
+VEILMQ = ("-c", MAIN, "broker")
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
 SCOPES = ({"filter": "plant/#", "tokens": True}, {"filter": "open/#", "mode": "plain"})
 
 
 def run_veilmq(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     """The command line as a user runs it."""
-    code = "from gateway.cli import main; main()"
-    return subprocess.run(
-        [sys.executable, "-c", code, *arguments], cwd=cwd, capture_output=True, text=True, timeout=60, check=False
-    )
+    with tempfile.TemporaryDirectory() as directory:
+        out, err = Path(directory, "out"), Path(directory, "err")
+        process = forking.run(["-c", MAIN, *arguments], cwd, os.environ, out, err)
+        try:
+            status = process.wait(60)
+        finally:
+            process.kill()
+        return subprocess.CompletedProcess(arguments, status, out.read_text(), err.read_text())
 
 
 @dataclass(frozen=True)
@@ -60,7 +67,7 @@ class OverlayProcesses:
     transport: ClassVar[Literal["tcp", "unix"]] = "tcp"
     directory: Path
     ports: dict[str, int] = field(default_factory=dict)
-    running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    running: dict[str, Process] = field(default_factory=dict)
 
     def make(
         self,
@@ -210,12 +217,8 @@ class OverlayProcesses:
     def start(self, *names: str, command: Sequence[str] = VEILMQ) -> None:
         """Start members and wait until they listen. `command`: what runs them, before `-c FILE`."""
         for name in names:
-            log = (self.directory / f"{name}.log").open("ab")
-            arguments = [*self._prefix(name), sys.executable, *command, "-c", f"{name}.yaml"]
-            self.running[name] = subprocess.Popen(
-                arguments, cwd=self.directory, env=ENVIRONMENT, stdout=log, stderr=log
-            )
-            log.close()
+            log, prefix, words = self.directory / f"{name}.log", self._prefix(name), [*command, "-c", f"{name}.yaml"]
+            self.running[name] = forking.run(words, self.directory, ENVIRONMENT, log, log, prefix)
         for name in names:
             self._wait_for(name)
 

@@ -9,11 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import random
 import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Set as AbstractSet
 from pathlib import Path
@@ -23,6 +20,8 @@ import yaml
 
 from gateway.client.mqtt_client import MqttClient
 from gateway.mqtt5.packets import Publish
+from tests.forking import Process, run
+from tests.gateway.overlay_processes import ENVIRONMENT, VEILMQ
 from tests.ports import free_ports
 from tests.waits import PATIENCE_S, until
 
@@ -43,18 +42,11 @@ class Broker:
         limits = {"queue_messages": 100_000, "in_flight": 20}
         content = {"listeners": listeners, "allow_anonymous": True, "limits": limits, "sys_interval": 0}
         (directory / "edge.yaml").write_text(yaml.safe_dump(content))
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Process | None = None
 
     async def start(self) -> None:
-        code = "from gateway.cli import main; main()"
-        with (self._directory / "broker.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", code, "broker", "-c", "edge.yaml", "--data", "data"],
-                cwd=self._directory,
-                env={**os.environ, "PYTHONPATH": str(Path.cwd())},
-                stdout=log,
-                stderr=log,
-            )
+        log = self._directory / "broker.log"
+        self._process = run([*VEILMQ, "-c", "edge.yaml", "--data", "data"], self._directory, ENVIRONMENT, log, log)
         async with asyncio.timeout(PATIENCE_S):
             while True:
                 with contextlib.suppress(OSError):

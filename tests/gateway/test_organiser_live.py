@@ -9,8 +9,6 @@ from __future__ import annotations
 import json
 import random
 import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -22,7 +20,8 @@ import yaml
 from gateway.commands.status import asked as asked_status
 from gateway.trust import TrustDomain, load_overlay
 from keys.identity import Role
-from tests.gateway.overlay_processes import ENVIRONMENT, OverlayProcesses, run_veilmq
+from tests.forking import run
+from tests.gateway.overlay_processes import ENVIRONMENT, MAIN, OverlayProcesses, run_veilmq
 from tests.gateway.slow_links import SlowLinks
 from tests.gateway.steady_load import SteadyLoad
 from tests.ports import free_ports
@@ -63,12 +62,10 @@ class Boss:
 
     def __init__(self, overlay: OverlayProcesses) -> None:
         self._out = overlay.directory / "boss.out"
-        code = "from gateway.cli import main; main()"
         arguments = ("overlay", "organise", "boss-overlay.json", "--as", "boss", "--apply", "--follow", "--json")
-        with self._out.open("wb") as out, (overlay.directory / "boss.log").open("wb") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-c", code, *arguments], cwd=overlay.directory, env=ENVIRONMENT, stdout=out, stderr=log
-            )
+        log = overlay.directory / "boss.log"
+        self._out.write_bytes(b"")
+        self.process = run(["-c", MAIN, *arguments], overlay.directory, ENVIRONMENT, self._out, log)
 
     def said(self, what: str) -> list[dict[str, Any]]:
         """Lines that have this."""

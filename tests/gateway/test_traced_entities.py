@@ -20,6 +20,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from bridge.traces.kinds import TraceKind
 from bridge.tracking.entity import Stage, Wishes
 from gateway.tracing.client import TracedEntity, Tracker
+from tests.forking import Process, run
 from tests.gateway.overlay_processes import ENVIRONMENT
 from tests.gateway.traced_site import Site, observed
 from tests.ports import free_ports
@@ -42,9 +43,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
 
 
 @contextlib.contextmanager
-def process(site: Site, name: str, port: int) -> Iterator[subprocess.Popen[bytes]]:
+def process(site: Site, name: str, port: int) -> Iterator[Process]:
     """An entity in a process of its own."""
-    started = subprocess.Popen([sys.executable, "-c", ENTITY, str(site.credentials(name)), str(port)], env=ENVIRONMENT)
+    log = site.path / f"{name}.log"
+    started = run(["-c", ENTITY, str(site.credentials(name)), str(port)], None, ENVIRONMENT, log, log)
     try:
         yield started
     finally:
@@ -53,7 +55,7 @@ def process(site: Site, name: str, port: int) -> Iterator[subprocess.Popen[bytes
 
 
 @contextlib.contextmanager
-def stopped_press(site: Site, **config: Any) -> Iterator[tuple[Tracker, subprocess.Popen[bytes]]]:
+def stopped_press(site: Site, **config: Any) -> Iterator[tuple[Tracker, Process]]:
     """A tracker of the entity `press`, which was well and has just gone silent on an open connection."""
     with (
         site.running(**config) as port,

@@ -7,8 +7,6 @@ import asyncio
 import contextlib
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -27,6 +25,7 @@ from gateway.trust.domains import Card, TrustDomain
 from gateway.trust.errors import TrustError
 from keys.errors import OurFault
 from keys.identity import Role
+from tests.forking import Process, run
 from tests.gateway.overlay_processes import ENVIRONMENT
 from tests.gateway.test_links_between_members import Proxy
 from tests.ports import free_ports
@@ -83,7 +82,7 @@ class Brokers:
                 "traces": {**traces, "other_witnesses": {"brokers": asked}},
             }
             (path / f"{name}.yaml").write_text(yaml.safe_dump(config))
-        self.running: list[subprocess.Popen[bytes]] = []
+        self.running: list[Process] = []
 
     @property
     def addresses(self) -> list[str]:
@@ -95,14 +94,15 @@ class Brokers:
 
     def start(self, *programs: str) -> None:
         for number, program in enumerate(programs):
-            command = [sys.executable, "-c", program, "broker", "-c", f"w{number}.yaml"]
-            self.running.append(subprocess.Popen(command, cwd=self.path, env=ENVIRONMENT))
+            log = self.path / f"w{number}.log"
+            command = ["-c", program, "broker", "-c", f"w{number}.yaml"]
+            self.running.append(run(command, self.path, ENVIRONMENT, log, log))
         for port in self.ports:
             assert wait_until(lambda port=port: listens(port), 60)  # type: ignore[misc]
 
-    def entity(self, name: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-c", ENTITY, str(self.credentials(name)), *self.reached]
-        self.running.append(subprocess.Popen(command, env=ENVIRONMENT))
+    def entity(self, name: str) -> Process:
+        command, log = ["-c", ENTITY, str(self.credentials(name)), *self.reached], self.path / f"{name}.log"
+        self.running.append(run(command, None, ENVIRONMENT, log, log))
         assert wait_until((self.path / name / "topic.bin").exists, 60)
         return self.running[-1]
 

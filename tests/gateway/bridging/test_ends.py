@@ -20,6 +20,7 @@ import paho.mqtt.client as paho
 import pytest
 import yaml
 
+from tests import forking
 from tests.gateway.certificates import Authority
 from tests.gateway.overlay_processes import ENVIRONMENT, VEILMQ
 from tests.ports import free_ports
@@ -39,9 +40,12 @@ class Process:
 
     def __init__(self, command: list[str], log: Path) -> None:
         self._command, self._log = command, log
-        self._popen: subprocess.Popen[bytes] | None = None
+        self._popen: forking.Process | None = None
 
     def start(self) -> None:
+        if self._command[0] == sys.executable:
+            self._popen = forking.run(self._command[1:], None, ENVIRONMENT, self._log, self._log)
+            return
         with self._log.open("ab") as log:
             self._popen = subprocess.Popen(self._command, stdout=log, stderr=log, env=ENVIRONMENT)
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import subprocess
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -18,6 +16,7 @@ import yaml
 
 from gateway.auth.password_hashes import make_hash
 from gateway.auth.security import Security, User
+from tests.forking import run
 from tests.gateway.overlay_processes import ENVIRONMENT, VEILMQ
 from tests.ports import free_ports
 from tests.waits import wait_until
@@ -97,10 +96,8 @@ def console(directory: Path, **more: Any) -> Iterator[Running]:
         "availability": {"enabled": True},
     }
     (directory / "broker.yaml").write_text(yaml.safe_dump(config))
-    with (directory / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, *VEILMQ, "-c", str(directory / "broker.yaml")], stdout=log, stderr=log, env=ENVIRONMENT
-        )
+    log = directory / "log"
+    process = run([*VEILMQ, "-c", str(directory / "broker.yaml")], None, ENVIRONMENT, log, log)
     running = Running(directory, mqtt, port, process.pid)
 
     def answers() -> bool:
