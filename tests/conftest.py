@@ -31,7 +31,7 @@ from tests.spreading import (
     pytest_xdist_make_scheduler,
 )
 
-pytest_plugins = ["tests.resuming"]
+pytest_plugins = ["tests.resuming", "tests.times"]
 __all__ = [
     "pytest_addoption",
     "pytest_collection_modifyitems",
