@@ -57,11 +57,14 @@ def test_every_mode_delivers(mode: Mode, counts: tuple[int, ...]) -> None:
 # --------------------------------------------------------------------------------------------------------- liars
 
 
+@pytest.mark.parametrize("all_of_them", [False, *slow([True])], ids=["third", "all"])
 @pytest.mark.parametrize("ways", CONTENT)
 @pytest.mark.parametrize("mode", MODES[:3], ids=by_name)
-def test_every_placement_of_liars_in_content(mode: Mode, ways: str) -> None:
-    """All 9 placements in two regions of three: 6 of them have liars in different planes."""
-    for seed, bad in enumerate(Overlay.line((3, 3)).placements()):
+def test_every_placement_of_liars_in_content(mode: Mode, ways: str, all_of_them: bool) -> None:
+    """All 9 placements in two regions of three: 6 of them have liars in different planes. A third of them a mode, so
+    that the three modes have each once."""
+    placements = list(enumerate(Overlay.line((3, 3)).placements()))
+    for seed, bad in placements if all_of_them else placements[MODES.index(mode) :: 3]:
         done = run((3, 3), bad, everywhere(bad, CONTENT[ways]), seed, bursts_s=(5.0,), mode=mode, extra_bytes=LONG)
         assert_promises(done)
         assert_soon(done, 4.0)
@@ -79,24 +82,32 @@ def test_every_placement(mode: Mode, counts: tuple[int, ...]) -> None:
         assert_soon(done, 6.0)
 
 
+@pytest.mark.parametrize("seed", [0, *slow([1])])
 @pytest.mark.parametrize("counts", [(5,), (5, 5), (3, 5), (5, 3), (3, 7), (7, 5)], ids=str)
 @pytest.mark.parametrize("mode", MODES[:3], ids=by_name)
-def test_some_placements_in_larger_regions(mode: Mode, counts: tuple[int, ...]) -> None:
-    for seed in range(2):
-        rng = random.Random(f"{mode}{counts}{seed}")
-        bad = random_bad(counts, rng)
-        liars = mixture(bad, rng)
-        assert_promises(run(counts, bad, liars, seed, 0.7, bursts_s=(5.0,), mode=mode, extra_bytes=LONG))
+def test_some_placements_in_larger_regions(mode: Mode, counts: tuple[int, ...], seed: int) -> None:
+    rng = random.Random(f"{mode}{counts}{seed}")
+    bad = random_bad(counts, rng)
+    liars = mixture(bad, rng)
+    assert_promises(run(counts, bad, liars, seed, 0.7, bursts_s=(5.0,), mode=mode, extra_bytes=LONG))
 
 
-@pytest.mark.parametrize("way", Behaviour, ids=lambda way: way.value)
-@pytest.mark.parametrize("mode", MODES[:3], ids=by_name)
-def test_every_behaviour_in_every_mode(mode: Mode, way: Behaviour) -> None:
+IN_TURN = [(mode, way) for n, way in enumerate(Behaviour) for mode in MODES[n % 3 : n % 3 + 1]]
+"""Each behaviour in one of the three modes."""
+OTHERS = [(mode, way) for mode in MODES[:3] for way in Behaviour if (mode, way) not in IN_TURN]
+
+
+@pytest.mark.parametrize("mode_way", [*IN_TURN, *slow(OTHERS)], ids=lambda it: f"{by_name(it[0])}-{it[1].value}")
+def test_every_behaviour_in_every_mode(mode_way: tuple[Mode, Behaviour]) -> None:
+    mode, way = mode_way
     bad = {1: (1,), 2: (3,)}
     assert_promises(run((3, 3), bad, everywhere(bad, {way}), bursts_s=(5.0,), mode=mode, extra_bytes=LONG))
 
 
 # --------------------------------------------------------------------------------------------------------- bytes
+
+
+COUNTED = 50  # publications
 
 
 def bytes_a_message(mode: Mode, extra_bytes: int, monkeypatch: pytest.MonkeyPatch, everywhere: bool = False) -> float:
@@ -110,13 +121,13 @@ def bytes_a_message(mode: Mode, extra_bytes: int, monkeypatch: pytest.MonkeyPatc
     kernel.run(NOW + 4)
     before = kernel.trace.sent_bytes
     traffic = Traffic("site")
-    for number in range(200):
+    for number in range(COUNTED):
         traffic.publish(kernel, NOW + 5 + number * 0.02, f"plant/{number % 4}", bytes(extra_bytes))
     trace = kernel.run(NOW + 20)
     check_safety(traffic.published, trace.delivered["control"])
     check_liveness(traffic.published, trace.delivered["control"])
     monkeypatch.undo()
-    return (trace.sent_bytes - before) / 200
+    return (trace.sent_bytes - before) / COUNTED
 
 
 @pytest.mark.parametrize("extra_bytes", [*slow([4096]), 65_536])
