@@ -120,6 +120,8 @@ def run(
     """Runs `prefix python *command`, with output at the end of these files. For `-c` and code of ours a test forks."""
     forks = hasattr(os, "pidfd_open") and "PYTEST_CURRENT_TEST" in os.environ
     if forks and not prefix and command[0] == "-c" and "gateway" in command[1]:
+        for path in (stdout, stderr):  # as a test may read them at once
+            path.touch()
         begin = {"code": command[1], "arguments": [*command[2:]], "cwd": str(cwd or Path.cwd()), "env": dict(env)}
         pid = _forking().ask(begin | {"stdout": str(stdout), "stderr": str(stderr)})
         return Forked(pid, _forking())
