@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +18,7 @@ from spark_ingest.options import parse_options
 from spark_ingest.receiver.daemon import receiver_options
 from spark_ingest.spool.status import status_of
 from spark_ingest.spool.view import SpoolView
+from tests.forking import run
 from tests.gateway.overlay_processes import ENVIRONMENT, VEILMQ, OverlayProcesses, run_veilmq
 from tests.ports import free_ports
 from tests.waits import wait_until
@@ -51,12 +50,8 @@ class Daemon:
         )
 
     def start(self, *arguments: str) -> None:
-        with self.log.open("ab") as log:
-            self.overlay.running[self.member] = subprocess.Popen(
-                [sys.executable, *VEILMQ[:-1], "ingest", "run", "--config", str(self.config),
-                 "--metrics", f"127.0.0.1:{self.port}", *arguments],
-                env=ENVIRONMENT, stdout=log, stderr=log,
-            )  # fmt: skip
+        words = ["ingest", "run", "--config", str(self.config), "--metrics", f"127.0.0.1:{self.port}", *arguments]
+        self.overlay.running[self.member] = run([*VEILMQ[:-1], *words], None, ENVIRONMENT, self.log, self.log)
 
     def end(self) -> int:
         process = self.overlay.running.pop(self.member)
