@@ -24,6 +24,7 @@ from bridge.contract import (
     HISTORY_TOPIC,
     Acked,
     Appending,
+    AskKept,
     Beat,
     Blame,
     Chain,
@@ -79,6 +80,8 @@ from bridge.receipts import (
     RECEIPTS_TOPIC,
     Acknowledged,
     Acknowledging,
+    ChainId,
+    HadBatch,
     ReceiptRelay,
     SealedBatch,
     StreamNumbers,
@@ -91,11 +94,11 @@ from keys.epochs import KeyName, ScopeKeys
 from keys.errors import KeysError
 from keys.identity import Identity
 
-__all__ = ["LINK_WINDOW", "GatewayNode", "KeyServerNode", "Node", "ReaderNode", "ReplicaNode"]
+__all__ = ["LINK_WINDOW", "GatewayNode", "JobNode", "KeyServerNode", "Node", "ReaderNode", "ReplicaNode"]
 
 
 class ReaderNode(Node):
-    """A reader: states its interests and gets their keys. An ingest job opens publications itself."""
+    """A reader: states its interests and gets their keys."""
 
     def __init__(
         self,
@@ -214,6 +217,55 @@ class ReaderNode(Node):
         return [self.interest.next_deadline, self._signing.next_deadline, client]
 
 
+class JobNode(ReaderNode):
+    """An ingest job: its receiver opens publications, and tells of batches in the spool, which get receipts."""
+
+    def __init__(
+        self,
+        overlay: Overlay,
+        identity: Identity,
+        name: str,
+        secrets: Sequence[ScopeSecret],
+        keys: ScopeKeys,
+        random: Callable[[int], bytes],
+    ) -> None:
+        super().__init__(overlay, identity, name, secrets, keys, random)
+        # The receiver follows no chain, so it does not know which numbers it lacks.
+        self.acknowledging = Acknowledging(overlay, identity, name, lambda author, scope: StreamNumbers())
+
+    def spooled(self, chain: ChainId, batch: HadBatch) -> None:
+        """Takes a batch that is on disk. The next `Tick` sends the receipts that are due."""
+        self.acknowledging.had(chain, chain.publisher, batch)
+        self._is_due_known = False
+
+    def _own(self, event: Event, now: float) -> list[Effect]:
+        effects = super()._own(event, now)
+        match event:
+            case LinkUp(peer):
+                effects += self.acknowledging.link_up(peer, now)
+            case LinkDown(peer):
+                self.acknowledging.link_down(peer)
+            case Tick():
+                for effect in self.acknowledging.tick(now):
+                    match effect:
+                        case AskKept(mark):  # what came is on disk already
+                            effects += self.acknowledging.kept(mark, now)
+                        case _:
+                            effects.append(effect)
+        return effects
+
+    def _adopt_own(self, overlay: Overlay, now: float) -> list[Effect]:
+        self.acknowledging.adopt(overlay)
+        return super()._adopt_own(overlay, now)
+
+    def _signs(self, identity: Identity) -> None:
+        super()._signs(identity)
+        self.acknowledging.rotate(identity)
+
+    def _deadlines(self) -> list[float | None]:
+        return [*super()._deadlines(), self.acknowledging.next_deadline]
+
+
 _OF_OUTBOX = (Appending, NotAppended, Committed, Unstored, OutboxPage)
 AGAIN_AT_ONCE = 64
 """Publications that came before their tree and are judged in one turn: each may cost a verification and more."""
@@ -327,7 +379,8 @@ class GatewayNode(ReaderNode):
         """Takes a batch of a scope with receipts that was handed out; without a key: of a plain scope."""
         header, scope = held.admitted.header, held.admitted.scope.number
         blinding = PLAIN if key is None else key.blinding(header.sequence)
-        self.acknowledging.opened(header, held.admitted.frame, scope, held.author, records, blinding)
+        batch = HadBatch.of(header, held.admitted.frame, records, blinding)
+        self.acknowledging.had(ChainId(header.publisher, scope), held.author, batch)
 
     def _sealed(self, entry: Entry) -> list[Effect]:
         """Takes a batch of ours in a scope with receipts."""

@@ -8,6 +8,7 @@ ingest jobs share. Imports `wire` and below; never publisher or replica.
 from __future__ import annotations
 
 from bridge.reader.collector import Collector
+from bridge.reader.handing_out import Unpacked
 from bridge.reader.intake import Intake, Lineages, is_dated, misfit
 from bridge.reader.interest import ScopeInterest
 from bridge.reader.key_opening import KeyRing, Opening
@@ -29,6 +30,7 @@ __all__ = [
     "Readings",
     "Replay",
     "ScopeInterest",
+    "Unpacked",
     "is_dated",
     "misfit",
 ]

@@ -7,10 +7,10 @@ publisher's; `delivery_proof` is the file for a third party. Imports `topology`,
 """
 
 from bridge.receipts.acknowledged import Acknowledged, ReceiptState
-from bridge.receipts.acknowledging import Acknowledging, StreamNumbers
+from bridge.receipts.acknowledging import Acknowledging, HadBatch, StreamNumbers
 from bridge.receipts.delivery_proof import DeliveryProof, ProvenDelivery, ReceiptRow
 from bridge.receipts.hashes import PLAIN
-from bridge.receipts.receipt import RECEIPTS_TOPIC, Receipt, ReceiptBody
+from bridge.receipts.receipt import RECEIPTS_TOPIC, ChainId, Receipt, ReceiptBody
 from bridge.receipts.relay import ReceiptRelay
 from bridge.receipts.sealed import SealedBatch
 
@@ -19,7 +19,9 @@ __all__ = [
     "RECEIPTS_TOPIC",
     "Acknowledged",
     "Acknowledging",
+    "ChainId",
     "DeliveryProof",
+    "HadBatch",
     "ProvenDelivery",
     "Receipt",
     "ReceiptBody",

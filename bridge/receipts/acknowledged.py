@@ -8,7 +8,7 @@ matter. Not here: proofs (`delivery_proof`), the disk.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import count
 
@@ -17,7 +17,7 @@ from bridge.document import Overlay
 from bridge.receipts.checks import ReceiptChecks
 from bridge.receipts.delivery_proof import ReceiptRow
 from bridge.receipts.hashes import root
-from bridge.receipts.receipt import TAG_BYTES, ChainId, Listed, Receipt, ReceiptBody
+from bridge.receipts.receipt import TAG_BYTES, ChainId, Listed, Receipt, ReceiptBody, Span
 from bridge.receipts.sealed import SealedBatch
 from bridge.wire import Sealings, refused
 from keys.errors import KeysError, NotAuthorised
@@ -35,7 +35,8 @@ OWED_MAX = 65_536
 @dataclass(frozen=True, slots=True)
 class ReceiptState:
     """The state of one reader in one of our scopes. Times in ms. `time_ms`: of the newest receipt, by the reader's
-    clock; `came_ms`: of its arrival; `through`: its last number; `missing`: the count of missing intervals;
+    clock; `came_ms`: of its arrival; `through`: the last number of which
+    the reader spoke; `missing`: the count of missing intervals;
     `acknowledged`: batches since this process began; `oldest_ms`: time of sealing of the oldest publication without a
     receipt, 0 if there is none.
     """
@@ -52,10 +53,11 @@ class ReceiptState:
 
 @dataclass(slots=True)
 class _Reader:
-    """The newest receipt of a reader in a chain."""
+    """The newest receipt of a reader in a chain. `last`: the highest number of which the reader spoke."""
 
     body: ReceiptBody
     came_ms: int
+    last: int
     acknowledged: int = 0
 
 
@@ -115,7 +117,9 @@ class Acknowledged:
         name = body.reader, body.chain
         known = self._readers.get(name)
         if known is None or known.body.time_ms < body.time_ms:
-            state = _Reader(body, int(now * 1000), 0 if known is None else known.acknowledged)
+            before = (0, 0) if known is None else (known.last, known.acknowledged)
+            last = max(before[0], body.through, receipt.batches[-1].number)
+            state = _Reader(body, int(now * 1000), last, before[1])
             self._readers.put(name, body.reader.encode(), state)
         found = self._found(receipt)
         if not found:
@@ -171,8 +175,8 @@ class Acknowledged:
                 newest[name] = state
         return [
             ReceiptState(
-                name[1], name[0], state.body.time_ms, state.came_ms, state.body.through, len(state.body.missing),
-                acknowledged[name], _oldest(self._owed.get(state.body.scope, []), state.body),
+                name[1], name[0], state.body.time_ms, state.came_ms, state.last, len(state.body.missing),
+                acknowledged[name], _oldest(self._owed.get(state.body.scope, []), state.body.missing, state.last),
             )
             for name, state in sorted(newest.items(), key=lambda each: each[0])
         ]  # fmt: skip
@@ -189,17 +193,16 @@ class Acknowledged:
         self._owed = {scope: owed for scope, owed in self._owed.items() if scope in scopes}
 
 
-def _oldest(owed: list[tuple[int, int]], body: ReceiptBody) -> int:
-    """Returns the time of sealing of the first publication that a receipt lacks or does not reach; 0: none.
-
-    Publications before the first number of the receipt were before the reader's time.
+def _oldest(owed: list[tuple[int, int]], missing: Sequence[Span], last: int) -> int:
+    """Returns the time of sealing of the first publication that a reader lacks, or of which it did not speak yet;
+    0: none. Publications before the first number of the receipt were before the reader's time.
     """
     times = []
-    for low, high in body.missing:
+    for low, high in missing:
         at = bisect_left(owed, (low,))
         if at < len(owed) and owed[at][0] <= high:
             times.append(owed[at][1])
-    at = bisect_right(owed, (body.through + 1,))
+    at = bisect_right(owed, (last + 1,))
     if at < len(owed):
         times.append(owed[at][1])
     return min(times, default=0)

@@ -1,8 +1,8 @@
 """The reader's side of receipts: batches of each chain, and the times of their receipts (docs/protocol.md §14.1).
 
-A batch comes in once its records were handed to local clients (`opened`). Before a receipt of its chain, the machine
-asks for a sign that deliveries are on disk (`AskKept`); with the answer the machine signs and sends. Not here: the
-numbers of a stream (`reader.streams`), the way of a receipt (`relay`).
+A batch comes in once its records were handed to local clients, or are in the spool of a job (`had`). Before a receipt
+of its chain, the machine asks for a sign that deliveries are on disk (`AskKept`); with the answer the machine signs and
+sends. Not here: the numbers of a stream (`reader.streams`), the way of a receipt (`relay`).
 """
 
 from __future__ import annotations
@@ -70,6 +70,12 @@ class HadBatch:
     hashed: bytes
     latest: bytes
 
+    @classmethod
+    def of(cls, header: MessageHeader, frame: bytes, records: Sequence[Numbered], blinding: bytes) -> HadBatch:
+        """Returns the batch with these records. `frame`: header and signature; `blinding`: of it."""
+        found, hashed = records_root(blinding, [RecordFacts.of(record) for record in records]), sha256(frame)
+        return cls(header.sequence, hashed, batch_hash(hashed, found), b"" if header.retain else frame)
+
 
 @dataclass(slots=True)
 class _ChainState:
@@ -108,23 +114,16 @@ class Acknowledging:
         self._skipped = 0
         self._due_at: float | None = None
 
-    def opened(
-        self,
-        header: MessageHeader,
-        frame: bytes,
-        scope: int,
-        author: bytes,
-        records: Sequence[Numbered],
-        blinding: bytes,
-    ) -> None:
-        """Takes a batch of which every record was handed out. `frame`: header and signature; `blinding`: of it."""
-        chain = ChainId(header.publisher, scope)
+    def had(self, chain: ChainId, author: bytes, batch: HadBatch) -> None:
+        """Takes a batch of which every record was handed out, or is on its way to the disk. Drops a batch of a chain
+        that has no receipts any more.
+        """
         state = self._chains.get(chain)
         if state is None:
+            if not self._is_told(chain):
+                return
             state = self._chains[chain] = _ChainState(author)
-        found, hashed = records_root(blinding, [RecordFacts.of(record) for record in records]), sha256(frame)
-        had = HadBatch(header.sequence, hashed, batch_hash(hashed, found), b"" if header.retain else frame)
-        state.waiting.append(had)
+        state.waiting.append(batch)
         self._waiting += 1
         if len(state.waiting) == 1:
             self._due_at = earliest(self._due_at, state.next_at)

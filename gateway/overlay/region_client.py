@@ -23,10 +23,11 @@ from pathlib import Path
 from typing import Any
 
 from bridge.base import overlaps
-from bridge.contract import Acked, KeyDoubted, KeyWanted, NotTaken, Prove, Received, Subscribed, Wire
+from bridge.contract import Acked, KeyDoubted, KeyWanted, NotTaken, Prove, Received, Subscribed, Tick, Wire
 from bridge.document import Overlay, OverlayError, ScopeSecret
 from bridge.membership import GRANT_TOPIC, OVERLAY_TOPIC, SWAPS_TOPIC, VIEWS_TOPIC
-from bridge.node import ReaderNode
+from bridge.node import JobNode
+from bridge.receipts import ChainId, HadBatch
 from bridge.wire import KEYS_TOPIC, SESSION_S
 from gateway.base import ConfigError, Figures, LinkState, PrivateFileError, read_private, stamp
 from gateway.base.log_events import LogEvent
@@ -175,7 +176,7 @@ class RegionClient(Linked):
         secrets, self.scope_keys = load_secrets(self.local, overlay)
         """The epoch keys that we hold now."""
         self.filters = tuple(filters)
-        self._node = ReaderNode(overlay, self.local.identity, local.name, secrets, self.scope_keys, os.urandom)
+        self._node = JobNode(overlay, self.local.identity, local.name, secrets, self.scope_keys, os.urandom)
         missing = [f for f in self.filters if not any(overlaps(s.clear_filter, f) for s in self._readable())]
         if missing:
             raise TrustError(
@@ -267,6 +268,12 @@ class RegionClient(Linked):
     def ask(self, replica: str, topic: str, payload: bytes) -> None:
         """Send a replica a request of ours. On the event loop; dropped without a connection."""
         self.send(replica, Wire(topic, payload), 0)
+
+    def spooled(self, batches: Iterable[tuple[ChainId, HadBatch]]) -> None:
+        """These batches are on disk: sign receipts of them, in their time. On the event loop."""
+        for chain, batch in batches:
+            self._node.spooled(chain, batch)
+        self._driver.handle(Tick())
 
     # -------------------------------------------------------------------------------- called by dials
 

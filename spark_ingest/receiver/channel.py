@@ -4,7 +4,8 @@ Frames are pickled: both ends are a single program of a user, and no third proce
 keys pass through the channel, so that no file but each worker's own holds them.
 
     receiver -> worker   WorkSetup; WorkKnowledge at each change, LinkStanding each second; Dealt, WorkPage; WorkEnd
-    worker -> receiver   WorkBegun, WorkDone, WorkWanted, WorkAsked, WorkProved; WorkTold each second; WorkFailed
+    worker -> receiver   WorkBegun, WorkDone, WorkWanted, WorkAsked, WorkProved, WorkSpooled; WorkTold each second;
+                         WorkFailed
 
 Not here: how pieces are dealt (`dealing`), the two ends (`workers`, `worker`).
 """
@@ -20,10 +21,11 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
 from bridge.contract import Prove
-from bridge.document import Overlay, Scope
+from bridge.document import Overlay, Scope, ScopeSecret
 from keys.envelope import KeyName
 from spark_ingest.receiver.progress import Progress
 from spark_ingest.receiver.receiver import ReceiverSettings
+from spark_ingest.receiving import SpooledBatch
 from spark_ingest.secrets import Grants
 
 SIZE_BYTES = 4
@@ -38,6 +40,7 @@ class WorkKnowledge:
     held: Grants = field(repr=False)
     name: str = ""
     scopes: tuple[Scope, ...] = ()
+    secrets: tuple[ScopeSecret, ...] = ()
 
 
 class LinkStanding(NamedTuple):
@@ -91,6 +94,12 @@ class WorkProved(NamedTuple):
     """Evidence against a publisher, to be kept beside the identity."""
 
     proof: Prove
+
+
+class WorkSpooled(NamedTuple):
+    """Batches that are on a worker's disk, for receipts."""
+
+    batches: tuple[SpooledBatch, ...]
 
 
 class WorkAsked(NamedTuple):

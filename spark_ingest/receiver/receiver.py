@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from bridge.contract import Prove
-from bridge.document import Overlay, Scope
+from bridge.document import Overlay, Scope, ScopeSecret
 from gateway.base.log_events import LogEvent
 from gateway.overlay import Publish
 from keys.envelope import KeyName
@@ -40,7 +40,7 @@ from spark_ingest.receiver.progress import Progress, ReplicaLink, tell_links, to
 from spark_ingest.receiver.reaching_back import alone, hand_on
 from spark_ingest.receiver.recovery import recovered, recovered_beside, state_of
 from spark_ingest.receiver.trouble import ReceiverTroubles
-from spark_ingest.receiving import Backfill, Group, Lineages, Part, Seen, SpoolCollector
+from spark_ingest.receiving import Backfill, Group, Lineages, Part, Seen, SpoolCollector, SpooledBatch, SpooledBatches
 from spark_ingest.secrets import Grants, GrantsWriter, ShareBox, load_readers, names_in, names_of
 from spark_ingest.spool import SEGMENT_BYTES, Shard, SpooledKey, SpoolWriter, make_room
 from spark_ingest.spool.backfilled import BackfillRecord, answered, take_asked
@@ -104,6 +104,12 @@ class ReplicaClient(Protocol):
 
     def prove(self, proof: Prove) -> None:
         """Keeps evidence beside the identity."""
+
+    def secrets(self) -> Sequence[ScopeSecret]:
+        """Returns our knowledge of the scopes we may read, beside their epoch keys."""
+
+    def spooled(self, batches: Sequence[SpooledBatch]) -> None:
+        """Signs receipts of batches that are on disk, in their time."""
 
     @property
     def accepted(self) -> bool:
@@ -181,6 +187,7 @@ class _Session:
     clock: SessionClock
     backfill: Backfill
     packer: SegmentPacker | None = None
+    batches: SpooledBatches = field(default_factory=SpooledBatches)
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     done: asyncio.Event = field(default_factory=asyncio.Event)
     keys_changed: bool = False
@@ -443,6 +450,7 @@ class Receiver:
                 if (group := collector.take(GROUP_ROWS, GROUP_BYTES)) is not None:
                     await self._append(session, group)
                     acknowledge(collector.written(group))
+                    await _tell_spooled(session, group)
                 if (past := session.backfill.take(GROUP_ROWS, GROUP_BYTES, session.clock.now())) is not None:
                     await self._append(session, past)
                     session.backfill.written(past)
@@ -559,6 +567,18 @@ def _without_pages(session: _Session, replica: str, publishes: Sequence[Publish]
     for page in pages:
         session.backfill.received(replica, page, session.clock.now())
     return [publish for publish in publishes if not session.backfill.is_page(publish)]
+
+
+async def _tell_spooled(session: _Session, group: Group) -> None:
+    """Tells of the batches of a group that readers acknowledge, if there are any."""
+    client = session.client
+    if not any(form.admitted.scope.receipts for form in group.entries):
+        return
+    keys = {name: key for scope in client.held().scopes.values() for name, key in scope.keys.items()}
+    since_ms = session.collector.seen.since_ms or 0
+    batches = await asyncio.to_thread(session.batches.of, group, client.secrets(), keys, since_ms)
+    if batches:
+        client.spooled(batches)
 
 
 async def _packed(session: _Session) -> None:

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Collection, Sequence
 
 from bridge.contract import Prove
-from bridge.document import Overlay, Scope
+from bridge.document import Overlay, Scope, ScopeSecret
 from gateway.overlay import MqttClient, Publish, RegionClient
 from keys.envelope import KeyName
 from keys.identity import Role
@@ -18,6 +18,7 @@ from spark_ingest.errors import BadOption
 from spark_ingest.options import Options
 from spark_ingest.receiver.progress import ReplicaLink
 from spark_ingest.receiver.receiver import OnArrivals
+from spark_ingest.receiving import SpooledBatch
 from spark_ingest.secrets import GrantedScope, Grants
 
 
@@ -99,6 +100,14 @@ class RegionReplicas:
     def prove(self, proof: Prove) -> None:
         """Keeps evidence beside the identity."""
         self._client.prove(proof)
+
+    def secrets(self) -> Sequence[ScopeSecret]:
+        """Returns the member's knowledge of the scopes beside their epoch keys."""
+        return self._client.secrets
+
+    def spooled(self, batches: Sequence[SpooledBatch]) -> None:
+        """Signs receipts of batches that are on disk, in their time."""
+        self._client.spooled(batches)
 
     @property
     def accepted(self) -> bool:

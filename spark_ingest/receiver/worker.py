@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 
 from bridge.contract import HISTORY_TOPIC, Prove
-from bridge.document import Overlay, Scope
+from bridge.document import Overlay, Scope, ScopeSecret
 from gateway.base import collect_seldom
 from gateway.base.logs import configure
 from gateway.overlay import Properties, Publish
@@ -32,13 +32,14 @@ from spark_ingest.receiver.channel import (
     WorkPage,
     WorkProved,
     WorkSetup,
+    WorkSpooled,
     WorkTold,
     WorkWanted,
     first_of,
 )
 from spark_ingest.receiver.progress import ReplicaLink
 from spark_ingest.receiver.receiver import OnArrivals, Receiver
-from spark_ingest.receiving import Dealt
+from spark_ingest.receiving import Dealt, SpooledBatch
 from spark_ingest.secrets import Grants
 
 STOP_S = 60.0
@@ -91,6 +92,14 @@ class DealtReplicas:
     def prove(self, proof: Prove) -> None:
         """Passes evidence on to the receiver, which has the identity."""
         self._send(WorkProved(proof))
+
+    def secrets(self) -> Sequence[ScopeSecret]:
+        """Returns the knowledge of scopes the receiver told last."""
+        return self._known.secrets
+
+    def spooled(self, batches: Sequence[SpooledBatch]) -> None:
+        """Passes batches that are on disk on to the receiver, which has the identity."""
+        self._send(WorkSpooled(tuple(batches)))
 
     @property
     def accepted(self) -> bool:

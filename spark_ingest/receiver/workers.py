@@ -42,6 +42,7 @@ from spark_ingest.receiver.channel import (
     WorkPage,
     WorkProved,
     WorkSetup,
+    WorkSpooled,
     WorkTold,
     WorkWanted,
 )
@@ -236,6 +237,8 @@ class WorkingReceiver:
                 self._client.ask(replica, topic, payload)
             case WorkProved(proof):
                 self._client.prove(proof)
+            case WorkSpooled(batches):
+                self._client.spooled(batches)
             case WorkTold():
                 hand.told = message
             case WorkFailed(text):
@@ -281,7 +284,8 @@ class WorkingReceiver:
 
     @staticmethod
     def _knowledge(client: ReplicaClient) -> WorkKnowledge:
-        return WorkKnowledge(client.overlay, client.home_region, client.held(), client.name, tuple(client.scopes()))
+        scopes, secrets = tuple(client.scopes()), tuple(client.secrets())
+        return WorkKnowledge(client.overlay, client.home_region, client.held(), client.name, scopes, secrets)
 
     @staticmethod
     def _standing(client: ReplicaClient) -> LinkStanding:

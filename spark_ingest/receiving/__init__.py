@@ -10,6 +10,7 @@ from spark_ingest.receiving.backfill import LANES_MAX, Backfill
 from spark_ingest.receiving.collector import SpoolCollector
 from spark_ingest.receiving.dealing import Dealer, Dealt
 from spark_ingest.receiving.division import Part
+from spark_ingest.receiving.had import SpooledBatch, SpooledBatches
 from spark_ingest.receiving.past import PastPublications
 from spark_ingest.receiving.sealings import Group
 from spark_ingest.receiving.seen import Seen
@@ -26,6 +27,8 @@ __all__ = [
     "PastPublications",
     "Seen",
     "SpoolCollector",
+    "SpooledBatch",
+    "SpooledBatches",
     "materials_from_json",
     "materials_to_json",
 ]

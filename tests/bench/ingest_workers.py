@@ -54,6 +54,12 @@ class Fed:
     def want(self, names: Collection[KeyName]) -> None:
         raise AssertionError("all keys are there")
 
+    def secrets(self) -> tuple[()]:
+        return ()
+
+    def spooled(self, batches: Any) -> None:
+        raise AssertionError("no scope has receipts")
+
     def prove(self, proof: Any) -> None:
         raise AssertionError("nobody lies here")
 

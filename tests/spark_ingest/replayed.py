@@ -59,6 +59,12 @@ class FileReplicas:
     def links(self) -> tuple[ReplicaLink, ...]:
         return ()
 
+    def secrets(self) -> tuple[()]:
+        return ()
+
+    def spooled(self, batches: Any) -> None:
+        raise AssertionError("no scope has receipts")
+
     def prove(self, proof: Any) -> None:
         raise AssertionError("nobody lies here")
 

@@ -18,7 +18,8 @@ from bridge.contract import (
 from bridge.contract.machine import Appending, Committed, Effect, Wire
 from bridge.document import Scope
 from bridge.receipts import RECEIPTS_TOPIC, DeliveryProof, Receipt, ReceiptRow, SealedBatch
-from bridge.receipts.acknowledging import Acknowledging, StreamNumbers
+from bridge.receipts.acknowledging import Acknowledging, HadBatch, StreamNumbers
+from bridge.receipts.receipt import ChainId
 from keys.envelope import PROPERTY_HEADER, MessageHeader, Mode, from_property, header_of
 from tests.bridge.helpers import NOW, craft, forge_key, gateway, sent
 from tests.sim.world import World, make_world
@@ -48,7 +49,8 @@ def proof_of(world: World, sealed: list[KeepSealed], came: ReceiptCame, place: i
 def had(world: World, node: Acknowledging, numbers: list[int], scope: int = 1, publisher: str = "site") -> None:
     for number in numbers:
         wire = crafted(world, number, publisher)
-        node.opened(wire[0], wire[1], scope, world.identities[publisher].party_id, [], bytes(32))
+        chain, author = ChainId(wire[0].publisher, scope), world.identities[publisher].party_id
+        node.had(chain, author, HadBatch.of(*wire, [], bytes(32)))
 
 
 def crafted(world: World, number: int, publisher: str = "site") -> tuple[MessageHeader, bytes]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from bridge.document import Scope
+from bridge.document import Scope, ScopeSecret
 from bridge.document.overlay import Overlay as SignedOverlay
 from keys.envelope import KeyName
 from keys.epochs import Calendar
@@ -24,6 +24,7 @@ from spark_ingest.opening.rows import RowReader
 from spark_ingest.options import parse_options
 from spark_ingest.receiver.progress import ReplicaLink
 from spark_ingest.receiver.receiver import OnArrivals, Receiver, ReceiverSettings
+from spark_ingest.receiving import SpooledBatch
 from spark_ingest.secrets.grants import Grants, read_grants
 from spark_ingest.secrets.grants_writer import names_of
 from spark_ingest.source.reader import SpoolStreamReader
@@ -63,6 +64,8 @@ class Replicas:
         self.names = overlay.names()
         self.ahead = (0.0, 0.0, 0.0)
         self.wanted: set[KeyName] = set()
+        self.acknowledged: list[int] = []
+        """Numbers of batches of which the job would sign a receipt."""
         self._on_keys: Callable[[], None] | None = None
         self._lock = threading.Lock()
         self._on_arrivals: OnArrivals | None = None
@@ -103,6 +106,12 @@ class Replicas:
 
     def clocks(self) -> tuple[float, ...]:
         return self.ahead
+
+    def secrets(self) -> list[ScopeSecret]:
+        return [ScopeSecret(scope, scope.filter) for scope in self.overlay.policy.scopes]
+
+    def spooled(self, batches: Sequence[SpooledBatch]) -> None:
+        self.acknowledged += [each.batch.number for each in batches]
 
     def prove(self, proof: Any) -> None:
         raise AssertionError("nobody lies here")
@@ -174,6 +183,38 @@ def test_everything_is_spooled_once_and_acknowledged(tmp_path: Path, overlay: Ov
     assert receiver.figures["spooled", ""] == 50
     assert receiver.trouble is None
     assert not receiver.alive
+
+
+def test_receipts_are_of_what_is_on_disk_and_of_no_scope_without_them(
+    tmp_path: Path, publisher: Publisher, overlay: Overlay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Attack on the promise of a receipt: the disk fails, and the process dies between content and disk."""
+    replicas = Replicas(overlay)
+    append, on_disk, failing = SpoolWriter.append, list[int](), [True]
+
+    def watched(self: SpoolWriter, records: Sequence[SpoolRecord], keys: Mapping[bytes, SpooledKey]) -> Position:
+        if failing:
+            failing.clear()
+            raise OSError(28, "No space left on device")
+        assert not {record.sequence for record in records} & set(replicas.acknowledged)
+        done = append(self, records, keys)
+        on_disk.extend(record.sequence for record in records)
+        return done
+
+    monkeypatch.setattr(SpoolWriter, "append", watched)
+    monkeypatch.setattr("spark_ingest.receiver.receiver.RETRY_S", 0.05)
+    overlay.scopes = tuple(replace(scope, receipts=True) for scope in overlay.scopes)
+    receiver = Receiver(settings_in(tmp_path), lambda: replicas)
+    receiver.start()
+    for _ in range(20):
+        replicas.publish(publisher.seal("plant/a", time=time.time()))
+    assert wait_until(lambda: len(replicas.acknowledged) == 20)
+    assert sorted(on_disk) == sorted(replicas.acknowledged) == list(range(1, 21))
+    overlay.scopes = tuple(replace(scope, receipts=False) for scope in overlay.scopes)
+    replicas.publish(publisher.seal("plant/a", time=time.time()))
+    assert wait_until(lambda: len(on_disk) == 21 and not replicas.unacknowledged)
+    receiver.stop()
+    assert len(replicas.acknowledged) == 20
 
 
 def test_a_liar_is_told_of_in_the_log(

@@ -38,6 +38,7 @@ def rows(home: Path) -> list[tuple[str, int]]:
 @pytest.mark.timeout(120)
 def test_every_publication_is_one_row_over_kills_and_other_numbers_of_workers(tmp_path: Path) -> None:
     overlay = Overlay()
+    overlay.change(receipts=True)
     publisher, replicas = Publisher(overlay), Replicas(overlay)
     sent: list[tuple[str, int]] = []
     sealed: list[Sealed] = []
@@ -53,7 +54,7 @@ def test_every_publication_is_one_row_over_kills_and_other_numbers_of_workers(tm
     receiver.start()
     try:
         publish()
-        assert wait_until(lambda: receiver.progress.rows == len(sent)), (receiver.trouble, receiver.failure)
+        assert wait_until(lambda: receiver.progress.rows == len(replicas.acknowledged) == len(sent)), receiver.trouble
         process = receiver._hands[0].process
         assert process is not None
         process.kill()
@@ -66,6 +67,7 @@ def test_every_publication_is_one_row_over_kills_and_other_numbers_of_workers(tm
     assert receiver.failure is None
     found = rows(tmp_path)
     assert sorted(found) == sorted(sent)
+    assert set(replicas.acknowledged) == {number for _, number in sent}, "the process with the identity signs for all"
     blocks = [[number for _, number in found if number >> BLOCK_BITS == block] for block in range(6)]
     assert [len(each) for each in blocks] == [4] * 6
     assert blocks == [sorted(each) for each in blocks]
