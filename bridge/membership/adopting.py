@@ -211,6 +211,7 @@ class OverlayKeeper:
         self._is_due_known = False
         parsed = _parse(document)
         overlay = Overlay.load(parsed, int(now * 1000), self.overlay.owner)
+        self._check_name(overlay)
         version = OfferedVersion.of(overlay)
         if version == self._latest:
             return self._hear(overlay.swap_news, "", now)
@@ -418,9 +419,17 @@ class OverlayKeeper:
             policy = Overlay.policy_of(document, self.overlay.owner)
             if OfferedVersion(policy.version, hashlib.sha256(policy.body()).digest()) != stated:
                 raise BadSignature("an overlay of another version than its wire says")
-            return Overlay.load(document, int(now * 1000), self.overlay.owner).carrying(self.overlay)
+            overlay = Overlay.load(document, int(now * 1000), self.overlay.owner)
+            self._check_name(overlay)
+            return overlay.carrying(self.overlay)
         except OverlayError as error:
             raise NotAuthorised(str(error)) from None
+
+    def _check_name(self, overlay: Overlay) -> None:
+        """Raises OverlayError for another overlay of our owner: signatures name no overlay, so a key has one."""
+        name, ours = overlay.policy.overlay, self.overlay.policy.overlay
+        if name != ours:
+            raise OverlayError(f"this file is of overlay {name}, we are in {ours}; each takes an identity of its own")
 
     # ------------------------------------------------------------------------------------------ adopting
 

@@ -30,6 +30,6 @@ def same_epochs(old: Overlay, new: Overlay) -> bool:
 
     def epochs(overlay: Overlay) -> tuple[object, ...]:
         policy = overlay.policy
-        return policy.overlay, policy.issuer, policy.calendar.zero_ms, policy.calendar.length_s
+        return policy.issuer, policy.calendar.zero_ms, policy.calendar.length_s
 
     return epochs(old) == epochs(new)

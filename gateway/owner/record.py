@@ -195,6 +195,18 @@ def record_path(domain: TrustDomain, overlay: str) -> Path:
     return domain.directory / RECORDS / f"{overlay}.json"
 
 
+def keys_elsewhere(domain: TrustDomain, overlay: str) -> dict[bytes, str]:
+    """Returns the members' keys in all other overlays of this owner, each with its overlay. Raises TrustError."""
+    found = {}
+    for path in sorted((domain.directory / RECORDS).glob("*.json")):
+        if path != record_path(domain, overlay):
+            record, newest = _read(path, domain, None)
+            for member in newest.members.values():
+                for certificate in member.certificates:
+                    found[certificate.public_key] = record.overlay
+    return found
+
+
 def open_record(domain: TrustDomain, overlay: str, out: Path) -> tuple[OwnerRecord, Overlay | None]:
     """Returns the record of an overlay and the last signed version; an empty record if this owner never signed one.
 
@@ -209,6 +221,22 @@ def open_record(domain: TrustDomain, overlay: str, out: Path) -> tuple[OwnerReco
         if present is not None:
             raise TrustError(f"{path}: is missing, but {out} was signed before; restore it from a backup")
         return OwnerRecord(overlay), None
+    record, newest = _read(path, domain, present)
+    if present is not None and present.policy.version > newest.policy.version:
+        raise TrustError(
+            f"{path}: remembers version {newest.policy.version}, but {out} is version {present.policy.version}; "
+            "restore a newer backup of it"
+        )
+    if present is None and (path.parent / RESTORED).exists():
+        raise TrustError(
+            f"{path}: comes from a backup, and later versions may have been signed since; copy the overlay.json of a "
+            f"member that runs to {out}, so that no version is signed twice"
+        )
+    return record, newest
+
+
+def _read(path: Path, domain: TrustDomain, present: Overlay | None) -> tuple[OwnerRecord, Overlay]:
+    """Returns a record and the version in it, with what `present` knows beside it. Raises TrustError."""
     try:
         record = OwnerRecord.from_json(read_private(path))
         document = record.document or {}
@@ -224,16 +252,6 @@ def open_record(domain: TrustDomain, overlay: str, out: Path) -> tuple[OwnerReco
         raise TrustError(f"{path}: {error}") from None
     except (ValueError, KeyError, TypeError, AttributeError, OverlayError):
         raise TrustError(f"{path}: is damaged; restore it from a backup") from None
-    if present is not None and present.policy.version > newest.policy.version:
-        raise TrustError(
-            f"{path}: remembers version {newest.policy.version}, but {out} is version {present.policy.version}; "
-            "restore a newer backup of it"
-        )
-    if present is None and (path.parent / RESTORED).exists():
-        raise TrustError(
-            f"{path}: comes from a backup, and later versions may have been signed since; copy the overlay.json of a "
-            f"member that runs to {out}, so that no version is signed twice"
-        )
     return record, newest
 
 

@@ -24,7 +24,16 @@ from bridge.document.overlay import Endorsement, RegionView
 from gateway.base import PrivateFileError, private_directory, write_private, write_public
 from gateway.owner.cards import SignOptions, certify
 from gateway.owner.description import Description, read_description, region_ids
-from gateway.owner.record import GrantedRight, OwnerRecord, locked, open_record, open_record_of, save_record
+from gateway.owner.record import (
+    GrantedRight,
+    OwnerRecord,
+    keys_elsewhere,
+    locked,
+    open_record,
+    open_record_of,
+    record_path,
+    save_record,
+)
 from gateway.owner.rights import (
     Taken,
     check_wanted,
@@ -371,7 +380,13 @@ def _signed(
         grants: dict[str, list[Grant]] = {}
         for each in policy.grants:
             grants.setdefault(each.member, []).append(each)
+        elsewhere = keys_elsewhere(domain, policy.overlay)
         for name, member in members.items():
+            if (other := elsewhere.get(member.certificate.public_key)) is not None:
+                raise TrustError(
+                    f"{name}: its key stands in overlay {other}, too, and what it signs names no overlay; take the "
+                    f"card of another identity, or remove {record_path(domain, other)} if that overlay is no more"
+                )
             before = member.before if member.before and member.before.not_after_ms > now_ms else None
             box = _box(domain.root, record, policy, member, grants.get(name, ()), held.get(name, ()))
             sealed.append(replace(member, box=box, before=before))

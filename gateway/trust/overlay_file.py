@@ -37,8 +37,9 @@ def load_overlay(path: Path, now_ms: int, pin: Path | None = None, *, raises_pin
     document = read_document(path)
     if pin is None:
         return Overlay.load(document, now_ms)
-    owner, version = _read_pin(pin)
+    owner, name, version = _read_pin(pin)
     overlay = Overlay.load(document, now_ms, owner)
+    _check_name(path, overlay, name, pin)
     if overlay.policy.version < version:
         raise OverlayError(
             f"{path}: is version {overlay.policy.version}, but {version} was seen before; fetch the newest one"
@@ -55,9 +56,10 @@ def save_overlay(path: Path, pin: Path, overlay: Overlay, seen: FileStamp | None
     order could leave a file the pin refuses. A file that is as new or newer stays, unless it lacks endorsements or
     swaps; so does a file that was replaced since `seen`. Raises TrustError, OverlayError.
     """
-    owner, version = _read_pin(pin)
+    owner, name, version = _read_pin(pin)
     if owner not in (None, overlay.owner):
         raise OverlayError(f"{path}: the new overlay is of another owner; remove {pin} if you trust it")
+    _check_name(path, overlay, name, pin)
     if overlay.policy.version < version:
         raise OverlayError(f"{path}: version {overlay.policy.version} would replace version {version}; keep the newer")
     written = None
@@ -270,12 +272,23 @@ def _is_behind(path: Path, overlay: Overlay) -> bool:
     return there.policy.version < overlay.policy.version
 
 
-def _read_pin(pin: Path) -> tuple[bytes | None, int]:
+def _check_name(path: Path, overlay: Overlay, pinned: str, pin: Path) -> None:
+    """Raises OverlayError for another overlay than the one of the pin, of the same owner."""
+    if pinned not in ("", overlay.policy.overlay):
+        raise OverlayError(
+            f"{path}: is overlay {overlay.policy.overlay}, but {pin.parent} is an identity of overlay {pinned}; "
+            "make another identity for it"
+        )
+
+
+def _read_pin(pin: Path) -> tuple[bytes | None, str, int]:
+    """Returns owner, name and version that a member saw; the name is empty in pins of before."""
     if not pin.exists():
-        return None, 0
+        return None, "", 0
     try:
         content = json.loads(read_private(pin))
-        return base64.b64decode(content["owner"], validate=True), int(content["version"])
+        owner = base64.b64decode(content["owner"], validate=True)
+        return owner, str(content.get("overlay", "")), int(content["version"])
     except PrivateFileError as error:
         raise TrustError(str(error)) from None
     except (ValueError, KeyError, TypeError):
@@ -284,7 +297,8 @@ def _read_pin(pin: Path) -> tuple[bytes | None, int]:
 
 def _write_pin(pin: Path, overlay: Overlay) -> None:
     owner = base64.b64encode(overlay.owner).decode("ascii")
-    content = json.dumps({"owner": owner, "version": overlay.policy.version}).encode()
+    pinned = {"owner": owner, "overlay": overlay.policy.overlay, "version": overlay.policy.version}
+    content = json.dumps(pinned).encode()
     try:
         write_private(pin, content, replace=True)
     except PrivateFileError as error:

@@ -247,7 +247,8 @@ def test_another_calendar_waits_for_a_restart_but_what_it_takes_away_is_gone():
     """Members, rights and publishers that the newer version shuts out are shut out before anybody restarts."""
     made = keeper()
     grants = tuple(grant for grant in OVERLAY.policy.grants if grant.member == "site")
-    policy = replace(OVERLAY.policy, version=5, grants=grants, overlay="other")
+    calendar = replace(OVERLAY.policy.calendar, zero_ms=OVERLAY.policy.calendar.zero_ms + 1)
+    policy = replace(OVERLAY.policy, version=5, grants=grants, calendar=calendar)
     later = Overlay.sign(owner(), policy, OVERLAY.latest.values(), OVERLAY.members.values())
     effects = made.offered(canonical(later), NOW)
     (adopt,) = adopted(effects)

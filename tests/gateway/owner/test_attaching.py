@@ -220,8 +220,6 @@ def test_a_path_over_the_limits_is_refused(world: Changing) -> None:
         party = TrustDomain.create(world.directory / f"far{place}", f"far{place}", NOW)
         party.issue(f"x{place}", Role.REPLICA, HOSTS, world.directory / f"x{place}", NOW)
     south = {"name": "south", "members": [{"card": f"x{n}/card.json", "address": "h:1"} for n in range(17)]}
-    world.description["name"] = "wide"
-    world.out = world.directory / "wide.json"
     world.sign(lambda d: d.update(regions=[*d["regions"], south], edges=[["north", "south"]]))
     with pytest.raises(OverlayError, match="combinations of replicas to try"):
         attach(world.out, world.owner, "south", world.directory / "x17" / "card.json", "h:1", NOW)

@@ -492,3 +492,15 @@ def test_what_a_search_can_cost_at_worst_is_shown(world: World) -> None:
         else:
             assert shown[scope.filter] >= max(counts[region] for region in overlay.regions_of(scope))
     assert max(shown.values()) == worst_search(overlay, overlay.policy.scopes[0])
+
+
+def test_an_owner_lists_no_key_in_two_overlays(world: World) -> None:
+    """Signatures name no overlay: a publication, statement or receipt of one would count in the other."""
+    world.sign()
+    demo, world.out = world.out, world.directory / "other.json"
+    with pytest.raises(TrustError, match=r"r1: its key stands in overlay demo, too, .*; take the card of another"):
+        world.sign(lambda description: description.update(name="other"))
+    assert not world.out.exists()
+    (world.owner / "overlays" / "demo.json").unlink()
+    demo.unlink()
+    assert world.sign().overlay.policy.overlay == "other"

@@ -93,6 +93,23 @@ def test_a_member_remembers_the_owner_and_refuses_an_older_version(world: World)
     assert mode(pin) == 0o600
 
 
+def test_an_identity_is_of_one_overlay_of_its_owner(world: World) -> None:
+    """Attack: a file of another overlay of the owner, of a higher version, takes the place of ours."""
+    pin = world.directory / "pin.json"
+    world.sign()
+    load_overlay(world.out, NOW_MS, pin)
+    ours = world.out.read_bytes()
+    (world.owner / "overlays" / "demo.json").rename(world.directory / "kept.json")
+    world.out.unlink()
+    other = world.sign(lambda description: description.update(name="other")).overlay
+    with pytest.raises(OverlayError, match=r"is overlay other, but .* is an identity of overlay demo; make another"):
+        load_overlay(world.out, NOW_MS, pin)
+    world.out.write_bytes(ours)
+    with pytest.raises(OverlayError, match="is overlay other"):
+        save_overlay(world.out, pin, other, stamp(world.out))
+    assert world.out.read_bytes() == ours
+
+
 def test_a_newer_overlay_is_kept_and_never_an_older_one(world: World) -> None:
     pin = world.directory / "pin.json"
     first, second = world.sign().overlay, world.sign().overlay
