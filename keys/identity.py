@@ -30,7 +30,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
-from typing import Protocol
+from typing import Any, Protocol
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -330,6 +330,33 @@ def is_name(name: str) -> bool:
 # --------------------------------------------------------------------------------------------------- X.509
 
 
+class _CertificateKey(Ed25519PrivateKey):
+    """The key of an authority as the builder of certificates takes it: it signs, wherever it stands, and shows its
+    public key.
+    """
+
+    def __init__(self, identity: Identity) -> None:
+        self._identity = identity
+
+    def public_key(self) -> Ed25519PublicKey:
+        return Ed25519PublicKey.from_public_bytes(self._identity.public_bytes)
+
+    def sign(self, data: Any) -> bytes:
+        return self._identity._sign(bytes(data))
+
+    def private_bytes(self, *_: object) -> bytes:
+        raise OurFault("an authority's key signs, and does not leave its place")
+
+    def private_bytes_raw(self) -> bytes:
+        raise OurFault("an authority's key signs, and does not leave its place")
+
+    def __copy__(self) -> _CertificateKey:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, object]) -> _CertificateKey:
+        return self
+
+
 def make_ca(identity: Identity, domain: str, now: float) -> bytes:
     """Returns the self-signed X.509 certificate of a trust domain's authority, PEM. `now`: UNIX time in seconds."""
     if not _NAME.fullmatch(domain):
@@ -338,7 +365,7 @@ def make_ca(identity: Identity, domain: str, now: float) -> bytes:
     builder = _builder(name, name, (identity.public_bytes, identity.public_bytes), now, CA_DAYS)
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     builder = builder.add_extension(_key_usage(signs_certificates=True), critical=True)
-    return builder.sign(identity._working(), None).public_bytes(serialization.Encoding.PEM)
+    return builder.sign(_CertificateKey(identity), None).public_bytes(serialization.Encoding.PEM)
 
 
 def make_leaf(
@@ -378,7 +405,7 @@ def make_leaf(
     builder = builder.add_extension(_key_usage(signs_certificates=False), critical=True)
     builder = builder.add_extension(x509.ExtendedKeyUsage(uses), critical=False)
     builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
-    return builder.sign(ca._working(), None).public_bytes(serialization.Encoding.PEM)
+    return builder.sign(_CertificateKey(ca), None).public_bytes(serialization.Encoding.PEM)
 
 
 def public_key_of(certificate_der: bytes) -> bytes:

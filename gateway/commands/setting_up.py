@@ -140,6 +140,7 @@ def join(
     protect: Annotated[
         list[str] | None, typer.Option(metavar="FILTER", help="The owner's scopes that a gateway seals; repeatable.")
     ] = None,
+    key: Annotated[str, typer.Option(metavar="URI", help="pkcs11:... of the member's key, if it is in a token.")] = "",
 ) -> None:
     """Make identity, card and configuration of a member where it will run; only the card goes to the owner."""
     from gateway.setup import SetupError
@@ -150,7 +151,7 @@ def join(
         kind = Role(role)
     except ValueError:
         raise SetupError(f"--role {role}: take replica, gateway or keyserver") from None
-    joined = make(directory, kind, address, time.time(), name, domain, protect or ())
+    joined = make(directory, kind, address, time.time(), name, domain, protect or (), key)
     card, folder = joined.card, joined.folder
     print(f"{joined.member.name}, a {kind.value}, in {directory}; its keys stay there")
     print(f"send {card} to the owner of the overlay, who runs")

@@ -54,11 +54,14 @@ def trust_init(
     owner_key: Annotated[
         str, typer.Option("--owner-key", metavar="URI", help="pkcs11:... of the owner's key, if it is in a token.")
     ] = "",
+    ca_key: Annotated[
+        str, typer.Option("--ca-key", metavar="URI", help="pkcs11:... of the authority's key, if it is in a token.")
+    ] = "",
 ) -> None:
     """Make a trust domain: its certificate authority and the owner and root keys, used if it owns an overlay."""
     from gateway.trust.domains import TrustDomain
 
-    TrustDomain.create(directory, domain, time.time(), owner_key)
+    TrustDomain.create(directory, domain, time.time(), owner_key, ca_key)
     print(f"trust domain {domain} in {directory}; back it up, and show ca.key, owner.key and root.key to nobody")
 
 

@@ -16,7 +16,7 @@ from gateway.base import PrivateFileError, write_private, write_public
 from gateway.setup.folders import DOMAIN, IDENTITY, RoleFolder, role_folders
 from gateway.setup.initialising import LOOPBACK, METRICS_ABOVE, PORT_MAX, first_free
 from gateway.setup.plan import PlannedMember, SetupError, settings, title
-from gateway.trust import TrustDomain
+from gateway.trust import TrustDomain, token_key
 from keys.identity import Role
 
 ROLES = (Role.REPLICA, Role.GATEWAY, Role.KEY_SERVER)
@@ -44,12 +44,13 @@ def join(
     name: str = "",
     domain: Path | None = None,
     protect: Sequence[str] = (),
+    key: str = "",
 ) -> Joined:
     """Makes the folder of a member.
 
     `address`: HOST:PORT where others reach the member (a gateway: its clients). `domain`: an existing trust domain of
     the operator, else one is made in the folder. `name`: default is the folder's name. `protect`: the owner's scopes a
-    gateway seals. Raises SetupError, TrustError.
+    gateway seals. `key`: URI of the member's key, if it is in a token. Raises SetupError, TrustError.
     """
     if role not in ROLES:
         raise SetupError(f"--role {role}: take one of {', '.join(ROLES)}; for other roles use `veilmq trust issue`")
@@ -67,8 +68,10 @@ def join(
     folder = RoleFolder(directory)
     if folder.config.exists():
         raise SetupError(f"{directory}: holds a member already; name a new directory")
+    if key:
+        token_key(key)  # before anything is written
     issuer = TrustDomain.load(domain) if domain else TrustDomain.create(directory / DOMAIN, f"operator-{name}", now)
-    issuer.issue(name, role, (member.host,), directory / IDENTITY, now)
+    issuer.issue(name, role, (member.host,), directory / IDENTITY, now, key=key)
     try:
         content = yaml.safe_dump(settings(member, protect), sort_keys=False)
         write_public(folder.config, (title(member) + content).encode())

@@ -11,6 +11,7 @@ from gateway.trust.errors import TrustError
 from gateway.trust.live_overlay import LOOK_EVERY_S, LiveOverlay, take_listed_key
 from gateway.trust.overlay_file import date_of, document_bytes, load_overlay, load_secrets, read_document
 from gateway.trust.rotation import NEXT
+from gateway.trust.tokens import token_key
 
 __all__ = [
     "LOOK_EVERY_S",
@@ -31,4 +32,5 @@ __all__ = [
     "read_document",
     "read_public",
     "take_listed_key",
+    "token_key",
 ]

@@ -10,8 +10,8 @@ An identity (`veilmq trust issue`) is the directory that one member runs from
     key.pem, cert.pem     its Ed25519 key and its TLS certificate
     ca.pem                the authority that issued it
     card.json             its public part, signed by itself, for the overlay's owner
-A key may stand in a token (`tokens`): owner.key is then the line `key: pkcs11:...` alone, and key.pem has that line
-before the working key, a key of this file for TLS and for what is derived.
+A key may stand in a token (`tokens`): owner.key or ca.key is then the line `key: pkcs11:...` alone, and key.pem has
+that line before the working key, a key of this file for TLS and for what is derived.
 Private files have mode 0600 and are refused with any other; no private key leaves its directory, except the key of an
 identity that the domain issues ready-made. Not here: the overlay file (`overlay_file`, `owner`), new keys for an
 identity (`rotation`).
@@ -153,15 +153,17 @@ class TrustDomain:
     root: bytes = field(repr=False)
 
     @classmethod
-    def create(cls, directory: Path, name: str, now: float, owner_key: str = "") -> TrustDomain:
-        """Makes a new trust domain. `owner_key`: URI of a key in a token; empty for a new key in a file.
+    def create(cls, directory: Path, name: str, now: float, owner_key: str = "", ca_key: str = "") -> TrustDomain:
+        """Makes a new trust domain. `owner_key`, `ca_key`: URIs of keys in a token; empty for new keys in files.
 
         Raises TrustError if the directory has one already, or the token does not answer.
         """
         if (directory / "ca.key").exists():
             raise TrustError(f"{directory}: holds a trust domain already; take another directory")
-        authority = Identity.generate(secrets.token_bytes(32))
-        owner = _key_line(owner_key) if owner_key else _new_key("")[1]
+        if owner_key and ca_key and token_key(owner_key).public_bytes == token_key(ca_key).public_bytes:
+            raise TrustError("owner and authority have one key; give each a key of its own")
+        authority, ca = _signing_key(ca_key)
+        owner = _signing_key(owner_key)[1]
         try:
             ca_pem = make_ca(authority, name, now)
             private_directory(directory)
@@ -169,9 +171,7 @@ class TrustDomain:
             write_private(directory / "owner.key", owner)
             write_public(directory / "ca.pem", ca_pem)
             write_public(directory / "domain.json", json.dumps({"veilmq_domain": 1, "name": name}).encode() + b"\n")
-            write_private(
-                directory / "ca.key", authority.private_pem()
-            )  # last: its presence means that all files are there
+            write_private(directory / "ca.key", ca)  # last: its presence means that all files are there
         except (KeysError, PrivateFileError) as error:
             raise TrustError(str(error)) from None
         return cls.load(directory)
@@ -326,6 +326,11 @@ def _new_key(uri: str) -> tuple[Identity, bytes]:
         identity = Identity(private)
         return identity, identity.private_pem()
     return Identity(private, token_key(uri)), _key_line(uri) + Identity(private).private_pem()
+
+
+def _signing_key(uri: str) -> tuple[Identity, bytes]:
+    """Returns a key that only signs, with its file: a new one, or the line of the key in a token. Raises TrustError."""
+    return (Identity(None, token_key(uri)), _key_line(uri)) if uri else _new_key("")
 
 
 def _key_line(uri: str) -> bytes:

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
-import os
 import ssl
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from cryptography.x509 import load_pem_x509_certificate
 
+from gateway import cli
 from gateway.trust.domains import KEY_LINE, load_key, load_working_key
 from gateway.trust.errors import TrustError
 from gateway.trust.tokens import PIN_VARIABLE, TokenUri, token_key
 from keys.identity import public_key_of, verify
 from keys.sealedbox import seal_box
 from tests.softhsm import MODULE, PIN, Token
-
-VEILMQ = [sys.executable, "-m", "gateway.cli"]
 
 
 class World:
@@ -31,25 +34,31 @@ class World:
         self.directory = directory
         self.token = Token(directory / "softhsm")
         self.owner_uri = self.token.make("owner", "01")
+        self.ca_uri = self.token.make("ca", "11")
         self.gateway_uri = self.token.make("g1", "02")
         self.said = ""
 
     def run(self, *command: str | Path, status: int = 0, **environment: str) -> str:
-        """Runs a command of veilmq; returns its output."""
-        done = subprocess.run(
-            [*VEILMQ, *map(str, command)], cwd=self.directory, env={**self.token.environment, **environment},
-            capture_output=True, text=True, check=False, timeout=60,
-        )  # fmt: skip
-        said = done.stdout + done.stderr
-        assert done.returncode == status, said
-        assert "Traceback" not in said, said
+        """Runs a command of veilmq in this process; returns its output."""
+        out = io.StringIO()
+        with (
+            contextlib.chdir(self.directory),
+            redirect_stdout(out),
+            redirect_stderr(out),
+            pytest.MonkeyPatch.context() as m,
+        ):
+            for name, value in environment.items():
+                m.setenv(name, value)
+            ended = cli.run([str(each) for each in command])
+        said = out.getvalue()
+        assert ended == status, said
         assert PIN not in said
         self.said += said
         return said
 
     def build(self) -> None:
         """Makes identities and signs the overlay."""
-        self.run("trust", "init", "owner", "--domain", "acme", "--owner-key", self.owner_uri)
+        self.run("trust", "init", "owner", "--domain", "acme", "--owner-key", self.owner_uri, "--ca-key", self.ca_uri)
         issue = ("trust", "issue", "owner", "--out")
         self.run(*issue, "g1", "--name", "g1", "--role", "gateway", "--key", self.gateway_uri)
         for place in (1, 2, 3):
@@ -72,36 +81,32 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """One token for all tests: SoftHSM reads its configuration once in a process."""
     made = World(tmp_path_factory.mktemp("tokens"))
-    made.build()
-    return made
-
-
-@pytest.fixture
-def opened(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
-    """The world whose token this process may open: SoftHSM reads its configuration once."""
-    monkeypatch.setenv("SOFTHSM2_CONF", str(world.token.conf))
-    return world
+    with pytest.MonkeyPatch.context() as m:
+        m.setenv("SOFTHSM2_CONF", str(made.token.conf))
+        made.build()
+        yield made
 
 
 @pytest.mark.tools
-def test_an_owner_signs_without_its_key_in_a_file(opened: World) -> None:
-    directory = opened.directory
+def test_an_owner_signs_without_its_key_in_a_file(world: World) -> None:
+    directory = world.directory
     (line,) = (directory / "owner" / "owner.key").read_bytes().splitlines()
-    assert line == KEY_LINE + opened.owner_uri.encode()
-    opened.run("trust", "grant", "overlay.json", "--owner", "owner", "--member", "g1", "--publish", "ward/+/north")
-    shown = json.loads(opened.run("overlay", "show", "overlay.json", "--json"))
+    assert line == KEY_LINE + world.owner_uri.encode()
+    world.run("trust", "grant", "overlay.json", "--owner", "owner", "--member", "g1", "--publish", "ward/+/north")
+    shown = json.loads(world.run("overlay", "show", "overlay.json", "--json"))
     assert shown["version"] >= 2
     assert shown["owner"] == load_key(directory / "owner" / "owner.key").public_bytes.hex()
 
 
 @pytest.mark.tools
-def test_a_member_shows_a_working_key_that_its_identity_vouches_for(opened: World) -> None:
+def test_a_member_shows_a_working_key_that_its_identity_vouches_for(world: World) -> None:
     """Boxes and TLS need keys that leave a token: they come from the file, and the token's key vouches for them."""
-    g1 = opened.directory / "g1"
+    g1 = world.directory / "g1"
     identity = load_key(g1 / "key.pem")
-    assert identity.public_bytes == token_key(opened.gateway_uri).public_bytes != identity.working_bytes
+    assert identity.public_bytes == token_key(world.gateway_uri).public_bytes != identity.working_bytes
     der = ssl.PEM_cert_to_DER_cert((g1 / "cert.pem").read_text())
     assert public_key_of(der) == identity.public_bytes
     ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(g1 / "cert.pem", g1 / "key.pem")
@@ -120,6 +125,46 @@ def in_base64(data: bytes) -> str:
     from keys.frames import to_base64
 
     return to_base64(data)
+
+
+@pytest.mark.tools
+def test_an_authority_issues_and_renews_without_its_key_in_a_file(world: World) -> None:
+    domain = world.directory / "owner"
+    (line,) = (domain / "ca.key").read_bytes().splitlines()
+    assert line == KEY_LINE + world.ca_uri.encode()
+    authority = load_pem_x509_certificate((domain / "ca.pem").read_bytes())
+    authority.verify_directly_issued_by(authority)
+    load_pem_x509_certificate((world.directory / "g1" / "cert.pem").read_bytes()).verify_directly_issued_by(authority)
+    world.run("trust", "renew", "g1", "--domain", "owner")
+    load_pem_x509_certificate((world.directory / "g1" / "cert.pem").read_bytes()).verify_directly_issued_by(authority)
+    world.run(
+        "trust", "issue", "owner", "--out", "lamp", "--name", "lamp", "--role", "entity", "--node", "g1/card.json"
+    )
+    said = world.run(
+        "trust", "init", "one", "--domain", "one", "--owner-key", world.ca_uri, "--ca-key", world.ca_uri, status=2
+    )
+    assert "owner and authority have one key" in said
+    assert not (world.directory / "one").exists()
+
+
+@pytest.mark.tools
+def test_a_member_joins_with_a_key_that_never_was_a_file(world: World) -> None:
+    """Attack: the folder is copied. It holds a working key, which signs no card and no publication."""
+    uri = world.token.make("g9", "12")
+    said = world.run("join", "g9", "--role", "gateway", "--key", uri)
+    assert "g9, a gateway" in said
+    identity = world.directory / "g9" / "identity"
+    lines = (identity / "key.pem").read_bytes().splitlines()
+    assert lines[0] == KEY_LINE + uri.encode()
+    public = token_key(uri).public_bytes
+    assert json.loads((identity / "card.json").read_text())["public_key"] == in_base64(public)
+    assert load_working_key(identity / "key.pem").public_bytes != public
+    assert PIN.encode() not in b"".join(path.read_bytes() for path in (world.directory / "g9").rglob("*.*"))
+    absent = world.token.uri("token=plant;object=absent")
+    assert "no such key; make one" in world.run("join", "g10", "--role", "gateway", "--key", absent, status=2)
+    assert not (world.directory / "g10").exists(), "a fault leaves no half of a folder"
+    shown = world.token.uri("token=plant;object=g9", f"module-path={MODULE}&pin-value={PIN}")
+    world.run("join", "g10", "--role", "gateway", "--key", shown, status=2)
 
 
 @pytest.mark.tools
@@ -268,8 +313,8 @@ def test_a_former_owner_key_moves_into_a_token_by_one_line(world: World, tmp_pat
 
 
 @pytest.mark.tools
-def test_a_session_that_ended_is_opened_again(opened: World) -> None:
-    key = token_key(opened.gateway_uri)
+def test_a_session_that_ended_is_opened_again(world: World) -> None:
+    key = token_key(world.gateway_uri)
     assert key._session is not None
     key._session.close()
     signature = key.sign(b"data")
@@ -277,15 +322,14 @@ def test_a_session_that_ended_is_opened_again(opened: World) -> None:
 
 
 @pytest.mark.tools
-def test_a_token_that_is_gone_is_an_error_without_a_secret(opened: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    key = token_key(opened.gateway_uri)
+def test_a_token_that_is_gone_is_an_error_without_a_secret(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = token_key(world.gateway_uri)
     assert key._session is not None
     key._session.close()
     monkeypatch.setattr(key, "_token", lambda: (_ for _ in ()).throw(TrustError("no such token; plug it in")))
     with pytest.raises(TrustError, match="plug it in"):
         key.sign(b"data")
     monkeypatch.undo()
-    monkeypatch.setenv("SOFTHSM2_CONF", os.environ.get("SOFTHSM2_CONF", str(opened.token.conf)))
     assert len(key.sign(b"data")) == 64
 
 
