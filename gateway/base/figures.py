@@ -37,6 +37,8 @@ class LinkFigures:
     """Seconds from writing a message to its acknowledgement, at the last measurement; one message is measured at a
     time.
     """
+    tls_group: str = ""
+    """Group of the key agreement of the present or last connection, where Python can say it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +62,15 @@ class LinkState:
 
     def to_dict(self) -> dict[str, Any]:
         one = self.figures
-        shown = {"up": self.up, "in_flight": self.in_flight, "waiting": self.waiting, "reconnects": self.reconnects}
+        shown: dict[str, Any] = {
+            "up": self.up,
+            "in_flight": self.in_flight,
+            "waiting": self.waiting,
+            "reconnects": self.reconnects,
+        }
         shown |= {"sent": one.sent, "sent_bytes": one.sent_bytes}
         shown |= {"received": one.received, "received_bytes": one.received_bytes}
+        shown |= {"tls_group": one.tls_group} if one.tls_group else {}
         return shown if one.acknowledge_s is None else {**shown, "acknowledge_s": round(one.acknowledge_s, 6)}
 
 

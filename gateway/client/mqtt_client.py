@@ -24,7 +24,7 @@ from gateway.client.awaited import Acknowledgements
 from gateway.client.batched import BatchedWriter
 from gateway.client.complaints import CONNACK_OF_V3, NOT_MQTT5, ClientError, Complaints
 from gateway.client.redial import Address, Redial, host_port
-from gateway.client.tls import SOMEBODY_ELSE, explain, shows
+from gateway.client.tls import SOMEBODY_ELSE, explain, group_of, shows
 from gateway.client.wanted import WantedSubscriptions
 from gateway.mqtt5.actions import Close, SessionLimits
 from gateway.mqtt5.client_session import Answered, ClientAction, ClientSession, Completed, Connected, Unanswered
@@ -312,6 +312,7 @@ class MqttClient(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's TLS transport is no subclass of asyncio.Transport, but offers the same.
         self._out.transport = cast(asyncio.Transport, transport)
+        self.figures.tls_group = group_of(transport.get_extra_info("ssl_object"))
         if self._verify_peer is not None and not shows(transport.get_extra_info("ssl_object"), self._verify_peer):
             self._why = f"{self._where} {SOMEBODY_ELSE}"
             self._out.transport.abort()

@@ -133,6 +133,14 @@ def shows(ssl_object: Any, recognise: Callable[[bytes], bool]) -> bool:
     return recognise(shown) if shown else False
 
 
+def group_of(ssl_object: Any) -> str:
+    """Returns the group of the key agreement of a connection after its handshake; nothing without TLS, or where Python
+    cannot be asked: `ssl` has the question from 3.15 on.
+    """
+    ask = getattr(ssl_object, "group", None)
+    return "" if ask is None else str(ask() or "")
+
+
 def explain(error: BaseException, address: str) -> str:
     """Returns a line for a failed TLS handshake or a connection that ended in the handshake."""
     if isinstance(error, ssl.SSLCertVerificationError) and error.verify_code in OUT_OF_TIME:

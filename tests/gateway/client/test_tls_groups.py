@@ -13,7 +13,8 @@ import pytest
 from OpenSSL import SSL
 
 from bridge.document.overlay import Overlay
-from gateway.client.tls import LinkTls
+from gateway.base.figures import LinkFigures, LinkState
+from gateway.client.tls import LinkTls, group_of
 from tests.gateway.trust.test_domains import World
 
 HYBRID, CLASSICAL = "X25519MLKEM768", "x25519"
@@ -21,6 +22,29 @@ GROUP = HYBRID if ssl.OPENSSL_VERSION_INFO >= (3, 5) else CLASSICAL
 """The group that our side agrees to."""
 LEAST = (3, 5)
 """The version of OpenSSL that brought X25519MLKEM768."""
+
+
+class Said:
+    """Stands in for an `ssl.SSLObject` of Python 3.15, which answers after a handshake."""
+
+    def __init__(self, group: str | None) -> None:
+        self._group = group
+
+    def group(self) -> str | None:
+        return self._group
+
+
+def test_the_group_of_a_connection_is_told_where_python_can_say_it() -> None:
+    assert group_of(Said(HYBRID)) == HYBRID
+    assert group_of(Said(None)) == ""
+    assert group_of(None) == ""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    near = context.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO(), server_hostname="a")
+    if not hasattr(near, "group"):
+        assert group_of(near) == ""
+    state = LinkState("r1", True, True, 0, 0, LinkFigures(tls_group=group_of(Said(HYBRID))))
+    assert state.to_dict()["tls_group"] == HYBRID
+    assert "tls_group" not in LinkState("r1", True, True, 0, 0, LinkFigures()).to_dict()
 
 
 @pytest.fixture(scope="module")
