@@ -16,7 +16,8 @@ those of `calls` are counted in the simulator (`tests.bench.lone`).
 That content goes over all cross links is no setting: the processes of that row are started with another
 `bridge.wire.pieces.INLINE_BYTES`.
 
-With --json one object a line: bench, work, ours, peer, peer_name, ratio, unit; ratio is ours / peer.
+With --json one object a line: bench, work, ours, peer, peer_name, ratio, unit, and with a goal goal and met; ratio is
+ours / peer.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,10 @@ SLOW_S, SLOW_RATE = 25.0, 3_000
 PACE = 300
 PACE_LONG = 30
 PAYLOAD_BYTES = 256
-SEALED, PLAIN = "bench/load", "open/load"
+SEALED, PLAIN, RECEIPTED = "bench/load", "open/load", "receipts/load"
+RECEIPTS_RATE, RECEIPTS_SETTLE_S = 1_000, 3.0
+"""Messages a second, and the seconds after them in which the last receipts come."""
+RECEIPTS_GOAL = 1.02
 KEY_MESSAGES = 64
 EVERYWHERE = "everywhere"
 IN_FLIGHT_BYTES = 2 << 20
@@ -68,7 +72,7 @@ MESSAGES, MICROSECONDS, BYTES = "msg/s", "us", "bytes"
 class Shape:
     """An overlay: replicas of each region, along one path; messages that one data key serves; the topic asked for; how
     content travels (`EVERYWHERE`: over all cross links); its length; `linger_ms` of the scope, and records of its
-    batches at most."""
+    batches at most; whether there is such a scope with receipts beside it."""
 
     regions: tuple[int, ...] = (3,)
     key_messages: int = KEY_MESSAGES
@@ -78,6 +82,7 @@ class Shape:
     in_flight: int = WINDOW
     linger_ms: int = 0
     records: int = 256
+    with_receipts: bool = False
 
     @property
     def window(self) -> int:
@@ -152,7 +157,10 @@ def overlay(shape: Shape) -> Iterator[tuple[list[Running], across.Way]]:
         sealed = {**_scope(SEALED), "refresh": {"messages": shape.key_messages}}
         sealed["batch"] = {"linger_ms": shape.linger_ms, "records": shape.records}
         sealed["mode"] = "copies" if shape.mode == EVERYWHERE else shape.mode
-        processes.describe(lambda description: description.update(scopes=[sealed, _scope(PLAIN)]))
+        scopes = [sealed, _scope(PLAIN)]
+        if shape.with_receipts:
+            scopes.append({**sealed, **_scope(RECEIPTED), "receipts": True})
+        processes.describe(lambda description: description.update(scopes=scopes))
         processes.hand_out(*processes.ports)
         for gateway in ("site", "control"):
             path = Path(name) / f"{gateway}.yaml"
@@ -172,12 +180,12 @@ def overlay(shape: Shape) -> Iterator[tuple[list[Running], across.Way]]:
 
 def _scope(topic: str) -> dict[str, Any]:
     whole = {"filter": topic.replace("/load", "/#")}
-    return whole if topic == SEALED else {**whole, "mode": "plain"}
+    return {**whole, "mode": "plain"} if topic == PLAIN else whole
 
 
 def _configured(content: dict[str, Any]) -> dict[str, Any]:
     del content["availability"]
-    content["overlay"]["protect"] = [_scope(SEALED)]
+    content["overlay"]["protect"] = [_scope(SEALED), _scope(RECEIPTED)]
     return content
 
 
@@ -345,6 +353,28 @@ def by_slow(_: Medians) -> Iterator[Result]:
     yield Result(f"a reader at half of {SLOW_RATE} msg/s", came, sent, "acknowledged", "msg", Target(1.0))
 
 
+def by_receipts(medians: Medians) -> Iterator[Result]:
+    """Processor time of all processes with receipts and without, in turn in the very same processes: receipts cost
+    less than fresh processes differ. The time in which the last receipts come is measured on both sides.
+    """
+    used: dict[str, list[float]] = {SEALED: [], RECEIPTED: []}
+    with contextlib.ExitStack() as stack:
+        running, way = stack.enter_context(overlay(Shape(with_receipts=True)))
+        holder = stack.enter_context(open_client(way.port_out, "holder of receipts"))
+        subscribe(holder, 0, f"{RECEIPTED}/held")
+        across.wait_through(way.port_in, way.port_out, f"{RECEIPTED}/probe")
+        for turn in range(2 * medians.runs):
+            for topic in (SEALED, RECEIPTED) if turn % 2 else (RECEIPTED, SEALED):
+                before_s = sum(each.cpu_s() for each in running)
+                in_process(across.paced, replace(way, topic=topic), medians.seconds, RECEIPTS_RATE)
+                time.sleep(RECEIPTS_SETTLE_S)
+                spent_s = sum(each.cpu_s() for each in running) - before_s
+                used[topic].append(spent_s / (medians.seconds * RECEIPTS_RATE) * 1e6)
+    ours, base = (statistics.median(used[topic]) for topic in (RECEIPTED, SEALED))
+    work = f"cpu a message with receipts, {RECEIPTS_RATE} msg/s"
+    yield Result(work, ours, base, "without receipts", MICROSECONDS, _at_most(RECEIPTS_GOAL))
+
+
 def by_calls(_: Medians) -> Iterator[Result]:
     """Python calls of one lone publication, counted in the simulator: the same on every machine."""
     typical = lone.typical(lone.measured())
@@ -373,6 +403,7 @@ TABLES: dict[str, Callable[[Medians], Iterator[Result]]] = {
     "cut": by_cut,
     "crowd": by_crowd,
     "slow": by_slow,
+    "receipts": by_receipts,
     "calls": by_calls,
     "base": by_base,
 }
@@ -385,7 +416,10 @@ def show(result: Result) -> str:
 
 def as_json(result: Result) -> str:
     fields = {"bench": "forwarding", "work": result.work, "ours": round(result.ours, 3), "peer": round(result.peer, 3)}
-    return json.dumps({**fields, "peer_name": result.peer_name, "ratio": round(result.ratio, 3), "unit": result.unit})
+    fields |= {"peer_name": result.peer_name, "ratio": round(result.ratio, 3), "unit": result.unit}
+    if result.target is not None:
+        fields |= {"goal": str(result.target), "met": result.target.is_met(result.ratio)}
+    return json.dumps(fields)
 
 
 def main() -> int:
