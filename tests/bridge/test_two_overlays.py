@@ -79,6 +79,7 @@ def taken(effects: list[Effect], wires: list[tuple[str, Wire]]) -> list[object]:
     return passed + [effect for effect in effects if isinstance(effect, (Deliver, ReceiptCame))]
 
 
+@pytest.mark.attack(180)
 def test_what_members_of_one_sign_counts_nothing_among_members_of_equal_names_with_keys_of_their_own() -> None:
     wires = Signed(world_of()).wires_of_all()
     assert {wire.topic for _, wire in wires} == {batch_topic(1), batch_topic(2), SUBSCRIBE_TOPIC, RECEIPTS_TOPIC}
@@ -99,6 +100,7 @@ def test_with_one_key_in_both_a_plain_publication_would_cross() -> None:
     assert b"in clear" in [e.publication.payload for e in at_reader if isinstance(e, Deliver)]
 
 
+@pytest.mark.attack(180)
 @pytest.mark.parametrize("name", ["near", "r1a"])
 def test_a_member_takes_no_other_overlay_of_its_owner_from_a_neighbour(name: str) -> None:
     """Attack: whoever has a file of another overlay hands it out as a newer version; rights and keys went by it."""
@@ -116,6 +118,7 @@ def test_a_member_takes_no_other_overlay_of_its_owner_from_a_neighbour(name: str
     assert any(isinstance(effect, Adopt) for effect in node.handle(Offered(canonical(own)), NOW))
 
 
+@pytest.mark.attack(180)
 def test_a_member_takes_no_other_overlay_of_its_owner_from_its_file() -> None:
     world = world_of()
     node = gateway(world, "near")

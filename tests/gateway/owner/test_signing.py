@@ -494,6 +494,7 @@ def test_what_a_search_can_cost_at_worst_is_shown(world: World) -> None:
     assert max(shown.values()) == worst_search(overlay, overlay.policy.scopes[0])
 
 
+@pytest.mark.attack(180)
 def test_an_owner_lists_no_key_in_two_overlays(world: World) -> None:
     """Signatures name no overlay: a publication, statement or receipt of one would count in the other."""
     world.sign()

@@ -93,6 +93,7 @@ def test_a_member_remembers_the_owner_and_refuses_an_older_version(world: World)
     assert mode(pin) == 0o600
 
 
+@pytest.mark.attack(180)
 def test_an_identity_is_of_one_overlay_of_its_owner(world: World) -> None:
     """Attack: a file of another overlay of the owner, of a higher version, takes the place of ours."""
     pin = world.directory / "pin.json"

@@ -185,6 +185,7 @@ def test_everything_is_spooled_once_and_acknowledged(tmp_path: Path, overlay: Ov
     assert not receiver.alive
 
 
+@pytest.mark.attack(181)
 def test_receipts_are_of_what_is_on_disk_and_of_no_scope_without_them(
     tmp_path: Path, publisher: Publisher, overlay: Overlay, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -207,6 +207,7 @@ def test_a_row_that_never_became_whole_is_in_no_receipt() -> None:
 # ------------------------------------------------------------------------------------------------ attacks
 
 
+@pytest.mark.attack(181)
 def test_a_job_that_lies_about_content_acknowledges_nothing(scene: Scene) -> None:
     scene.publish("plant/a")
     (batch,) = scene.spool()
@@ -217,6 +218,7 @@ def test_a_job_that_lies_about_content_acknowledges_nothing(scene: Scene) -> Non
     assert not any(isinstance(effect, ReceiptCame) for effect in effects)
 
 
+@pytest.mark.attack(181)
 def test_two_processes_with_one_identity_acknowledge_a_batch_once(scene: Scene) -> None:
     """Two machines run a job under one identity: both words are true, and a device is told once."""
     number = scene.publish("plant/a")
@@ -243,6 +245,7 @@ def test_two_processes_with_parts_acknowledge_each_what_it_has(scene: Scene) -> 
     assert scene.site.acknowledged.states()[0].oldest_ms == int(NOW * 1000)
 
 
+@pytest.mark.attack(181)
 def test_a_spool_that_was_restored_says_what_is_true_and_takes_back_nothing(scene: Scene) -> None:
     """The spool of yesterday has less than was acknowledged; what the job signs from it is what it has."""
     scene.publish("plant/a")
