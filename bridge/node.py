@@ -218,7 +218,7 @@ class ReaderNode(Node):
 
 
 class JobNode(ReaderNode):
-    """An ingest job: its receiver opens publications, and tells of batches in the spool, which get receipts."""
+    """An ingest job: a reader whose receiver opens publications. Batches in the spool get receipts."""
 
     def __init__(
         self,
@@ -234,7 +234,7 @@ class JobNode(ReaderNode):
         self.acknowledging = Acknowledging(overlay, identity, name, lambda author, scope: StreamNumbers())
 
     def spooled(self, chain: ChainId, batch: HadBatch) -> None:
-        """Takes a batch that is on disk. The next `Tick` sends the receipts that are due."""
+        """Takes a batch on disk. The next `Tick` sends due receipts."""
         self.acknowledging.had(chain, chain.publisher, batch)
         self._is_due_known = False
 

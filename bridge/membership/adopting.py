@@ -426,7 +426,7 @@ class OverlayKeeper:
             raise NotAuthorised(str(error)) from None
 
     def _check_name(self, overlay: Overlay) -> None:
-        """Raises OverlayError for another overlay of our owner: signatures name no overlay, so a key has one."""
+        """Raises OverlayError for another overlay of our owner: signatures name no overlay, so a key has one alone."""
         name, ours = overlay.policy.overlay, self.overlay.policy.overlay
         if name != ours:
             raise OverlayError(f"this file is of overlay {name}, we are in {ours}; each takes an identity of its own")

@@ -35,8 +35,8 @@ OWED_MAX = 65_536
 @dataclass(frozen=True, slots=True)
 class ReceiptState:
     """The state of one reader in one of our scopes. Times in ms. `time_ms`: of the newest receipt, by the reader's
-    clock; `came_ms`: of its arrival; `through`: the last number of which
-    the reader spoke; `missing`: the count of missing intervals;
+    clock; `came_ms`: of its arrival; `through`: the last number in
+    the reader's receipts; `missing`: the count of missing intervals;
     `acknowledged`: batches since this process began; `oldest_ms`: time of sealing of the oldest publication without a
     receipt, 0 if there is none.
     """
@@ -53,7 +53,7 @@ class ReceiptState:
 
 @dataclass(slots=True)
 class _Reader:
-    """The newest receipt of a reader in a chain. `last`: the highest number of which the reader spoke."""
+    """The newest receipt of a reader in a chain. `last`: the highest number in the reader's receipts."""
 
     body: ReceiptBody
     came_ms: int
@@ -194,8 +194,8 @@ class Acknowledged:
 
 
 def _oldest(owed: list[tuple[int, int]], missing: Sequence[Span], last: int) -> int:
-    """Returns the time of sealing of the first publication that a reader lacks, or of which it did not speak yet;
-    0: none. Publications before the first number of the receipt were before the reader's time.
+    """Returns the time of sealing of the first publication that a reader lacks, or behind the reader's `last` number; 0
+    for none. Publications before the first number of the receipt were before the reader's time.
     """
     times = []
     for low, high in missing:

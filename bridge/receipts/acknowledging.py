@@ -115,9 +115,7 @@ class Acknowledging:
         self._due_at: float | None = None
 
     def had(self, chain: ChainId, author: bytes, batch: HadBatch) -> None:
-        """Takes a batch of which every record was handed out, or is on its way to the disk. Drops a batch of a chain
-        that has no receipts any more.
-        """
+        """Takes a batch with all records handed out. Drops a batch of a chain without receipts."""
         state = self._chains.get(chain)
         if state is None:
             if not self._is_told(chain):
