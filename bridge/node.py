@@ -21,6 +21,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from bridge.contract import (
     COPY,
+    FAR_TOPIC,
     HISTORY_TOPIC,
     Acked,
     Appending,
@@ -57,6 +58,7 @@ from bridge.contract import (
     Received,
     Restored,
     Rotated,
+    Send,
     StopReading,
     Subscribed,
     Tick,
@@ -74,7 +76,7 @@ from bridge.measuring import PROBE_TOPIC, SUMMARY_TOPIC, IntervalProposal, Measu
 from bridge.membership import GRANT_TOPIC, KeyClient, KeyServerNode, Node, handed_over
 from bridge.presence import PRESENCE_TOPIC, Presence, PresenceTable
 from bridge.publisher import Entry, NothingLeft, OutboxIntake, Publisher, Shelf, SigningKey, clear_of
-from bridge.reader import LINK_WINDOW, Collector, Held, Readings, ScopeInterest
+from bridge.reader import LINK_WINDOW, Collector, FarAsking, Held, Readings, ScopeInterest
 from bridge.receipts import (
     PLAIN,
     RECEIPTS_TOPIC,
@@ -86,7 +88,7 @@ from bridge.receipts import (
     SealedBatch,
     StreamNumbers,
 )
-from bridge.replica import Forwarder
+from bridge.replica import FarPassing, Forwarder
 from bridge.topology import potential_peers
 from bridge.wire import CONTROL_ROOT, GENERATION_TOPIC, PULL_TOPIC, SUBSCRIBE_TOPIC, OwnLife, refused
 from keys.envelope import PROPERTY_HEADER, DataKey, from_property
@@ -301,6 +303,7 @@ class GatewayNode(ReaderNode):
         self.collector = Collector(overlay, name, secrets, keys)
         self.interest.kept = self.collector.kept
         self.readings = Readings(overlay, name, secrets, keys, self.collector, generation << 16)
+        self.asking = FarAsking(overlay, name, identity, random, self.readings)
         self._early.withheld_max = LINK_WINDOW // 4
         self.groups = SharedGroups(overlay, identity, name, secrets, self.interest.accepted)
         self.presence = PresenceTable(overlay, name)
@@ -474,15 +477,18 @@ class GatewayNode(ReaderNode):
         self.publisher.retained.restore(event.rows, self.intake.is_left)
         self.publisher.rows.restore(event.rows)
         live, asked = self.readings.restore(event.rows, now)
-        return asked + self._collected(self.collector.restore(live, now), now)
+        return self._collected(asked + self.collector.restore(live, now), now)
 
     def _of_history(self, event: Received, now: float) -> list[Effect] | None:
         """Returns the effects of a page, or of a wire in a scope being read on; None for any other wire."""
-        if event.wire.topic == HISTORY_TOPIC:
-            try:
+        try:
+            if event.wire.topic == HISTORY_TOPIC:
                 return self.readings.received(event, now)
-            except KeysError as error:
-                return refused(event.peer, error)
+            if event.wire.topic == FAR_TOPIC:
+                page = self.asking.received(event, now)
+                return [] if page is None else self.readings.received(page, now)
+        except KeysError as error:
+            return refused(event.peer, error)
         return self.readings.instead(event, now) if self.readings.is_behind else None
 
     def _reads(self, event: ReadAgain | StopReading | HoldReading, now: float) -> list[Effect]:
@@ -498,6 +504,8 @@ class GatewayNode(ReaderNode):
         effects = self._collected(self.collector.tick(now), now)
         if self.readings:
             effects += self._collected(self.readings.tick(now), now)
+        else:
+            self.asking.rest()
         effects += self.publisher.tick(now) + super()._own(event, now)
         self.collector.subscriptions.follow(self.interest, self.overlay, now)
         effects += self.acknowledging.tick(now)
@@ -524,6 +532,8 @@ class GatewayNode(ReaderNode):
                     passed += self.doubted(name, now)
                 case Deliver():
                     passed += self.groups.placed(self.publisher.retained.heard(effect), now)
+                case Send(_, wire) if wire.topic == HISTORY_TOPIC:
+                    passed += self.asking.sent(effect, now)
                 case _:
                     passed.append(effect)
         return passed
@@ -537,6 +547,7 @@ class GatewayNode(ReaderNode):
         self.presence.adopt(overlay)
         self.acknowledging.adopt(overlay)
         self.acknowledged.adopt(overlay)
+        self.asking.adopt(overlay)
         self.woken()
         leases = self.groups.adopt(overlay, self.secrets, now)
         collected = self._collected(self.collector.adopt(overlay, self.secrets, now), now)
@@ -550,6 +561,7 @@ class GatewayNode(ReaderNode):
         self.publisher.rotate(identity)
         self.groups.rotate(identity)
         self.acknowledging.rotate(identity)
+        self.asking.rotate(identity)
 
     def _deadlines(self) -> list[float | None]:
         if self._sends_at is _UNKNOWN:
@@ -579,6 +591,7 @@ class ReplicaNode(Node):
         self._presence = Presence(overlay, name, identity)
         self.presence = self._presence.table
         self._receipts = ReceiptRelay(overlay, self.forwarder.routes, self.forwarder.sealings)
+        self._far = FarPassing(overlay, identity, self.forwarder.routes, self.forwarder.recorder)
         self._potential = potential_peers(overlay, name)  # peers whose links we only measure
         self._again: deque[Received] = deque()  # publications that came before their tree, to be judged now
         self._again_at: float | None = None
@@ -607,6 +620,8 @@ class ReplicaNode(Node):
                 return self._leases.received(event, now)
             if wire.topic == RECEIPTS_TOPIC:
                 return self._receipts.received(event, now)
+            if wire.topic == FAR_TOPIC:
+                return self._far.received(event, now)
         across = event.peer in self.forwarder.routes.replicas
         if across and self._publishers.in_debt and self._publishers.closed(wire, now):
             return [Count("publisher_throttled")]
@@ -637,13 +652,14 @@ class ReplicaNode(Node):
             case Loads():
                 return self.forwarder.loaded(event, now)
             case Recalled():
-                return self.forwarder.recalled(event, now)
+                return self._far.answers(self.forwarder.recalled(event, now))
             case Rotated(identity):
+                self._far.rotate(identity)
                 self.measurer.rotate(identity)
                 self._presence.rotate(identity)
             case Tick():
                 again = self._judge_again(now) if self._again else []
-                told = self._leases.tick(now) + self._receipts.tick(now)
+                told = self._leases.tick(now) + self._receipts.tick(now) + self._far.tick(now)
                 return self.forwarder.tick(now) + told + self.measurer.tick(now) + again
         return []
 
@@ -677,6 +693,7 @@ class ReplicaNode(Node):
         self._publishers.adopt(overlay.policy.budgets, overlay.by_party)
         self._leases.adopt(overlay)
         self._receipts.adopt(overlay)
+        self._far.adopt(overlay)
         self.measurer.adopt(overlay)
         self._presence.adopt(overlay)
         effects = self.forwarder.adopt(overlay, now)
@@ -705,6 +722,6 @@ class ReplicaNode(Node):
 
     def _deadlines(self) -> list[float | None]:
         if self._others_at is _UNKNOWN:
-            told = self._leases.next_deadline, self._receipts.next_deadline
+            told = self._leases.next_deadline, self._receipts.next_deadline, self._far.next_deadline
             self._others_at = earliest(*told, self.measurer.next_deadline)
         return [self.forwarder.next_deadline, self._others_at, self._again_at]

@@ -7,7 +7,7 @@ a value has exactly one encoding, and two parties that hash equal values hash eq
 
 Not here: the fields of each frame (`sharetree`, `wrapping`, `envelope` and the modules that it imports, `identity`,
 `grants`, `handover`, `requests`, `material`, `archive`, `ownword`; `bridge` for kinds 7 to 10, 15, 21, 34 to 36 and
-39 to 44 and 46).
+39 to 44 and 46 to 48).
 """
 
 from __future__ import annotations
@@ -72,6 +72,8 @@ class Kind(IntEnum):
     HISTORY_PAGE = 44
     WRAPS = 45
     RECEIPT = 46
+    FAR_REQUEST = 47
+    FAR_PAGE = 48
 
 
 def opening(kind: Kind, flags: int = 0) -> bytes:

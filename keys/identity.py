@@ -41,7 +41,7 @@ from nacl.exceptions import BadSignatureError
 
 from keys import frames
 from keys.errors import BadFrame, BadSignature, Expired, KeysError, OurFault
-from keys.sealedbox import AGREEMENT_KEY_BYTES, HYBRID_KEY_BYTES, BoxKey, check_receiver, is_hybrid
+from keys.sealedbox import AGREEMENT_KEY_BYTES, HYBRID_KEY_BYTES, BoxKey, check_receiver, is_hybrid, seal_box
 
 PARTY_ID_BYTES = 16
 PUBLIC_KEY_BYTES = 32
@@ -151,6 +151,15 @@ class Identity:
         `BadFrame`, `BadContent`.
         """
         return self._box_key().open(box, info)
+
+    def seal_box(self, receiver: bytes, plaintext: bytes, info: bytes) -> bytes:
+        """Returns a box for a receiver (`sealedbox.seal_box`), by a party that draws nothing: the ephemeral key of a
+        classical box follows from our key and from all that is sealed, so two different boxes never have one.
+        """
+        said = hashlib.sha256(info).digest() + hashlib.sha256(plaintext).digest()
+        bound = hashlib.sha256(receiver + said).digest()
+        drawn = HKDFExpand(hashes.SHA256(), 32, b"veilmq/1 own box" + bound).derive(self.private_bytes())
+        return seal_box(receiver, plaintext, info, drawn)
 
     def __repr__(self) -> str:
         return f"Identity({self.party_id.hex()})"

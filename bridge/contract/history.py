@@ -4,18 +4,23 @@ A *record* is a publication at a replica. A *position* follows from signed bytes
 records. A *key* is a data key's header with the replica's own shares. An *era* is a version of the overlay with the
 time of its adoption at a replica. Recording stands in `replica.recording`, reading in `reader.replay`; files are the
 shell's.
+
+A *way* names a replica of each region along the tree; the last one is asked, the others pass on. A reader signs a *far
+request*, the asked replica a *far page*, in a box for the reader alone (`replica.far_passing`, `reader.far_asking`).
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
+from hashlib import sha256
 from typing import NamedTuple, TypeAlias
 
 from bridge.document import Overlay
-from keys.errors import BadFrame
+from keys.errors import BadFrame, OurFault
 from keys.frames import Kind, Reader, number, opening, sized, text
+from keys.identity import SIGNATURE_BYTES, Identity
+from keys.sealedbox import check_receiver
 from keys.values import value
 
 HISTORY_TOPIC = "$veil/history"
@@ -25,6 +30,13 @@ ERAS_MOST = 1_024
 DOMAIN_ERA = b"veilmq/1 era\0"
 FLAG_ERAS, FLAG_DOCUMENT, FLAG_PUBLISHERS = 0x01, 0x02, 0x04  # of a request
 PUBLISHERS_MOST = 16  # that a request names; a lineage has at most nine keys
+FAR_TOPIC = "$veil/history/far"
+FAR_PAGE_BYTES = 1 << 16
+"""The most bytes of a page for a reader of another region, but for a single longer record."""
+WAY_MOST = 16
+DOMAIN_FAR_REQUEST = "veilmq/1 far request"
+DOMAIN_FAR_PAGE = "veilmq/1 far page"
+_INFO = b"veilmq/1 far page"
 PAGE_END, PAGE_ERAS, PAGE_DOCUMENT, PAGE_REFUSED = 0x01, 0x02, 0x04, 0x08
 
 
@@ -55,7 +67,7 @@ def before(time_ms: int) -> HistoryPosition:
 
 def tag_of(topic: str, header: bytes) -> bytes:
     """Returns the tag of a record. `header`: the frame of property `vmq`."""
-    return hashlib.sha256(text(topic) + header).digest()[:TAG_BYTES]
+    return sha256(text(topic) + header).digest()[:TAG_BYTES]
 
 
 @value
@@ -241,7 +253,106 @@ def era_of(overlay: Overlay) -> bytes:
     body = overlay.policy.body()
     parts = [DOMAIN_ERA, number(len(body), 4), body, number(len(views), 2)]
     parts += [number(region, 4) + number(view, 4) for region, view in views]
-    return hashlib.sha256(b"".join([*parts, number(overlay.trees.newest.number, 4)])).digest()
+    return sha256(b"".join([*parts, number(overlay.trees.newest.number, 4)])).digest()
+
+
+@value
+class FarRequest:
+    """A request of `reader` for a page of `asked`, the last replica of the way.
+
+    `number`: above all former ones of the reader; `box_key`: to which the page is sealed; `request`: as within a
+    region.
+    """
+
+    reader: str
+    asked: str
+    number: int
+    box_key: bytes
+    request: bytes
+    way: tuple[str, ...] = ()
+    signature: bytes = field(default=b"", repr=False)
+
+    def signed_bytes(self) -> bytes:
+        return b"".join(
+            [text(self.reader), text(self.asked), number(self.number, 8), sized(self.box_key), sized(self.request)]
+        )
+
+    @property
+    def digest(self) -> bytes:
+        return sha256(self.signed_bytes()).digest()
+
+    def signed(self, identity: Identity) -> FarRequest:
+        return replace(self, signature=identity.sign(DOMAIN_FAR_REQUEST, self.signed_bytes()))
+
+    def encode(self) -> bytes:
+        names = b"".join(map(text, self.way))
+        return opening(Kind.FAR_REQUEST) + number(len(self.way), 1) + names + self.signed_bytes() + self.signature
+
+    @classmethod
+    def decode(cls, data: bytes) -> FarRequest:
+        """Reads a frame. Raises BadFrame."""
+        frame = Reader(data)
+        frame.opening(Kind.FAR_REQUEST)
+        way = tuple([frame.text() for _ in range(frame.number(1))])
+        reader, asked, given = frame.text(), frame.text(), frame.number(8)
+        made = cls(reader, asked, given, frame.sized(), frame.sized(), way, frame.take(SIGNATURE_BYTES))
+        frame.end()
+        if not 2 <= len(set(way)) == len(way) <= WAY_MOST or way[-1] != asked:
+            raise BadFrame("a way that is too short, too long, goes in a circle, or does not end at the asked replica")
+        try:
+            check_receiver(made.box_key)
+        except OurFault as error:
+            raise BadFrame(str(error)) from None
+        return made
+
+    def around(self, name: str) -> tuple[str, str]:
+        """Returns the names before and behind a replica in the way; the one behind the last is empty. Raises
+        BadFrame.
+        """
+        if name not in self.way:
+            raise BadFrame("a far request whose way leads elsewhere")
+        at = self.way.index(name)
+        return (self.way[at - 1] if at else self.reader), (*self.way, "")[at + 1]
+
+
+@value
+class FarPage:
+    """A page for a far request, in a box for its reader. `digest`: of the request."""
+
+    digest: bytes
+    box: bytes = field(repr=False)
+    signature: bytes = field(default=b"", repr=False)
+
+    def signed_bytes(self) -> bytes:
+        return self.digest + self.box
+
+    def encode(self) -> bytes:
+        return opening(Kind.FAR_PAGE) + self.digest + number(len(self.box), 4) + self.box + self.signature
+
+    @classmethod
+    def decode(cls, data: bytes) -> FarPage:
+        """Reads a frame. Raises BadFrame."""
+        frame = Reader(data)
+        frame.opening(Kind.FAR_PAGE)
+        made = cls(frame.take(32), frame.take(frame.number(4)), frame.take(SIGNATURE_BYTES))
+        frame.end()
+        return made
+
+    @classmethod
+    def of(cls, request: FarRequest, page: bytes, identity: Identity) -> FarPage:
+        """Returns a page for the reader of a request, signed by `identity`."""
+        made = cls(request.digest, identity.seal_box(request.box_key, page, _INFO + request.digest))
+        return replace(made, signature=identity.sign(DOMAIN_FAR_PAGE, made.signed_bytes()))
+
+    @property
+    def info(self) -> bytes:
+        """What the box is bound to."""
+        return _INFO + self.digest
+
+
+def is_far_request(data: bytes) -> bool:
+    """Returns True for the beginning of a far request, False for anything else."""
+    return data[1:2] == bytes((Kind.FAR_REQUEST,))
 
 
 # ---------------------------------------------------------------------------------------- effects and events

@@ -8,6 +8,7 @@ ingest jobs share. Imports `wire` and below; never publisher or replica.
 from __future__ import annotations
 
 from bridge.reader.collector import Collector
+from bridge.reader.far_asking import FarAsking
 from bridge.reader.handing_out import Unpacked
 from bridge.reader.intake import Intake, Lineages, is_dated, misfit
 from bridge.reader.interest import ScopeInterest
@@ -21,6 +22,7 @@ __all__ = [
     "LINK_WINDOW",
     "OVERLAP_S",
     "Collector",
+    "FarAsking",
     "Held",
     "Intake",
     "Judge",

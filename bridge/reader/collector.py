@@ -61,12 +61,15 @@ class Collector:
         secrets: Sequence[ScopeSecret],
         keys: ScopeKeys,
         own_too: bool = False,
+        region: int | None = None,
     ) -> None:
-        """Takes `own_too`: True to deliver also publications of this gateway, which its clients had at once."""
+        """Takes `own_too`: True to deliver also publications of this gateway, which its clients had at once. `region`:
+        whose replicas bring everything; None: our own.
+        """
         self._name, self._own = name, "" if own_too else name
         self._opening = OpeningKeys(secrets, keys)
         self.kept = KeptReader()
-        home = overlay.certificate(name).region
+        home = overlay.certificate(name).region if region is None else region
         self._intake: Intake[DataKey] = Intake(overlay, home, self._opening, self.kept)
         self.sealings = self._intake.admission.sealings
         self._keys, self._assembling, self._lineages = self._intake.keys, self._intake.assembling, self._intake.lineages

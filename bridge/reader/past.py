@@ -19,13 +19,19 @@ class PastCollector:
     """A `replay.Judge` that delivers what it takes.
 
     `rows`: of a former process, whose streams go on here; none for a reading from nothing, which delivers also
-    publications of this gateway.
+    publications of this gateway. `region`: whose replicas are asked; None: our own.
     """
 
     def __init__(
-        self, name: str, scope: Scope, secrets: Sequence[ScopeSecret], keys: ScopeKeys, rows: Rows = ()
+        self,
+        name: str,
+        scope: Scope,
+        secrets: Sequence[ScopeSecret],
+        keys: ScopeKeys,
+        rows: Rows = (),
+        region: int | None = None,
     ) -> None:
-        self._name, self._scope, self._keys, self._rows = name, scope, keys, rows
+        self._name, self._scope, self._keys, self._rows, self._region = name, scope, keys, rows, region
         self.secrets = secrets
         """Of now: another list when rights changed."""
         self._collector: Collector | None = None
@@ -35,7 +41,9 @@ class PastCollector:
         secrets = [secret for secret in (_of_then(each, overlay) for each in self.secrets) if secret is not None]
         if self._collector is not None:
             return self._collector.adopt(overlay, secrets, now)
-        self._collector = Collector(overlay, self._name, secrets, self._keys, own_too=not self._rows)
+        self._collector = Collector(
+            overlay, self._name, secrets, self._keys, own_too=not self._rows, region=self._region
+        )
         effects = self._collector.restore(self._rows, now) if self._rows else []
         self._collector.subscriptions.resumed(self._scope.stream, now)
         return effects

@@ -31,6 +31,7 @@ from bridge.reader.gaps import Gap
 from bridge.reader.kept import ALIVE, LINEAGE, RETAINED, SCOPE, STREAM, WAITING, Rows, of_kind, wire_of
 from bridge.reader.past import PastCollector
 from bridge.reader.replay import Replay
+from bridge.topology import FarWays, keeping
 from bridge.wire import AGE_S, AHEAD_S, KEYS_TOPIC
 from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES
 from keys.epochs import ScopeKeys
@@ -78,7 +79,8 @@ class Readings:
         self._asked: list[_Reading] = []
         self._gaps: list[_Reading] = []
         self._queue: OrderedDict[int, ReadAgain] = OrderedDict()
-        self._up: set[str] = set()
+        self.up: set[str] = set()
+        """The connected replicas of our region."""
         self._cut_since: float | None = None  # since when fewer than k replicas of our region have a link
 
     def __bool__(self) -> bool:
@@ -89,7 +91,8 @@ class Readings:
         """True after an absence, while live publications of some scope are not taken."""
         return bool(self._own)
 
-    def _next_number(self) -> int:
+    def next_number(self) -> int:
+        """Returns a number above all former ones."""
         self._number += 1
         return self._number
 
@@ -118,7 +121,7 @@ class Readings:
         since = max(since - OVERLAP_S, now - scope.history.seconds)
         reading = self._own[scope.stream] = self._reading(scope, since, rows)
         self._collector.kept.put(BEHIND + number(scope.stream, 4), number(int((since + OVERLAP_S) * 1000), 8))
-        return [*reading.replay.begin(sorted(self._up), now), Count("read_on")]
+        return [*self._begin(reading, now), Count("read_on")]
 
     def _rows_of(self, scope: Scope, rows: Rows) -> Rows:
         kinds = (LINEAGE, RETAINED, SCOPE)
@@ -164,7 +167,7 @@ class Readings:
         rows = self._collector.rows_of(gap.scope.stream, gap.streams)
         reading = self._reading(gap.scope, gap.since, rows, gap)
         self._gaps.append(reading)
-        return reading.replay.begin(sorted(self._up), now)
+        return self._begin(reading, now)
 
     # ----------------------------------------------------------------------------------- clients' readings
 
@@ -223,13 +226,20 @@ class Readings:
         reading = self._reading(scope, since)
         reading.ids, reading.owner = [asked.reading], asked.owner
         self._asked.append(reading)
-        return reading.replay.begin(sorted(self._up), now)
+        return self._begin(reading, now)
 
     def _reading(self, scope: Scope, since: float, rows: Rows = (), gap: Gap | None = None) -> _Reading:
-        past = PastCollector(self._name, scope, self._secrets, self._keys, rows)
-        only = () if gap is None else (gap.publishers, gap.until_ms)
-        replay = Replay(self._overlay, self._name, past, scope, since, self._next_number, *only)
+        home, region = self._overlay.certificate(self._name).region, keeping(self._overlay, self._name, scope)
+        past = PastCollector(self._name, scope, self._secrets, self._keys, rows, region)
+        only = ((), 0) if gap is None else (gap.publishers, gap.until_ms)
+        ways = FarWays(self._overlay, home, region).count
+        replay = Replay(self._overlay, self._name, past, scope, since, self.next_number, *only, region, ways)
         return _Reading(replay, past, gap=gap)
+
+    def _begin(self, reading: _Reading, now: float) -> list[Effect]:
+        """Begins to ask: replicas of another region are asked through ours, and count as linked."""
+        home, region = self._overlay.certificate(self._name).region, reading.replay.home
+        return reading.replay.begin(sorted(self.up) if region == home else self._overlay.replicas(region), now)
 
     # --------------------------------------------------------------------------------------------- events
 
@@ -243,7 +253,7 @@ class Readings:
 
     def link_up(self, peer: str, now: float) -> list[Effect]:
         """Takes a link; after a long time without enough of them this gateway reads on."""
-        self._up.add(peer)
+        self.up.add(peer)
         effects = self._each(lambda replay: replay.link_up(peer, now), now)
         if self._cut_since is None or self._is_cut_off:
             return effects
@@ -258,10 +268,10 @@ class Readings:
     @property
     def _is_cut_off(self) -> bool:
         view = self._overlay.views[self._overlay.certificate(self._name).region]
-        return len(self._up.intersection(view.members)) < view.threshold
+        return len(self.up.intersection(view.members)) < view.threshold
 
     def link_down(self, peer: str, now: float) -> None:
-        self._up.discard(peer)
+        self.up.discard(peer)
         if self._cut_since is None and self._is_cut_off:
             self._cut_since = now
         for reading in self._all():

@@ -1,6 +1,6 @@
 """Replay: one reading of a history from replicas that may lie, by the machine of live readers (docs/protocol.md §12).
 
-Each replica of the home region is asked separately, in pages; positions are equal at all of them. A publication of f +
+Each replica of a region is asked separately, in pages; positions are equal at all of them. A publication of f +
 1 replicas goes, with all copies, to a *judge* whose clock is the time of sealing: the machine of a gateway or of an
 ingest job. So past publications are judged as in their time: epochs, views, trees, rights and order alike. At the end
 come laps for publications that reached replicas meanwhile, until a lap is short: then live publications go on from
@@ -105,6 +105,7 @@ PATIENCE_S = 30.0  # for one replica in all: so much may a liar delay a reading 
 KEY_WAIT_S = 5.0  # for an epoch key of then, before what it sealed counts as unopened
 TURN_RECORDS = 32  # taken in one turn; links are served in between
 LAP_S = 2.0  # a lap shorter than this is the last but one
+SEAM_S = 2.0  # of another region's reading: so long live publications are kept before the last lap begins
 STEPS_MAX = 10_000  # ticks of the judge between two records: more would be a defect
 SOURCE_KEYS_MAX = 4_096  # data keys of one replica whose shares are at hand; the oldest go
 START = before(0)
@@ -183,12 +184,18 @@ class Replay:
         numbers: Callable[[], int],
         publishers: tuple[bytes, ...] = (),
         until_ms: int = 0,
+        region: int | None = None,
+        ways: int = 1,
     ) -> None:
         """Takes `publishers`: the only ones that are read; none: all. `until_ms`: where the reading ends, exclusive; 0:
-        at the present, after laps.
+        at the present, after laps. `region`: whose replicas are asked; None: those of our own. `ways`: how many ways
+        there are to each of them (`far_asking`).
         """
         self.overlay, self._name, self._judge = overlay, name, judge
-        self.home = overlay.certificate(name).region
+        home = overlay.certificate(name).region
+        self.home = home if region is None else region
+        self._seam_s = 0.0 if self.home == home else SEAM_S
+        self._tries, self._patience_s = TRIES + ways - 1, PATIENCE_S + WAIT_S * (ways - 1)
         self.scope, self.since_s = scope, since_s
         self._numbers = numbers
         self._publishers = publishers
@@ -211,6 +218,7 @@ class Replay:
         self._blocked_at: float | None = None
         self._keys_until: float | None = None
         self._at: float | None = None
+        self._resumes = 0.0  # when the next lap may begin
         self._is_held = False
         self._deniers: set[str] = set()
         self.is_denied = False
@@ -239,10 +247,10 @@ class Replay:
                 source.waited_s += now - source.late_since
                 source.late_since = 0.0
             self._take(event.peer, source, page, bodies)
-            if source.waited_s >= PATIENCE_S and self._suffice([event.peer]):
+            if source.waited_s >= self._patience_s and self._suffice([event.peer]):
                 return [*self._left_behind(event.peer, now), *self._advance(now)]
         except KeysError as error:
-            why: list[Effect] = [Count("refused", 1, "history"), Blame(event.peer, False, str(error))]
+            why: list[Effect] = [Count("history_misfit", 1, "page"), Blame(event.peer, False, str(error))]
             return [*why, *self._leave(event.peer), *self._advance(now)]
         return self._advance(now)
 
@@ -263,7 +271,7 @@ class Replay:
     def link_up(self, peer: str, now: float) -> list[Effect]:
         """Asks a replica again: wires under way are lost."""
         self._up.add(peer)
-        if peer in self._left and self.stage is ReplayStage.RECORDS and self._left[peer] < PATIENCE_S:
+        if peer in self._left and self.stage is ReplayStage.RECORDS and self._left[peer] < self._patience_s:
             self._sources[peer] = self._joining(peer)
         source = self._sources.get(peer)
         if source is None or self.stage is ReplayStage.DONE:
@@ -310,7 +318,7 @@ class Replay:
     def _ask(self, peer: str, now: float) -> list[Effect]:
         """Asks a replica for the next page, era list or document."""
         source = self._sources[peer]
-        if source.asked or peer not in self._up or source.is_end:
+        if source.asked or peer not in self._up or source.is_end or now < self._resumes:
             return []
         if self.stage is ReplayStage.ERAS and source.eras is None:
             request = HistoryRequest(self._numbers(), from_ms=int(self.since_s * 1000), eras=True)
@@ -422,8 +430,8 @@ class Replay:
 
     def _enter(self, overlay: Overlay) -> list[Effect]:
         """Puts an era in force at the judge; in an era without us the present overlay stands in."""
-        if self._name not in overlay.members or overlay.certificate(self._name).region != self.home:
-            overlay = self.overlay  # we came later; what other members were then is lost to us
+        if self._name not in overlay.members or self.home not in overlay.views:
+            overlay = self.overlay  # we, or the region, came later; what other members were then is lost to us
         self._then, self.has_begun = overlay, True
         return self._sifted(self._judge.adopt(overlay, self.clock), self.clock)
 
@@ -508,7 +516,8 @@ class Replay:
         for source in self._sources.values():
             source.behind, source.named_row = source.row, False
             source.after, source.is_end = before(int(self.since_s * 1000)), False
-        self._at = now
+        self._resumes = now + self._seam_s if self.is_last else now
+        self._at = self._resumes
         return effects
 
     def _give_up_waits(self, now: float) -> list[Effect]:
@@ -516,10 +525,15 @@ class Replay:
         return self._pass_time(now + 2 * WAIT_S + 1.0, now)
 
     def _sifted(self, effects: Sequence[Effect], now: float) -> list[Effect]:
-        """Returns the judge's effects without requests to replicas: pages have everything anyway."""
+        """Returns the judge's effects without requests to replicas: pages have everything anyway. What misfits is
+        counted apart: no link is charged for it, since the page that came just now may be of another replica.
+        """
         found: list[Effect] = []
         for effect in effects:
             if isinstance(effect, Send):
+                continue
+            if isinstance(effect, Count) and effect.name == "refused":
+                found.append(Count("history_misfit", effect.amount, effect.label))
                 continue
             if isinstance(effect, Wanted | Doubted) and self._keys_until is None:
                 self._keys_until = now + KEY_WAIT_S
@@ -553,7 +567,7 @@ class Replay:
         if self._suffice(late):
             for peer in late:
                 source = self._sources[peer]
-                is_long = source.waited(now) >= PATIENCE_S or now - source.late_since >= TRIES * WAIT_S
+                is_long = source.waited(now) >= self._patience_s or now - source.late_since >= self._tries * WAIT_S
                 if peer not in self._up or is_long:
                     effects += self._left_behind(peer, now)
                 elif source.asked:

@@ -5,8 +5,10 @@ Algorithm 2 of secret forwarding (A5). Imports `wire`, `topology` and below; nev
 
 from __future__ import annotations
 
+from bridge.replica.far_passing import FarPassing
 from bridge.replica.forwarder import Forwarder
 
 __all__ = [
+    "FarPassing",
     "Forwarder",
 ]

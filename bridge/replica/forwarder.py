@@ -105,8 +105,9 @@ class Forwarder:
         self._owing = Owing()
         self._relay = StatementRelay(self.routes, self.routing)
         self._early: EarlyPublications = EarlyRoom(PUBLICATIONS)
-        self._recorder = Recorder(overlay, self.routes, self.routing, self._content.passing, self._keys.get)
-        self._keys.grown = self._recorder.grew
+        self.recorder = Recorder(overlay, self.routes, self.routing, self._content.passing, self._keys.get)
+        """The recording of scopes with a history."""
+        self._keys.grown = self.recorder.grew
         self._sweep_at: float | None = None
         self._young_until = inf
         self._met: set[str] = set()  # peers whose link was up since our start
@@ -176,7 +177,7 @@ class Forwarder:
         self._destinations.changed()
         self._keys.link_down(peer)
         self._content.link_down(peer, now)
-        self._recorder.link_down(peer)
+        self.recorder.link_down(peer)
         return []
 
     def adopt(self, overlay: Overlay, now: float) -> list[Effect]:
@@ -192,7 +193,7 @@ class Forwarder:
         self._destinations.adopt(overlay)
         self._relay.adopt(now)
         self._sweep_at = None
-        return self._sweep(now) + self._keys.adopt(overlay, now) + self._recorder.adopt(overlay, now)
+        return self._sweep(now) + self._keys.adopt(overlay, now) + self.recorder.adopt(overlay, now)
 
     def early(self) -> list[Received]:
         """Takes out the publications that came before their tree, in the order of arrival, to be received again."""
@@ -211,12 +212,12 @@ class Forwarder:
         told: list[Effect] = []
         for peer, name in self._destinations.tick(now):
             told += self._content.tell(peer, name)
-        told += self._recorder.tick(now)
+        told += self.recorder.tick(now)
         return self._sweep(now) + self._content.tick(now) + self._relay.tick(now) + self._tell_later(now) + told
 
     def recalled(self, event: Recalled, now: float) -> list[Effect]:
         """Hands out what the shell read of the history."""
-        return self._recorder.recalled(event, now)
+        return self.recorder.recalled(event, now)
 
     def _sweep(self, now: float) -> list[Effect]:
         """Passes on gathered shares, and erases ended keys, shares and retained publications.
@@ -249,7 +250,7 @@ class Forwarder:
         sweep_at = self._sweep_at if busy and self._sweep_at is not None else inf
         silent = self._destinations.silent
         silent_at = silent.next_deadline if silent.waiting else None
-        later = self._retells.next_deadline, self._newcomers.next_deadline, silent_at, self._recorder.next_deadline
+        later = self._retells.next_deadline, self._newcomers.next_deadline, silent_at, self.recorder.next_deadline
         gathered_at = keys.next_deadline if keys.gathering or keys.untold.peers else None
         return earliest(sweep_at, gathered_at, self._content.next_deadline, self._relay.next_deadline, *later)
 
@@ -292,7 +293,7 @@ class Forwarder:
         if topic == PULL_TOPIC:
             return self._content.asked(event, now)
         if topic == HISTORY_TOPIC:
-            return self._recorder.asked(event, now)
+            return self.recorder.asked(event, now)
         if carries_key_alone(topic):
             return self._keys.take(event.peer, properties, now, topic)
         raise BadFrame("a topic that brings a replica nothing")
@@ -450,7 +451,7 @@ class Forwarder:
                 return [*effects, *self._content.more(name_of(header), routed), Count("duplicates_dropped")]
             news = self._content.again(event.peer, event.wire.topic, signed, admitted, pieces, now, vector)
             if news and admitted.scope.history is not None:
-                self._recorder.note(name_of(header), len(event.wire.payload), now)
+                self.recorder.note(name_of(header), len(event.wire.payload), now)
             return effects + (news if news is not None else [Count("duplicates_dropped")])
         if held is not None:
             held.use.count(held.header.message_limit, now)
@@ -460,7 +461,7 @@ class Forwarder:
             event.peer, event.wire.topic, signed, admitted, pieces, peers, now, whole, vector
         )
         if admitted.scope.history is not None and not header.snapshot:
-            self._recorder.note(name_of(header), len(event.wire.payload), now)
+            self.recorder.note(name_of(header), len(event.wire.payload), now)
         effects.append(FORWARDED)
         return effects
 
@@ -545,7 +546,7 @@ class Forwarder:
         if scope is not None and scope.keys_on_topic:
             publisher = self._admission.publisher(held.header.publisher)
             known += self._wanting(publisher, scope, held.header.tree, held.use.since)
-        held.is_recorded = held.name in self._recorder.keyless
+        held.is_recorded = held.name in self.recorder.keyless
         held.announced = {peer: 0 for peer in known if self._keys.concerns(peer, held)}
         for topic in owed.topics:
             self._retained.key_came(topic, held.name, held)

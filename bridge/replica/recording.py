@@ -153,12 +153,16 @@ class Recorder:
     # ------------------------------------------------------------------------------------------ answering
 
     def asked(self, event: Received, now: float) -> list[Effect]:
-        """Takes a reader's request. Raises BadFrame, NotAuthorised."""
+        """Takes a request of a reader of our region. Raises BadFrame, NotAuthorised."""
         peer, request = event.peer, HistoryRequest.decode(event.wire.payload)
-        self._started_ms = self._started_ms or int(now * 1000)
         if self._routes.is_replica(peer) or self._routes.region_of(peer) != self._routes.region:
             raise NotAuthorised(f"{peer} is no reader of this region")
-        if not self._may_ask(peer, request, now):
+        return self.ask(peer, request, now)
+
+    def ask(self, peer: str, request: HistoryRequest, now: float) -> list[Effect]:
+        """Takes a request of a reader, also of another region; its pages are sent to it as if it had a link."""
+        self._started_ms = self._started_ms or int(now * 1000)
+        if not self.may_ask(peer, request, now):
             return [self._page(peer, HistoryPage(request.number, self._started_ms, is_refused=True)), _REFUSED]
         waiting = self._waiting.setdefault(peer, deque(maxlen=REQUESTS_MAX))
         waiting.append(request)
@@ -167,7 +171,7 @@ class Recorder:
         self._settle()
         return effects
 
-    def _may_ask(self, peer: str, request: HistoryRequest, now: float) -> bool:
+    def may_ask(self, peer: str, request: HistoryRequest, now: float) -> bool:
         """Returns True if the reader has a right to the requested scope now, by the version in force."""
         asks_of_all = request.eras or request.digest
         scopes = [scope for scope in self._overlay.policy.scopes if scope.history is not None]
@@ -204,18 +208,23 @@ class Recorder:
         self._is_reading = False
         request, page = event.request, self._page_of(event)
         effects: list[Effect] = []
-        if event.peer in self._routes.up:
+        if self._reaches(event.peer):
             sent = self._page(event.peer, page)
             self._budgets.setdefault(event.peer, Budget(PAGE_BYTES_PER_S, PAGE_BYTES_BURST, now)).spend(
                 len(sent.wire.payload), now
             )
             records = Count("history_sent", len(page.bodies)) if page.bodies else None
             effects += [sent, *([records] if records else [])]
-        if not self._may_ask(event.peer, request, now):  # its right ended while we read
+        if not self.may_ask(event.peer, request, now):  # its right ended while we read
             effects = [self._page(event.peer, HistoryPage(request.number, self._started_ms, is_refused=True)), _REFUSED]
         effects += self._read(now)
         self._settle()
         return effects
+
+    def _reaches(self, peer: str) -> bool:
+        """Returns True for a connected reader of our region, and for a reader of another region."""
+        is_far = peer in self._overlay.members and self._routes.region_of(peer) != self._routes.region
+        return is_far or peer in self._routes.up
 
     def _page_of(self, event: Recalled) -> HistoryPage:
         request = event.request

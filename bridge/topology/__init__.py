@@ -8,6 +8,7 @@ Publisher, replica and reader ask here and nowhere else, so that another routing
 from __future__ import annotations
 
 from bridge.topology.congestion import IDLE, LinkLoad, LinkStatus
+from bridge.topology.far_ways import FarWays, keeping
 from bridge.topology.placement import SHARING_MIN, Path, Placement, place
 from bridge.topology.planes import Planes
 from bridge.topology.potential import potential_peers
@@ -21,6 +22,7 @@ from bridge.topology.witnesses import LinkNow, LinkSeen, LinkWitness, agreed
 __all__ = [
     "IDLE",
     "SHARING_MIN",
+    "FarWays",
     "LinkLoad",
     "LinkNow",
     "LinkSeen",
@@ -41,6 +43,7 @@ __all__ = [
     "agreed",
     "detour",
     "dynamic",
+    "keeping",
     "next_step",
     "peers_of",
     "place",

@@ -52,6 +52,8 @@ OWNERS: dict[str, dict[str, str]] = {
     },
     "user": {
         "gateway.broker.subscribing.ALL_READINGS_MAX": """
+            bridge.reader.far_asking.FarAsking _digests
+            bridge.reader.far_asking._Asked open
             bridge.reader.readings.Readings _asked _queue
             bridge.reader.readings._Reading held ids
             gateway.broker.subscribing.Subscribing _readings
@@ -129,6 +131,12 @@ OWNERS: dict[str, dict[str, str]] = {
             gateway.bridging.twins.Twins _of_topic _seen""",
     },
     "member": {
+        "bridge.replica.far_passing.OPEN_MAX": """
+            bridge.replica.far_passing._Lane open""",
+        "bridge.replica.far_passing.WAITING_MAX": """
+            bridge.replica.far_passing._Lane waiting""",
+        "bridge.replica.far_passing.ASKED_MAX": """
+            bridge.replica.far_passing.FarPassing _asked""",
         "bridge.contract.early_room.EARLY_BYTES": """
             bridge.node.ReplicaNode _again""",
         "bridge.reader.replay.SOURCE_KEYS_MAX": """
@@ -150,7 +158,9 @@ OWNERS: dict[str, dict[str, str]] = {
         "bridge.topology.witnesses.PEERS_MAX": """
             bridge.topology.witnesses.LinkWitness _bins _last""",
         "document": """
-            bridge.reader.readings.Readings _up
+            bridge.reader.far_asking.FarAsking _asked
+            bridge.reader.readings.Readings up
+            bridge.replica.far_passing.FarPassing _lanes _readers
             bridge.reader.replay.Replay _deniers _left _sources _up
             bridge.replica.recording.Recorder _budgets _waiting
             gateway.history.archive._Known owned

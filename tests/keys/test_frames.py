@@ -86,7 +86,7 @@ def test_kinds_and_properties_are_those_of_the_protocol() -> None:
         "REGISTRATION": 28, "REGISTERED": 29, "TRACE_SESSION": 30, "INTEREST": 31, "DISCOVERY": 32, "SUMMARY": 34,
         "INTEREST_FILTER": 35, "SHOWN": 36, "KNOCK": 37, "RESUMED": 38, "SWAP": 39,
         "SWAP_ENDORSEMENT": 40, "SWAP_NEWS": 41, "PRESENCE": 42, "HISTORY_REQUEST": 43, "HISTORY_PAGE": 44, "WRAPS": 45,
-        "RECEIPT": 46,
+        "RECEIPT": 46, "FAR_REQUEST": 47, "FAR_PAGE": 48,
     }  # fmt: skip
     assert (frames.PROPERTY_HEADER, frames.PROPERTY_KEY, frames.PROPERTY_SHARES) == ("vmq", "vmq-key", "vmq-shares")
     assert frames.PROPERTY_WRAPS == "vmq-wraps"

@@ -1,0 +1,213 @@
+"""Passing on at one replica: far requests towards the asked replica, and far pages back (docs/protocol.md §12.6).
+
+A request goes the way that its reader chose, a page back on the links of its request. Towards each replica few requests
+are open at once, shared fairly by readers: so pages take what live traffic leaves, and no reader spends the links of
+others. The asked replica has `recording` read the page, and seals it to the reader. Not here: frames
+(`contract.far_history`), ways (`reader.far_asking`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import inf
+
+from bridge.contract import (
+    DOMAIN_FAR_PAGE,
+    DOMAIN_FAR_REQUEST,
+    FAR_PAGE_BYTES,
+    FAR_TOPIC,
+    HISTORY_TOPIC,
+    Allowance,
+    Count,
+    Effect,
+    FairTable,
+    FarPage,
+    FarRequest,
+    HistoryRequest,
+    Received,
+    Send,
+    Wire,
+    earliest,
+    is_far_request,
+    number_of,
+)
+from bridge.document import Overlay
+from bridge.replica.recording import Recorder
+from bridge.topology import Routes
+from bridge.wire import refused, verify_author
+from keys.envelope import SequenceWindow
+from keys.errors import BadFrame, KeysError, NotAuthorised, TooOften
+from keys.identity import Identity, Role
+
+OPEN_MAX = 8  # requests towards one replica whose pages are awaited
+WAITING_MAX = 64  # requests that wait for one replica; of the reader with most the oldest goes
+ASKED_MAX = 256  # requests for our own history that wait; of the reader with most the oldest goes
+OPEN_S = 5.0  # by then the reader takes another way
+FORGOTTEN_S = 600.0  # a reader that asked nothing for so long is forgotten
+ASKS_BURST, ASKS_EVERY_S = 256, 1 / 128  # requests of one reader: 8 MiB of pages a second
+_READERS = frozenset({Role.GATEWAY, Role.INGEST})
+
+
+@dataclass(slots=True)
+class _Lane:
+    """Requests towards one replica: by digest, the open ones with whom they came from and until when, and others."""
+
+    open: dict[bytes, tuple[FarRequest, str, float]] = field(default_factory=dict)
+    waiting: FairTable[bytes, tuple[FarRequest, str, float]] = field(default_factory=lambda: FairTable(WAITING_MAX))
+
+
+@dataclass(slots=True)
+class _Reader:
+    """A reader that asked lately, and which of its numbers came."""
+
+    allowance: Allowance
+    asked_at: float = inf
+    numbers: SequenceWindow = field(default_factory=lambda: SequenceWindow(1))
+
+
+class FarPassing:
+    """The far requests and pages at a replica. `routes` are the forwarder's; `recorder` answers."""
+
+    def __init__(self, overlay: Overlay, identity: Identity, routes: Routes, recorder: Recorder) -> None:
+        self._overlay, self._identity, self._routes, self._recorder = overlay, identity, routes, recorder
+        self._lanes: dict[str, _Lane] = {}
+        self._readers: dict[str, _Reader] = {}
+        # Requests for our own history that the recorder has not answered yet, by reader and number of the request.
+        self._asked: FairTable[tuple[str, int], tuple[FarRequest, str]] = FairTable(ASKED_MAX)
+
+    def rotate(self, identity: Identity) -> None:
+        """Takes another key to sign with."""
+        self._identity = identity
+
+    def adopt(self, overlay: Overlay) -> None:
+        """Takes another version of the overlay, and forgets who is no member any more."""
+        self._overlay = overlay
+        self._lanes = {peer: lane for peer, lane in self._lanes.items() if peer in overlay.members}
+        self._readers = {name: reader for name, reader in self._readers.items() if name in overlay.members}
+
+    def received(self, event: Received, now: float) -> list[Effect]:
+        """Takes a far request or a far page."""
+        try:
+            if is_far_request(event.wire.payload):
+                return self._request(event, now)
+            return self._page(event, now)
+        except KeysError as error:
+            return refused(event.peer, error)
+
+    # ---------------------------------------------------------------------------------------- there
+
+    def _request(self, event: Received, now: float) -> list[Effect]:
+        request = FarRequest.decode(event.wire.payload)
+        before, behind = request.around(self._routes.name)
+        self._check_way(request, event.peer, before, behind)
+        reader = self._readers.get(request.reader)
+        if reader is None or now - reader.asked_at > FORGOTTEN_S:
+            reader = _Reader(Allowance(ASKS_BURST, ASKS_EVERY_S, now))
+        if request.number in reader.numbers:
+            return [Count("far_repeated")]
+        inner = HistoryRequest.decode(request.request)
+        self._check_reader(request, inner, reader, now)
+        reader.asked_at = now
+        reader.numbers.seen(request.number)
+        self._readers[request.reader] = reader
+        if behind:
+            lane = self._lanes.setdefault(behind, _Lane())
+            lane.waiting.put(request.digest, request.reader.encode(), (request, event.peer, now + OPEN_S))
+            return self._pass_on(behind, lane, now)
+        self._asked.put((request.reader, inner.number), request.reader.encode(), (request, event.peer))
+        return self.answers(self._recorder.ask(request.reader, inner, now))
+
+    def _check_way(self, request: FarRequest, peer: str, before: str, behind: str) -> None:
+        """Raises NotAuthorised for a request that came, or would go, another way than along the tree."""
+        routes, members = self._routes, self._overlay.members
+        if request.reader not in members or request.asked not in members or (behind and behind not in members):
+            raise _late(NotAuthorised("a far request that names nobody"))
+        role = members[request.reader].certificate.role
+        if peer != before or role not in _READERS or not routes.is_replica(request.asked):
+            raise NotAuthorised(f"{peer} brings a far request of {request.reader}, who is somebody else")
+        trees, home = [tree.number for tree in self._overlay.trees.open], routes.region_of(request.reader)
+        came = routes.region_of(before)
+        if before == request.reader:
+            fits = came == routes.region
+        else:
+            fits = routes.is_replica(before)
+            fits = fits and came in {routes.topology.last_before(home, routes.region, tree) for tree in trees}
+        end = routes.region_of(request.asked)
+        goes = {routes.towards(end, tree) for tree in trees}
+        onwards = routes.is_replica(behind) and routes.region_of(behind) in goes if behind else end == routes.region
+        if not fits or not onwards:
+            raise _late(NotAuthorised("a far request that does not go along the tree"))
+
+    def _check_reader(self, request: FarRequest, inner: HistoryRequest, reader: _Reader, now: float) -> None:
+        """Raises BadSignature, BadFrame, Expired, TooOften; NotAuthorised for a reader without the right now."""
+        member = self._overlay.members[request.reader]
+        verify_author(member, DOMAIN_FAR_REQUEST, request.signed_bytes(), request.signature, now)
+        if inner.most_bytes > FAR_PAGE_BYTES and not (inner.eras or inner.digest):
+            raise BadFrame(f"a far request for {inner.most_bytes} bytes; at most {FAR_PAGE_BYTES}")
+        if not self._recorder.may_ask(request.reader, inner, now):
+            raise _late(NotAuthorised(f"{request.reader} may not read the history that it asks for"))
+        if not reader.allowance.take(now):
+            raise _late(TooOften(f"{request.reader} asks more than a reading needs"))
+
+    def _pass_on(self, behind: str, lane: _Lane, now: float) -> list[Effect]:
+        """Passes waiting requests on, as far as there is room: of the reader with fewest open ones first."""
+        lane.open = {digest: each for digest, each in lane.open.items() if each[2] > now}
+        for digest in [digest for digest, (_, _, until) in lane.waiting.items() if until <= now]:
+            lane.waiting.pop(digest)
+        effects: list[Effect] = []
+        while len(lane.waiting) and len(lane.open) < OPEN_MAX:
+            has = Counter(request.reader for request, _, _ in lane.open.values())
+            digest, (request, peer, _) = min(lane.waiting.items(), key=lambda item: has[item[1][0].reader])
+            lane.waiting.pop(digest)
+            lane.open[digest] = request, peer, now + OPEN_S
+            if behind in self._routes.up:
+                effects.append(Send(behind, Wire(FAR_TOPIC, request.encode())))
+        return effects + ([Count("far_passed", len(effects))] if effects else [])
+
+    # ---------------------------------------------------------------------------------------- and back
+
+    def _page(self, event: Received, now: float) -> list[Effect]:
+        page = FarPage.decode(event.wire.payload)
+        lane = self._lanes.get(event.peer)
+        waits = None if lane is None else lane.open.get(page.digest)
+        if lane is None or waits is None:
+            return [Count("far_unasked")]
+        request, back, _ = waits
+        asked = self._overlay.members.get(request.asked)
+        if asked is not None:
+            verify_author(asked, DOMAIN_FAR_PAGE, page.signed_bytes(), page.signature, now)
+        del lane.open[page.digest]
+        effects: list[Effect] = [Send(back, event.wire)] if back in self._routes.up and asked is not None else []
+        return effects + self._pass_on(event.peer, lane, now)
+
+    def answers(self, effects: Sequence[Effect]) -> list[Effect]:
+        """Returns the recorder's effects, pages for readers of other regions signed, sealed and on their way."""
+        found: list[Effect] = []
+        for effect in effects:
+            if isinstance(effect, Send) and effect.wire.topic == HISTORY_TOPIC:
+                waits = self._asked.pop((effect.peer, number_of(effect.wire.payload)))
+                if waits is not None and waits[1] in self._routes.up:
+                    page = FarPage.of(waits[0], effect.wire.payload, self._identity)
+                    found.append(Send(waits[1], Wire(FAR_TOPIC, page.encode())))
+                if waits is not None or effect.peer not in self._routes.up:
+                    continue
+            found.append(effect)
+        return found
+
+    # ---------------------------------------------------------------------------------------- time
+
+    def tick(self, now: float) -> list[Effect]:
+        """Passes on requests that waited for others whose pages did not come."""
+        return [effect for behind, lane in self._lanes.items() for effect in self._pass_on(behind, lane, now)]
+
+    @property
+    def next_deadline(self) -> float | None:
+        lanes = [lane for lane in self._lanes.values() if len(lane.waiting)]
+        return earliest(*(until for lane in lanes for _, _, until in lane.open.values()))
+
+
+def _late(error: KeysError) -> KeysError:
+    error.may_be_late = True
+    return error

@@ -1,0 +1,187 @@
+"""Passing on at a replica: whose far requests go on, in which turn, and which pages come back (docs/protocol.md
+§12.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import count
+
+import pytest
+
+from bridge.contract import (
+    FAR_PAGE_BYTES,
+    FAR_TOPIC,
+    Blame,
+    Count,
+    Effect,
+    FarPage,
+    FarRequest,
+    HistoryPage,
+    HistoryRequest,
+    LinkUp,
+    Offered,
+    Recall,
+    Recalled,
+    Received,
+    Send,
+    Tick,
+    Wire,
+    read_page,
+)
+from bridge.document import History, Scope
+from bridge.membership.adopting import canonical
+from bridge.node import ReplicaNode
+from bridge.replica.far_passing import ASKS_BURST, FORGOTTEN_S, OPEN_MAX, OPEN_S
+from keys.sealedbox import BoxKey
+from tests.sim.world import NOW, World, make_world
+
+SCOPE = Scope("plant/#", history=History(7, 100, (1,)))
+GATEWAYS = {"late": 3, "greedy": 3, "stranger": 3, "desk": 1}
+KEY = BoxKey(bytes(32), bytes(64))
+NUMBERS = count(1 << 20)
+
+
+@pytest.fixture
+def world() -> World:
+    sizes, edges = {1: 3, 2: 3, 3: 3}, [(1, 2), (2, 3)]
+    return make_world(sizes, edges, GATEWAYS, [SCOPE], rights={"stranger": (("#",), ())})
+
+
+def a_node(world: World, name: str) -> ReplicaNode:
+    node = ReplicaNode(world.overlay, world.identities[name], name, lambda epoch: bytes(32))
+    for peer in node.peers:
+        node.handle(LinkUp(peer), NOW)
+    return node
+
+
+def a_request(
+    world: World, reader: str = "late", way: Sequence[str] = ("r3a", "r2a", "r1a"), **about: int
+) -> FarRequest:
+    inner = HistoryRequest(7, 1, 0, int(NOW * 1000), most_bytes=about.pop("most", FAR_PAGE_BYTES)).encode()
+    number = about.pop("number", 0) or next(NUMBERS)
+    made = FarRequest(reader, way[-1], number, KEY.agreement_bytes, inner, tuple(way))
+    return made.signed(world.identities[reader])
+
+
+def give(node: ReplicaNode, peer: str, frame: FarRequest | FarPage, now: float = NOW) -> list[Effect]:
+    return node.handle(Received(peer, Wire(FAR_TOPIC, frame.encode())), now)
+
+
+def passed(effects: Sequence[Effect]) -> list[str]:
+    return [effect.peer for effect in effects if isinstance(effect, Send) and effect.wire.topic == FAR_TOPIC]
+
+
+def refused(effects: Sequence[Effect]) -> list[str]:
+    return [effect.label for effect in effects if isinstance(effect, Count) and effect.name == "refused"]
+
+
+def test_a_request_goes_its_way_and_its_page_comes_back_once(world: World) -> None:
+    node, request = a_node(world, "r2a"), a_request(world)
+    assert passed(give(node, "r3a", request)) == ["r1a"]
+    page = FarPage.of(request, HistoryPage(7, 1).encode(), world.identities["r1a"])
+    assert passed(give(node, "r1b", page)) == [], "the request went another way"
+    assert passed(give(node, "r1a", page)) == ["r3a"]
+    assert passed(give(node, "r1a", page)) == [], "one page for a request"
+
+
+def test_the_asked_replica_seals_the_page_to_the_reader(world: World) -> None:
+    node, request = a_node(world, "r1a"), a_request(world)
+    (recall,) = [effect for effect in give(node, "r2a", request) if isinstance(effect, Recall)]
+    (sent,) = [e for e in node.handle(Recalled("late", recall.request), NOW) if isinstance(e, Send)]
+    page = FarPage.decode(sent.wire.payload)
+    assert (sent.peer, page.digest) == ("r2a", request.digest)
+    assert read_page(KEY.open(page.box, page.info))[0].number == 7
+
+
+def test_a_page_that_the_asked_replica_did_not_sign_is_charged_to_the_link(world: World) -> None:
+    node, request = a_node(world, "r2a"), a_request(world)
+    give(node, "r3a", request)
+    page = FarPage.of(request, HistoryPage(7, 1).encode(), world.identities["r1a"])
+    for forged in (
+        replace(page, box=page.box[:-1] + b"x"),
+        replace(page, signature=bytes(64)),
+        FarPage.of(request, HistoryPage(7, 1).encode(), world.identities["r1b"]),
+    ):
+        effects = give(node, "r1a", forged)
+        assert passed(effects) == []
+        assert [effect.member for effect in effects if isinstance(effect, Blame)] == ["r1a"]
+    assert passed(give(node, "r1a", page)) == ["r3a"], "the true one counts still"
+
+
+@pytest.mark.parametrize(
+    ("peer", "reader", "way"),
+    [
+        ("r3b", "late", ("r3a", "r2a", "r1a")),  # not from the one before
+        ("late", "late", ("r2a", "r1a")),  # a reader of another region, directly
+        ("r1a", "late", ("r1a", "r2a", "r3a")),  # not along the tree from the reader's region
+        ("r3a", "late", ("r3a", "r2a", "r2b")),  # no neighbour
+        ("r3a", "late", ("r3a", "r2a", "r3b", "r2c", "r1a")),  # back
+        ("r3a", "r3b", ("r3a", "r2a", "r1a")),  # a replica reads nothing
+        ("r3a", "stranger", ("r3a", "r2a", "r1a")),  # without the right
+    ],
+)
+def test_what_goes_another_way_or_is_of_somebody_else_is_dropped(
+    world: World, peer: str, reader: str, way: tuple[str, ...]
+) -> None:
+    node = a_node(world, "r2a")
+    effects = give(node, peer, a_request(world, reader, way))
+    assert passed(effects) == []
+    assert not [effect for effect in effects if isinstance(effect, Recall)]
+
+
+def test_a_signature_that_does_not_fit_is_charged_and_uses_up_no_number(world: World) -> None:
+    node, request = a_node(world, "r2a"), a_request(world)
+    forged = replace(request, signature=world.identities["greedy"].sign("veilmq/1 far request", request.signed_bytes()))
+    assert refused(give(node, "r3a", forged)) == ["BadSignature"]
+    assert passed(give(node, "r3a", request)) == ["r1a"]
+
+
+def test_a_number_passes_once_by_whichever_way(world: World) -> None:
+    node, request = a_node(world, "r2a"), a_request(world)
+    other = replace(request, way=("r3b", "r2a", "r1a"))
+    assert passed(give(node, "r3a", request)) == ["r1a"]
+    for again in (request, other):
+        assert give(node, again.way[0], again) == [Count("far_repeated")]
+    old = a_request(world, number=5)
+    assert give(node, "r3a", old) == [Count("far_repeated")], "what is far below counts as taken"
+    assert passed(give(node, "r3a", old, NOW + FORGOTTEN_S + 1)) == ["r1a"], "a reader that is silent is forgotten"
+
+
+def test_few_are_open_on_a_link_and_readers_take_turns(world: World) -> None:
+    node = a_node(world, "r2a")
+    for number in range(60):
+        went = passed(give(node, "r3a", a_request(world, "greedy")))
+        assert len(went) == (number < OPEN_MAX)
+    mine = a_request(world)
+    assert passed(give(node, "r3a", mine)) == []
+    effects = node.handle(Tick(), NOW + OPEN_S + 0.01)
+    assert passed(effects) == [], "what waited so long is asked by another way"
+    requests = [a_request(world, "greedy") for _ in range(30)]
+    for request in requests:
+        give(node, "r3a", request, NOW + 10)
+    assert passed(give(node, "r3a", a_request(world), NOW + 10)) == []
+    page = FarPage.of(requests[0], HistoryPage(7, 1).encode(), world.identities["r1a"])
+    sent = [e for e in give(node, "r1a", page, NOW + 10) if isinstance(e, Send) and e.peer == "r1a"]
+    assert [FarRequest.decode(each.wire.payload).reader for each in sent] == ["late"]
+
+
+def test_a_reader_that_asks_more_than_a_reading_needs_is_cut_short(world: World) -> None:
+    node = a_node(world, "r1a")
+    effects = [effect for _ in range(ASKS_BURST + 20) for effect in give(node, "r2a", a_request(world, "greedy"))]
+    assert refused(effects) == ["TooOften"] * 20
+    assert not [effect for effect in effects if isinstance(effect, Blame)], "who passes on is not to blame"
+    assert not refused(give(node, "r2a", a_request(world)))
+
+
+def test_a_longer_page_than_is_good_between_regions_is_refused(world: World) -> None:
+    assert refused(give(a_node(world, "r2a"), "r3a", a_request(world, most=FAR_PAGE_BYTES + 1))) == ["BadFrame"]
+
+
+def test_a_reader_whose_right_ended_is_passed_on_no_more(world: World) -> None:
+    node = a_node(world, "r2a")
+    assert passed(give(node, "r3a", a_request(world))) == ["r1a"]
+    node.handle(Offered(canonical(world.revoked("late", -1))), NOW + 1)
+    effects = give(node, "r3a", a_request(world), NOW + 2)
+    assert refused(effects) == ["NotAuthorised"]
+    assert passed(effects) == []
