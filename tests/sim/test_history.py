@@ -193,6 +193,21 @@ def test_up_to_f_liars_change_nothing(lie: str, size: int) -> None:
         assert kernel.trace.suspected() & set(liars)
 
 
+@pytest.mark.attack(184)
+def test_what_a_liar_hands_out_is_charged_to_no_link() -> None:
+    """Its records are judged when a page of an honest replica comes, too: that one's link was charged for them."""
+    rng = random.Random(7)
+    world = a_world(6)
+    kernel = lying(world, rng, {"r2a": "alter"})
+    subscribe(kernel, "desk", "plant/#")
+    traffic = publish_some(kernel, rng, NOW + 20)
+    reread(kernel, world, NOW + 4_000)
+    kernel.run(NOW + 4_120)
+    check_alike(kernel, traffic)
+    assert kernel.trace.figures["history_misfit{content}"] > 30
+    assert not kernel.nodes["late"]._links.charged  # type: ignore[attr-defined]
+
+
 def adopt(kernel: Kernel, world: World, overlay: Overlay) -> None:
     """The owner's next version reaches somebody, and spreads."""
     world.overlay = overlay

@@ -141,6 +141,7 @@ def test_a_reader_of_a_region_that_keeps_nothing_has_what_a_live_one_had(mode: M
     assert not far, "the reader's own region has something, so that this shows nothing"
 
 
+@pytest.mark.attack(182)
 @pytest.mark.parametrize("lie", RELAY_LIES)
 @pytest.mark.parametrize("regions", [2, 3])
 def test_who_passes_on_and_lies_changes_nothing(lie: str, regions: int) -> None:

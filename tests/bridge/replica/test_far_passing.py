@@ -137,6 +137,7 @@ def test_a_signature_that_does_not_fit_is_charged_and_uses_up_no_number(world: W
     assert passed(give(node, "r3a", request)) == ["r1a"]
 
 
+@pytest.mark.attack(183)
 def test_a_number_passes_once_by_whichever_way(world: World) -> None:
     node, request = a_node(world, "r2a"), a_request(world)
     other = replace(request, way=("r3b", "r2a", "r1a"))

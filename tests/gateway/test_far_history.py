@@ -1,0 +1,65 @@
+"""Real processes: a client in one region reads what only another region keeps (docs/protocol.md §12.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import paho.mqtt.client as paho
+import pytest
+
+from tests.gateway.overlay_processes import OverlayProcesses
+from tests.waits import wait_until
+
+REPLICAS = ("north1", "north2", "north3", "south1", "south2", "south3")
+
+
+@pytest.fixture
+def processes(tmp_path: Path) -> Iterator[OverlayProcesses]:
+    made = OverlayProcesses(tmp_path)
+    yield made
+    made.stop()
+
+
+def kept_in_the_north(description: dict[str, Any]) -> None:
+    description["scopes"][0]["history"] = {"days": 7, "gigabytes": 1, "regions": ["north"]}
+
+
+def test_a_client_reads_since_an_hour_ago_what_only_the_other_region_keeps(processes: OverlayProcesses) -> None:
+    processes.make({"north": 3, "south": 3}, [("north", "south")], {"site": "north", "desk": "south"})
+    processes.describe(kept_in_the_north)
+    processes.hand_out(*processes.ports)
+    processes.start(*REPLICAS, "site", "desk")
+    publisher = processes.client("site", "pump")
+    sent = [f"{number}".encode() for number in range(40)]
+    for number, payload in enumerate(sent[:30]):
+        publisher.publish("plant/pump", payload, qos=1 + number % 2).wait_for_publish(30)
+    processes.kill("north3")  # one party of each region may be gone
+    processes.kill("south1")
+    got: list[bytes] = []
+
+    def take(client: object, userdata: object, message: paho.MQTTMessage) -> None:
+        if message.topic == "plant/pump":  # the broker itself says who is alive
+            got.append(message.payload)
+
+    reader = paho.Client(paho.CallbackAPIVersion.VERSION2, client_id="reader", protocol=paho.MQTTv5)
+    reader.on_message = take
+    reader.connect(*processes.endpoint("desk"))
+    reader.loop_start()
+    try:
+        reader.subscribe("$since/1h/plant/#", qos=2)
+        assert wait_until(lambda: len(got) >= 30, 90.0), (len(got), processes.log("desk")[-3000:])
+        for payload in sent[30:]:
+            publisher.publish("plant/pump", payload, qos=1).wait_for_publish(30)
+        assert wait_until(lambda: len(got) >= 40, 30.0), (got, processes.log("desk")[-3000:])
+    finally:
+        for client in (reader, publisher):
+            client.disconnect()
+            client.loop_stop()
+    assert got == sent
+    far = processes.figures("desk")
+    assert any("far_asked" in str(name) for name in far), far
+    for name in ("south2", "south3"):
+        kept = sorted(path for path in (processes.directory / f"data-{name}" / "history").rglob("*") if path.is_file())
+        assert not any(b"plant" in path.read_bytes() for path in kept)
