@@ -41,12 +41,10 @@ def test_a_client_reads_since_an_hour_ago_what_only_the_other_region_keeps(proce
 
     def take(client: object, userdata: object, message: paho.MQTTMessage) -> None:
         if message.topic == "plant/pump":  # the broker itself says who is alive
-            got.append(message.payload)
+            got.append(bytes(message.payload))
 
-    reader = paho.Client(paho.CallbackAPIVersion.VERSION2, client_id="reader", protocol=paho.MQTTv5)
+    reader = processes.client("desk", "reader", paho.MQTTv5)
     reader.on_message = take
-    reader.connect(*processes.endpoint("desk"))
-    reader.loop_start()
     try:
         reader.subscribe("$since/1h/plant/#", qos=2)
         assert wait_until(lambda: len(got) >= 30, 90.0), (len(got), processes.log("desk")[-3000:])

@@ -11,14 +11,25 @@ from dataclasses import replace
 
 import pytest
 
-from bridge.contract import FAR_TOPIC, HISTORY_TOPIC, Effect, Event, FarPage, Received, Send, Wire, is_far_request
+from bridge.contract import (
+    FAR_TOPIC,
+    HISTORY_TOPIC,
+    Effect,
+    Event,
+    FarPage,
+    ReadAgainLive,
+    Received,
+    Send,
+    Wire,
+    is_far_request,
+)
 from bridge.contract.machine import Machine
 from bridge.document import History, Scope
 from keys.envelope import Mode
 from papers.sim.checkers import check_blame
 from papers.sim.kernel import Kernel
 from tests.sim.test_history import LIES, PageLiar, change, check_alike, publish_some, reread
-from tests.sim.world import NOW, World, make_world, subscribe
+from tests.sim.world import NOW, Traffic, World, make_world, subscribe
 
 KEPT = History(7, 100, (1,))
 RELAY_LIES = ("drop", "some", "alter", "swap", "invent", "repeat", "read")
@@ -185,3 +196,36 @@ def test_whatever_happens_inside_the_span_and_on_the_way(seed: int) -> None:
     kernel.run(NOW + 1_400)
     check_alike(kernel, traffic)
     check_blame(kernel.trace.named(), [*pages, *passes])
+
+
+def test_nothing_is_missing_or_twice_where_a_far_reading_goes_over_to_what_is_live() -> None:
+    """The publisher is in the reader's region, so that everything is here before the region that keeps has it."""
+    rng = random.Random(61)
+    scopes = [Scope("plant/#", history=KEPT), Scope("open/#")]
+    gateways = {"site": 3, "desk": 1, "late": 3}
+    world = make_world({1: 3, 2: 3, 3: 3}, [(1, 2), (2, 3)], gateways, scopes, 61)
+    kernel = world.kernel(rng, latency_s=(0.05, 0.4))
+    live_at: list[float] = []
+    node = kernel.nodes["late"]
+    handle = node.handle
+
+    def watched(event: Event, now: float) -> Sequence[Effect]:
+        effects = handle(event, now)
+        live_at.extend(now for effect in effects if isinstance(effect, ReadAgainLive))
+        return effects
+
+    node.handle = watched  # type: ignore[method-assign]
+    for name in ("desk", "late"):
+        subscribe(kernel, name, "plant/#")
+    traffic = Traffic("site")
+    for number in range(600):
+        traffic.publish(kernel, NOW + 4 + number / 10, f"plant/{number % 3}", b"%d" % number)
+    reread(kernel, world, NOW + 30)
+    kernel.run(NOW + 120)
+    past = {each.sequence for each in kernel.trace.reread[7]}
+    assert len(live_at) == 1
+    delivered = zip(kernel.trace.delivered_at["late"], kernel.trace.delivered["late"], strict=True)
+    live = {each.sequence for at, each in delivered if at >= live_at[0]}
+    assert past | live == set(traffic.published)
+    assert len(kernel.trace.reread[7]) == len(past)
+    assert len(past) < len(traffic.published), "it read everything, so that there is no seam"
