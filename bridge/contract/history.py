@@ -346,7 +346,7 @@ class FarPage:
 
     @property
     def info(self) -> bytes:
-        """What the box is bound to."""
+        """The purpose of the box."""
         return _INFO + self.digest
 
 

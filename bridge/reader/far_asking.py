@@ -1,8 +1,8 @@
 """Asking of replicas in another region: requests signed and sent along a way, pages opened (docs/protocol.md §12.6).
 
-A `replay` asks the replicas of the region that keeps a history as if they were linked. Here its requests become far
-requests, and far pages its pages. Replicas on the way may drop what they pass on: after a wait in vain the next way to
-the asked replica is taken, until one brings pages. Not here: who passes on (`replica.far_passing`).
+A `replay` asks replicas of another region as if linked to them. Here requests of the replay become far requests, and
+far pages become pages. Replicas on the way may drop anything: after a wait in vain the next way to the asked replica is
+taken, until a way brings pages. Not here: passing on (`replica.far_passing`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ WAIT_S = 4.5  # a page that did not come by then was lost on the way: a replay a
 
 @dataclass(slots=True)
 class _Asked:
-    """A replica of another region: which way is taken to it, and its open requests by digest with their times."""
+    """A replica of another region: the number of the way taken, and open requests by digest with their times."""
 
     turn: int = 0
     open: dict[bytes, float] = field(default_factory=dict)
@@ -115,8 +115,8 @@ class FarAsking:
         return self._box_key
 
     def received(self, event: Received, now: float) -> Received | None:
-        """Returns the page in a far page, as if its replica was linked; None for one that we do not wait for, or that
-        was sealed to somebody else. Raises BadFrame, BadSignature: whoever brings it should have dropped it.
+        """Returns the page in a far page, as from a linked replica; None for an unasked page, or a box for somebody
+        else. Raises BadFrame, BadSignature: the sender should have dropped the page.
         """
         page = FarPage.decode(event.wire.payload)
         peer = self._digests.get(page.digest)

@@ -1,8 +1,8 @@
 """Passing on at one replica: far requests towards the asked replica, and far pages back (docs/protocol.md §12.6).
 
-A request goes the way that its reader chose, a page back on the links of its request. Towards each replica few requests
-are open at once, shared fairly by readers: so pages take what live traffic leaves, and no reader spends the links of
-others. The asked replica has `recording` read the page, and seals it to the reader. Not here: frames
+A request goes the reader's way, a page back on the links of the request. Towards each replica few requests are open at
+once, shared fairly by readers: so pages take the rest of live traffic, and no reader spends the links of others. The
+asked replica has `recording` read the page, and seals the page to the reader. Not here: frames
 (`contract.far_history`), ways (`reader.far_asking`).
 """
 
@@ -52,7 +52,7 @@ _READERS = frozenset({Role.GATEWAY, Role.INGEST})
 
 @dataclass(slots=True)
 class _Lane:
-    """Requests towards one replica: by digest, the open ones with whom they came from and until when, and others."""
+    """Requests towards one replica: by digest, open and waiting ones, each with sender and end."""
 
     open: dict[bytes, tuple[FarRequest, str, float]] = field(default_factory=dict)
     waiting: FairTable[bytes, tuple[FarRequest, str, float]] = field(default_factory=lambda: FairTable(WAITING_MAX))
@@ -60,7 +60,7 @@ class _Lane:
 
 @dataclass(slots=True)
 class _Reader:
-    """A reader that asked lately, and which of its numbers came."""
+    """A reader with a late request, and the reader's numbers so far."""
 
     allowance: Allowance
     asked_at: float = inf
