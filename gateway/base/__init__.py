@@ -35,7 +35,7 @@ from gateway.base.garbage import collect_by_clock, collect_seldom, uncollected
 from gateway.base.limits import Limits
 from gateway.base.sealed_file import SealedFile, SealedFileError
 from gateway.base.stamps import Stamps
-from gateway.base.turns import behind_reads, give_way
+from gateway.base.turns import TURN_S, FairTurns, Turn, behind_reads
 from gateway.files import (
     FileStamp,
     PrivateFileError,
@@ -54,6 +54,7 @@ from gateway.files import (
 __all__ = [
     "FIGURES_TOPIC",
     "RECEIPTS_ROOT",
+    "TURN_S",
     "Alarm",
     "BridgeSettings",
     "BridgeTls",
@@ -63,6 +64,7 @@ __all__ = [
     "Defects",
     "DeviceSettings",
     "Discovery",
+    "FairTurns",
     "Figures",
     "FileStamp",
     "HistoryState",
@@ -81,13 +83,13 @@ __all__ = [
     "Stamps",
     "StartError",
     "TraceSettings",
+    "Turn",
     "WatchedSettings",
     "alone_in",
     "behind_reads",
     "collect_by_clock",
     "collect_seldom",
     "erase",
-    "give_way",
     "load",
     "load_hosted",
     "lock_exclusively",

@@ -1,14 +1,28 @@
-"""Turns of the event loop: a client is judged only after its unread data was read.
+"""Turns of the event loop: whose work is done now, and whose later.
+
+Work that can wait is queued by its owner (`FairTurns`): one owner's turn, then everything else that is ready, then the
+next owner's. So a client with much work waits for itself, and all others for one turn.
 
 A broker that was held up finds timers that ended and data that came long ago. In any order in which the event loop
-takes them, a client that sent in time must not be taken for silent.
+takes them, a client that sent in time must not be taken for silent (`behind_reads`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
+from collections import OrderedDict, deque
 from collections.abc import Callable
+from functools import partial
+from time import perf_counter
+
+TURN_S = 0.001
+"""Seconds of one owner's turn, in which many small pieces of its work may be done. Stops a client with much work, or a
+user with a thousand clients, from keeping all others waiting.
+"""
+READS_S = 0.002
+"""Seconds for which reads of clients are taken as they come, in one turn of the event loop; later ones wait for the
+turn of their owner. Stops reads of many connections that would be taken one after the other, before anything else.
+"""
 
 
 def behind_reads(act: Callable[[], None]) -> None:
@@ -19,15 +33,89 @@ def behind_reads(act: Callable[[], None]) -> None:
     loop.call_soon(loop.call_soon, act)
 
 
-OTHERS_SHARE = 0.25
-"""The part of a turn's time that others must take in the turn behind it to be given as long as it took."""
-
-
-async def give_way(took_s: float) -> None:
-    """Lets everything run that is ready, behind a turn that took so long, and gives it as long again if there is much
-    of it. A long task that calls this has half of the event loop beside others, and all of it alone.
+class FairTurns:
+    """Queue of the work that can wait, by owner. An owner is a user, or the address of nameless clients; the empty one
+    is the broker itself.
     """
-    began = time.perf_counter()
-    await asyncio.sleep(0)
-    if time.perf_counter() - began > OTHERS_SHARE * took_s:
-        await asyncio.sleep(took_s)
+
+    def __init__(self) -> None:
+        self.first: Callable[[], None] = _nothing
+        """Called before each turn: what was made for others leaves first."""
+        self._waiting: OrderedDict[str, deque[Callable[[], object]]] = OrderedDict()  # who is next first
+        self._is_running = False
+        self._reads_end = 0.0  # when reads of this turn of the event loop have had their time; 0: at its beginning
+
+    def call(self, owner: str, act: Callable[[], object]) -> None:
+        """Calls `act` in a turn of its owner. Acts of an owner are called in order, several in a turn while it lasts;
+        one that returns True ends the turn.
+        """
+        acts = self._waiting.get(owner)
+        if acts is None:
+            acts = self._waiting[owner] = deque()
+        acts.append(act)
+        if not self._is_running:
+            self._is_running = True
+            behind_reads(self._next)
+
+    async def next(self, owner: str) -> None:
+        """Returns in a turn that the caller has for itself."""
+        turn = asyncio.get_running_loop().create_future()
+        self.call(owner, partial(_begin, turn))
+        await turn
+
+    def _next(self) -> None:
+        """Gives the next owner its turn."""
+        self.first()
+        owner, acts = self._waiting.popitem(last=False)
+        ends = perf_counter() + TURN_S
+        try:
+            while acts and not acts.popleft()() and perf_counter() < ends:
+                pass
+        finally:
+            if acts:
+                more = self._waiting.pop(owner, None)  # that the acts have made
+                self._waiting[owner] = acts if more is None else acts + more
+            self._is_running = bool(self._waiting)
+            if self._is_running:
+                behind_reads(self._next)
+
+    def reads_go_on(self) -> bool:
+        """Returns True if a read may be taken as it comes, in this turn of the event loop."""
+        now = perf_counter()
+        if not self._reads_end:
+            self._reads_end = now + READS_S
+            asyncio.get_running_loop().call_soon(self._end_reads)
+        return now < self._reads_end
+
+    def _end_reads(self) -> None:
+        self._reads_end = 0.0
+
+
+def _nothing() -> None:
+    """Does nothing."""
+
+
+def _begin(turn: asyncio.Future[None]) -> bool:
+    """Begins the turn of a caller that waits for it. False: it waits no longer."""
+    if turn.done():
+        return False
+    turn.set_result(None)
+    return True
+
+
+class Turn:
+    """Turn of a long task, of its owner: `is_over` is asked between two pieces, and `end` awaited if so."""
+
+    __slots__ = ("_ends", "_owner", "_turns")
+
+    def __init__(self, turns: FairTurns, owner: str) -> None:
+        self._turns, self._owner, self._ends = turns, owner, perf_counter() + TURN_S
+
+    @property
+    def is_over(self) -> bool:
+        return perf_counter() > self._ends
+
+    async def end(self) -> None:
+        """Returns when the next turn of the task begins."""
+        await self._turns.next(self._owner)
+        self._ends = perf_counter() + TURN_S

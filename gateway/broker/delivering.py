@@ -13,7 +13,7 @@ from typing import Any
 from amqtt.broker import RetainedApplicationMessage
 from amqtt.events import BrokerEvents
 
-from gateway.base import Limits
+from gateway.base import FairTurns, Limits
 from gateway.base.followed import FollowedMessages
 from gateway.broker import followed_clients
 from gateway.broker.holding import Holding
@@ -32,9 +32,9 @@ class Delivering:
 
     def __init__(self, host: PluginHost, limits: Limits, now: Callable[[], float]) -> None:
         self.host, self.limits, self.now = host, limits, now
-        self.reached, self.traffic = Reached(now), Traffic()
+        self.reached, self.traffic, self.turns = Reached(now), Traffic(), FairTurns()
         self.router: Router[Client] = Router(partial(fits, limits=limits), lambda client: owner_of(client.view))
-        self.holding = Holding(limits, self.reached, self.traffic, now)
+        self.holding = Holding(limits, self.reached, self.traffic, now, self.turns)
         self.circles: Circling | None = None  # circles of bridged messages; None: no bridges
         self.followed: FollowedMessages | None = None  # None: no administrator follows messages
 

@@ -127,6 +127,7 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
         self.before_serving: Callable[[EdgeBroker], None] | None = None
         self._first: list[Coroutine[Any, Any, None]] = []
         self._flusher = Flusher(self._loop)
+        self.exchange.turns.first = self._flusher.flush
         self._store: SessionStore | None = None
         self._files: int | None = None
         self._sockets: dict[str, list[socket.socket]] = {}

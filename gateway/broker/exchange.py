@@ -13,13 +13,14 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, cast
 
 from amqtt.events import BrokerEvents, MQTTEvents
 
 from bridge.contract import Publication
 from bridge.document import OwnTopics
-from gateway.base import RECEIPTS_ROOT, Limits
+from gateway.base import RECEIPTS_ROOT, TURN_S, Limits
 from gateway.base.followed import FollowedMessages
 from gateway.base.log_events import LogEvent
 from gateway.base.spans import PublicationSpans
@@ -295,10 +296,10 @@ class Exchange(Delivering):
         publisher = client.client_id
         if not self.forward(client, Message(publish.topic, publish.payload, 1, publisher=publisher)):
             return self._pass_on(client, publish, since)
-        passed = [publish]
+        passed, ends = [publish], perf_counter() + TURN_S
         connection = client.connection
         while connection is not None and (following := connection.next_held()) is not None:
-            if not self._has_room(client, following):
+            if perf_counter() > ends or not self._has_room(client, following):
                 break
             if not self.forward(client, Message(following.topic, following.payload, 1, publisher=publisher)):
                 break

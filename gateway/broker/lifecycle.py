@@ -20,7 +20,7 @@ from gateway.base.peer_clock import stamp
 from gateway.broker.exchange import Exchange
 from gateway.broker.member_sessions import recognised
 from gateway.broker.proving import Proving, no_login, too_many_failures
-from gateway.broker.session_shares import SessionShares, owner_of, proven_name
+from gateway.broker.session_shares import HERE, SessionShares, owner_of, proven_name
 from gateway.broker.subscribing import Subscribing
 from gateway.broker.terms import Terms
 from gateway.broker.wills import decided, publish_will
@@ -67,7 +67,8 @@ class Lifecycle:
         self._connected = 0
         self._host, self._grace_s = exchange.host, grace_s
         self._sessions, self._servers = sessions, servers
-        self._deadlines = Deadlines(exchange.now, self._due)
+        self.turns = exchange.turns
+        self._deadlines = Deadlines(exchange.now, self._due, self.turns)
         self.terms = terms
         self.enhanced_auth = EnhancedAuth(self._host.plugins, self.limits.connect_timeout_s)
         self._host.has_methods = bool(self.enhanced_auth.methods)
@@ -109,6 +110,13 @@ class Lifecycle:
         if (server := self._servers.get(connection.listener)) is not None:
             server.conn_count += 1
         return True
+
+    def owner(self, connection: MqttConnection) -> str:
+        """Returns the user of a connection, or its address while it has none."""
+        if connection.client is not None:
+            return owner_of(connection.client.view)
+        peer = connection.peer
+        return (origin_of(peer[0]) if peer is not None else None) or HERE
 
     def lost(self, connection: MqttConnection, error: Exception | None) -> None:
         """Takes the end of a network connection, whichever side ended it."""

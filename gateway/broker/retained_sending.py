@@ -23,9 +23,10 @@ from typing import TypeAlias
 
 from bridge.base import matches, split_share
 from bridge.contract import Publication
-from gateway.base import give_way
+from gateway.base import TURN_S, Turn
 from gateway.base.log_events import LogEvent
 from gateway.broker.exchange import Exchange
+from gateway.broker.session_shares import owner_of
 from gateway.clients import Client, SharedName, message_of, wants
 from gateway.mqtt5.message import Message
 from gateway.mqtt5.session import Granted, SessionSubscription
@@ -38,12 +39,10 @@ RETAINED_TURN_BYTES = 1 << 20
 """Retained messages of a new subscription are handed over in parts of so many bytes."""
 
 LOOKS_AT_ONCE = 512
-"""Filters and retained messages of new subscriptions that are looked at in one turn of the event loop; then others have
-as much time. Stops a SUBSCRIBE of which the client may receive little, or that matches little among many names.
+"""Filters and retained messages of new subscriptions that are looked at in one turn of the event loop; the turn ends
+sooner by the clock, since one filter may walk over many names. Stops a SUBSCRIBE of which the client may receive
+little, or that matches little among many names.
 """
-TURN_S = 0.001
-"""Seconds after which such a turn ends sooner, at the next filter or message: one filter may walk over many names."""
-
 PAUSED_S = 0.01
 """Seconds between two checks if a client takes retained messages again."""
 
@@ -63,6 +62,21 @@ class _Expected:
     owed: set[str] = field(default_factory=set)
 
 
+class _AtOnce:
+    """Retained messages sent at once in one turn of the event loop, to all clients: a read may bring a thousand
+    SUBSCRIBEs, and the client takes nothing before the turn is over.
+    """
+
+    __slots__ = ("ends", "given_bytes", "looks")
+
+    def __init__(self) -> None:
+        self.looks, self.given_bytes, self.ends = 0, 0, time.perf_counter() + TURN_S
+
+    @property
+    def is_enough(self) -> bool:
+        return self.looks > LOOKS_AT_ONCE or self.given_bytes > RETAINED_TURN_BYTES or time.perf_counter() > self.ends
+
+
 class RetainedSending:
     """Sender of retained messages of a broker."""
 
@@ -72,6 +86,7 @@ class RetainedSending:
         self._expected: dict[Client, dict[str, _Expected]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._following: set[Client] = set()  # clients with a task that sends owed messages
+        self._at_once: _AtOnce | None = None  # in this turn of the event loop
 
     def detach(self, later: Later) -> None:
         """Runs a coroutine without a waiting connection."""
@@ -221,32 +236,39 @@ class RetainedSending:
 
     def _send(self, client: Client, pending: Iterator[tuple[SessionSubscription, Message] | None]) -> Later | None:
         """Sends a few messages at once; returns a coroutine for many messages, a slow client or a slow plugin."""
-        now, given_bytes, began = self._exchange.now(), 0, time.perf_counter()
-        for looks, one in enumerate(pending):
-            if looks >= LOOKS_AT_ONCE or time.perf_counter() - began > TURN_S:
+        now, at_once = self._exchange.now(), self._at_once
+        if at_once is None:
+            at_once = self._at_once = _AtOnce()
+            asyncio.get_running_loop().call_soon(self._turn_ends)
+        for one in pending:
+            at_once.looks += 1
+            if at_once.is_enough:
                 return self._send_slowly(client, chain([one], pending))
             if one is None:
                 continue
             subscription, message = one
             verdict = self._host.verdict(client.view, message.topic, Action.RECEIVE)
-            if verdict is None or given_bytes > RETAINED_TURN_BYTES or client.session.paused or client.is_behind:
+            if verdict is None or client.session.paused or client.is_behind:
                 return self._send_slowly(client, chain([one], pending))
             if verdict:
-                given_bytes += message.held_bytes
+                at_once.given_bytes += message.held_bytes
                 self._give(client, subscription, message, now)
         return None
+
+    def _turn_ends(self) -> None:
+        self._at_once = None
 
     async def _send_slowly(self, client: Client, pending: Iterator[tuple[SessionSubscription, Message] | None]) -> None:
         """Sends a part at a time: 100,000 messages for a client without reading fill no memory, and names the client
         may not receive, or that do not match, keep nobody else waiting.
         """
-        connection, given_bytes, looks, began = client.connection, RETAINED_TURN_BYTES, 0, time.perf_counter()
-        now = self._exchange.now()
+        connection, given_bytes, looks = client.connection, RETAINED_TURN_BYTES, 0
+        turn, now = Turn(self._exchange.turns, owner_of(client.view)), self._exchange.now()
         for one in pending:
-            looks, took_s = looks + 1, time.perf_counter() - began
-            if looks >= LOOKS_AT_ONCE or took_s > TURN_S:
-                await give_way(took_s)
-                looks, began, now = 0, time.perf_counter(), self._exchange.now()
+            looks += 1
+            if looks >= LOOKS_AT_ONCE or turn.is_over:
+                await turn.end()
+                looks, now = 0, self._exchange.now()
             if one is None:
                 continue
             subscription, message = one
@@ -255,7 +277,7 @@ class RetainedSending:
                 verdict = await self._host.ask(client.view, message.topic, Action.RECEIVE)
             if given_bytes >= RETAINED_TURN_BYTES or client.session.paused:
                 given_bytes = 0
-                await asyncio.sleep(0)
+                await turn.end()
                 # Something else may have filled its buffer again, or what was given waits for the disk: `room` tells of
                 # neither, and would come back at once for ever.
                 while connection is not None and await connection.room() and client.session.paused:  # noqa: ASYNC110

@@ -8,17 +8,18 @@ router. Source: MQTT 5.0 §3.8 to §3.11.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 
 from amqtt.events import BrokerEvents
 
-from bridge.base import SHARE_PREFIX, TopicError, matches, split_share
+from bridge.base import SHARE_PREFIX, TopicError, TopicIndex, split_share
 from bridge.contract import Publication
 from bridge.document import constrained
 from bridge.predicates import Predicate
+from gateway.base import Turn
 from gateway.broker.exchange import Exchange
 from gateway.broker.retained_sending import Began, RetainedSending
 from gateway.broker.session_shares import owner_of
@@ -119,14 +120,14 @@ class Subscribing:
         began = self._exchange.retained.kept_so_far, self._exchange.system.kept_so_far
         parts: list[Granted] = []
         for at in range(0, len(packet.subscriptions), FILTERS_AT_ONCE):
-            asked, since = packet.subscriptions[at : at + FILTERS_AT_ONCE], time.perf_counter()
+            asked = packet.subscriptions[at : at + FILTERS_AT_ONCE]
             part, verdicts = self._judged(client, replace(packet, subscriptions=asked))
             decided = await self._decided(client, part) if None in verdicts else list(map(bool, verdicts))
             if not client.alive or client.connection is not connection:
                 return  # nobody waits for the answer: what was granted so far stays
             existed |= {one.filter for one in part.subscriptions if one.filter in client.filters}
             parts.append(self._entered(client, part, decided))
-            await asyncio.sleep(time.perf_counter() - since)
+            await self._exchange.turns.next(owner_of(client.view))
         later = self._told(client, packet.packet_id, _together(parts), existed, began, quiet)
         if later is not None:
             await later
@@ -403,9 +404,8 @@ class Subscribing:
         for at in range(0, len(packet.filters), FILTERS_AT_ONCE):
             if not client.alive or client.connection is not connection:
                 return
-            since = time.perf_counter()
             codes += self._removed(client, packet.filters[at : at + FILTERS_AT_ONCE])
-            await asyncio.sleep(time.perf_counter() - since)
+            await self._exchange.turns.next(owner_of(client.view))
         self._unsubscribed(client, packet.packet_id, codes)
 
     def _removed(self, client: Client, filters: Sequence[str]) -> list[int]:
@@ -457,20 +457,33 @@ class Subscribing:
             self._end_reading(client, subscription.options)
             self._leave(client, subscription.options)
         if unfinished and client.peer is None and any(f.startswith(SHARE_PREFIX) for f in filters):
-            self._pass_on(unfinished, [subscription.options for subscription in filters.values()])
+            held = [subscription.options for subscription in filters.values()]
+            self.retained.detach(self._pass_on(owner_of(client.view), unfinished, held))
 
-    def _pass_on(self, unfinished: Sequence[Message], held: Sequence[Subscription]) -> None:
+    async def _pass_on(self, owner: str, unfinished: Sequence[Message], held: Sequence[Subscription]) -> None:
         """Passes on as many copies of each message as came by shared groups: a copy was the client's own if another
-        filter of it matches.
+        filter of it matches. Thousands of messages and filters take many turns of their owner.
         """
+        turn, names = Turn(self._exchange.turns, owner), TopicIndex[tuple[int, Subscription]]()
+        for number, options in enumerate(held):
+            names.add(route_name(options)[1], number, (number, options))
+            if turn.is_over:
+                await turn.end()
         copies = Counter(map(id, unfinished))
         for message in {id(message): message for message in unfinished}.values():
-            names = [route_name(options) for options in held if wants(options, message)]
-            fitting = [(group, wanted) for group, wanted in names if matches(wanted, message.topic)]
-            came_shared = copies[id(message)] - any(group is None for group, _ in fitting)
-            groups = [self._exchange.router.group(group, wanted) for group, wanted in fitting if group is not None]
-            for group in list(filter(None, groups))[: max(0, came_shared)]:
-                self._exchange.in_order(self._give_to_group(group, message))
+            groups, came_shared = list[SharedName](), copies[id(message)]
+            for _, options in sorted(names.match(message.topic), key=itemgetter(0)):
+                if wants(options, message):
+                    group, wanted = route_name(options)
+                    if group is not None:
+                        groups.append((group, wanted))
+                    else:
+                        came_shared = copies[id(message)] - 1
+                if turn.is_over:
+                    await turn.end()
+            there = filter(None, (self._exchange.router.group(*name) for name in groups))
+            for found in list(there)[: max(0, came_shared)]:
+                await self._give_to_group(found, message)
 
     def give_shared(self, name: SharedName, message: Message) -> None:
         """Gives a message to a shared group only, as soon as no plugin has to be asked."""

@@ -17,7 +17,7 @@ from itertools import takewhile
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from gateway.base import behind_reads
+from gateway.base import TURN_S, behind_reads
 from gateway.base.log_events import LogEvent
 from gateway.clients import INTERNAL
 from gateway.mqtt5.codec import LONE_BYTES, Decoder
@@ -48,14 +48,13 @@ log = logging.getLogger("veilmq.connection")
 
 CLOSE_GRACE_S = 5.0
 """Seconds that a peer may take to read the farewell before its connection is cut off."""
-TURN_S = 0.001
-"""Seconds for which what a client sent is taken in one turn of the event loop; then others are served. Stops a read of
-thousands of publications, or of hundreds that are costly, such as discovery messages of devices.
+PART_BYTES = 4 << 10
+"""Bytes of one read of a client that are taken before the time is looked at. Stops a read of thousands of publications.
 """
-PART_BYTES = 16 << 10
-"""Bytes of one read of a client that are taken before the time is looked at."""
-CLOCK_EVERY = 2
-"""Publications between two looks at the clock."""
+CLOCK_EVERY, PLAIN_EVERY, OTHERS_EVERY = 2, 64, 16
+"""Packets between two looks at the clock: publications where each may cost much, such as discovery messages of devices;
+those that are only delivered; packets that are no publications.
+"""
 UNREAD_FACTOR = 2
 """A client with answers unread beyond so many times `limits.write_bytes` is not read either."""
 
@@ -137,12 +136,17 @@ class MqttConnection(AcceptedTransport):
     def data_received(self, data: bytes) -> None:
         if self.closed or (len(data) <= LONE_BYTES and self._has_taken(data)):
             return
-        if not self._rest and (len(data) <= PART_BYTES or self.is_overlay):
+        is_now = self.is_overlay or (not self._rest and self._core.turns.reads_go_on())
+        if is_now and (self.is_overlay or len(data) <= PART_BYTES):
             self._read(data)
             return
         self._rest = memoryview(data if not self._rest else b"".join((self._rest, data)))
-        if not self._is_taking:
+        if self._is_taking:
+            return
+        if is_now:
             self._take_rest()
+        else:
+            self._take_later()
 
     def _has_taken(self, data: bytes) -> bool:
         """Takes a PINGREQ, a PUBACK or a plain PUBLISH of QoS 1 that is a read of its own, on a connection where
@@ -202,20 +206,25 @@ class MqttConnection(AcceptedTransport):
         )  # fmt: skip
 
     def _take_rest(self) -> None:
-        """Takes a long read part by part, and goes on in a later turn of the event loop once its time is over."""
+        """Takes a long read part by part, and goes on in a later turn once its time is over."""
         self._is_taking, ends = True, perf_counter() + TURN_S
         while self._rest and not self.closed and not self._paused & ~PARTS:
             part, self._rest = self._rest[:PART_BYTES], self._rest[PART_BYTES:]
             self._read(part)
             if self._rest and perf_counter() > ends:
-                self.pause(PARTS)
-                behind_reads(self._take_rest)
+                self._take_later()
                 return
         self._is_taking = False
         if self.closed:
             self._rest = memoryview(b"")
         if not self._rest:
             self.resume(PARTS)
+
+    def _take_later(self) -> None:
+        """Takes the rest in a turn of the client's owner."""
+        self._is_taking = True
+        self.pause(PARTS)
+        self._core.turns.call(self._core.owner(self), self._take_rest)
 
     def _read(self, data: bytes | memoryview) -> None:
         decoder, traffic = self._decoder, self._core.traffic
@@ -308,17 +317,20 @@ class MqttConnection(AcceptedTransport):
             for number, action in enumerate(rest, 1):
                 kind = type(action)
                 if kind is Publish:
-                    if is_slowed and (first := self._comes_first(client, number, ends)) is not None:
-                        if self._held is None or actions is not self._held:
-                            self._held = HeldActions(rest)
-                        self._held.put_back(action)
-                        self._keep(())
+                    if (is_slowed or not number % PLAIN_EVERY) and (
+                        (first := self._comes_first(client, number, ends)) is not None
+                    ):
+                        self._put_back(action, rest, actions is self._held)
                         self._wait_for(first)
                         return
                     later: Later | Waiting | None = core.published(client, action)  # type: ignore[arg-type]
                 elif kind is bytes:
                     self.write(action)  # type: ignore[arg-type]
                     continue
+                elif not number % OTHERS_EVERY and perf_counter() > ends:
+                    self._put_back(action, rest, actions is self._held)
+                    self._wait_for(core.turns.next(core.owner(self)))
+                    return
                 else:
                     later = core.perform(client, action)
                 if later is not None:
@@ -331,6 +343,13 @@ class MqttConnection(AcceptedTransport):
         except Exception as error:  # noqa: BLE001 - it ends this connection
             forgo(client.session, (action, *rest))
             self._settled(error)
+
+    def _put_back(self, action: Action, rest: Iterable[Action], is_held: bool) -> None:
+        """Holds an action that was taken out, and those behind it. `is_held`: these are held already."""
+        if self._held is None or not is_held:
+            self._held = HeldActions(rest)
+        self._held.put_back(action)
+        self._keep(())
 
     def _after_run(self, client: Client, actions: list[Action]) -> tuple[list[Action], bool]:
         """Passes the leading plain publications in a single go. Returns the other actions, and True if these wait."""
@@ -366,7 +385,7 @@ class MqttConnection(AcceptedTransport):
         `ends`, a publication of its former connection, or the time of the next one.
         """
         if not number % CLOCK_EVERY and perf_counter() > ends:
-            return asyncio.sleep(0)
+            return self._core.turns.next(self._core.owner(self))
         if client.undecided is not None:
             self.read_on()
             return ended(client.undecided)
@@ -455,7 +474,7 @@ class MqttConnection(AcceptedTransport):
         if self._rest and not self._is_taking and not self._paused & ~PARTS:
             self._is_taking = True
             self._paused |= PARTS  # it is paused still
-            behind_reads(self._take_rest)
+            self._core.turns.call(self._core.owner(self), self._take_rest)
         if was and not self._paused and self._is_open():
             self._transport.resume_reading()  # type: ignore[union-attr]
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from gateway.mqtt5.types import ReasonCode
 
 if TYPE_CHECKING:
-    from gateway.base import Limits
+    from gateway.base import FairTurns, Limits
     from gateway.clients import Client, Reached
     from gateway.mqtt5.packets import Connect, Packet, Publish
     from gateway.mqtt5.session import Action
@@ -49,8 +49,12 @@ class Core(Protocol):
     limits: Limits
     reached: Reached
     traffic: Traffic
+    turns: FairTurns
 
     def now(self) -> float: ...
+    def owner(self, connection: Any) -> str:
+        """Returns in whose turns the connection is read."""
+
     def opened(self, connection: Any) -> bool: ...
     def connecting(self, connection: Any, connect: Connect) -> Later | None: ...
     def received(self, client: Client, packets: Sequence[Packet], now: float) -> list[Action]: ...

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gateway.broker import retained_sending, subscribing
+from gateway.base import turns
+from gateway.broker import exchange, holding, retained_sending, subscribing
 from gateway.mqtt5.packets import (
     Disconnect,
     PubAck,
@@ -27,6 +28,7 @@ from gateway.sockets import connection
 from tests.gateway.harness import Wire, on_loop, serving
 from tests.gateway.test_broker_overlay import FakeOverlay
 from tests.gateway.test_rights_first import come, config, write
+from tests.gateway.turned import Turned
 from tests.waits import until
 
 
@@ -103,26 +105,6 @@ async def test_more_filters_than_anybody_may_hold_are_not_even_parsed() -> None:
             assert (await wire.expect(Disconnect)).code == ReasonCode.QUOTA_EXCEEDED
 
 
-class _Turns:
-    """Counts turns of the event loop, and things that are done, and how many of them at most in one turn."""
-
-    def __init__(self) -> None:
-        self.most = self._here = 0
-        self._task = asyncio.ensure_future(self._count())
-
-    def add(self) -> None:
-        self._here += 1
-        self.most = max(self.most, self._here)
-
-    async def _count(self) -> None:
-        while True:
-            await asyncio.sleep(0)
-            self._here = 0
-
-    def stop(self) -> None:
-        self._task.cancel()
-
-
 @pytest.mark.attack(154)
 @pytest.mark.parametrize("version", [Version.V5, Version.V311])
 @on_loop
@@ -137,17 +119,17 @@ async def test_retained_messages_that_a_client_may_not_receive_are_looked_at_in_
         for number in range(4 * retained_sending.LOOKS_AT_ONCE):
             alice.publish(f"secret/{number}", b"x", 1, retain=True)
             await alice.expect(PubAck)
-        turns, verdict = _Turns(), broker.host.verdict
+        turned, verdict = Turned(), broker.host.verdict
 
         def judged(*asked: Any) -> bool | None:
-            turns.add()
+            turned.add()
             return verdict(*asked)
 
         monkeypatch.setattr(broker.host, "verdict", judged)
         assert await eve.subscribe("#", 1) == 1
         assert await eve.barrier() == []
-        turns.stop()
-        assert 1 < turns.most <= 2 * retained_sending.LOOKS_AT_ONCE
+        turned.stop()
+        assert 1 < turned.most <= 2 * retained_sending.LOOKS_AT_ONCE
 
 
 @pytest.mark.attack(154)
@@ -157,20 +139,21 @@ async def test_filters_that_match_little_among_many_names_are_looked_up_in_turns
 ) -> None:
     """Attack: 200 filters `r/+/x` among 20,000 retained names: nobody else was served for five seconds."""
     monkeypatch.setattr(retained_sending, "TURN_S", 60.0)
+    monkeypatch.setattr(turns, "TURN_S", 60.0)
     async with serving() as broker:
         wire = await Wire.connect(broker, "one")
-        turns, matching = _Turns(), broker.exchange.retained.matching
+        turned, matching = Turned(), broker.exchange.retained.matching
 
         def looked_up(*asked: Any) -> Any:
-            turns.add()
+            turned.add()
             return matching(*asked)
 
         monkeypatch.setattr(broker.exchange.retained, "matching", looked_up)
         wire.send(Subscribe(1, tuple(Subscription(f"r/+/{n}", 1) for n in range(4 * retained_sending.LOOKS_AT_ONCE))))
         assert len((await wire.expect(SubAck)).codes) == 4 * retained_sending.LOOKS_AT_ONCE
         assert await wire.barrier() == []
-        turns.stop()
-        assert 1 < turns.most <= 2 * retained_sending.LOOKS_AT_ONCE
+        turned.stop()
+        assert 1 < turned.most <= 2 * retained_sending.LOOKS_AT_ONCE
 
 
 @pytest.mark.attack(170)
@@ -186,12 +169,12 @@ async def test_a_long_read_is_taken_in_parts_and_others_are_served_between_them(
         bad, good = await Wire.connect(broker, "bad"), await Wire.connect(broker, "good")
         reader = await Wire.connect(broker, "reader")
         await reader.subscribe("bad/#")
-        turns, read = _Turns(), connection.MqttConnection._read
+        turned, read = Turned(), connection.MqttConnection._read
 
         def counted(self: Any, data: bytes) -> None:
             if self.client is not None and self.client.client_id == "bad":
                 assert len(data) <= 64 or qos == 0
-                turns.add()
+                turned.add()
             read(self, data)
 
         monkeypatch.setattr(connection.MqttConnection, "_read", counted)
@@ -203,8 +186,8 @@ async def test_a_long_read_is_taken_in_parts_and_others_are_served_between_them(
         assert await good.barrier() == []
         for number in range(200):
             assert (await reader.expect(Publish)).topic == f"bad/{number}"
-        turns.stop()
-        assert turns.most == 1 or qos == 0, "the rest of a connection that ended is taken at once"
+        turned.stop()
+        assert turned.most == 1 or qos == 0, "the rest of a connection that ended is taken at once"
 
 
 @pytest.mark.attack(157)
@@ -218,10 +201,10 @@ async def test_a_read_of_costly_publications_leaves_others_their_turn(
         bad, good = await Wire.connect(broker, "bad"), await Wire.connect(broker, "good")
         reader = await Wire.connect(broker, "reader")
         await reader.subscribe("bad/#")
-        turns, published = _Turns(), broker.exchange.published
+        turned, published = Turned(), broker.exchange.published
 
         def costly(client: Any, publish: Publish) -> Any:
-            turns.add()
+            turned.add()
             return published(client, publish)
 
         monkeypatch.setattr(broker.lifecycle, "published", costly)
@@ -235,5 +218,107 @@ async def test_a_read_of_costly_publications_leaves_others_their_turn(
         assert await good.barrier() == []
         for number in range(200):
             assert (await reader.expect(Publish)).topic == f"bad/{number}"
-        turns.stop()
-        assert 0 < turns.most <= connection.CLOCK_EVERY
+        turned.stop()
+        assert 0 < turned.most <= connection.CLOCK_EVERY
+
+
+@on_loop
+async def test_what_a_session_of_many_filters_leaves_to_its_groups_is_passed_on_in_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Attack: a session of 10,000 filters ends with a thousand messages of its groups: each was compared with each
+    filter, in one turn of the event loop, for twenty seconds.
+    """
+    monkeypatch.setattr(turns, "TURN_S", 0.0)  # each look at the clock ends a turn
+    turned, wants = Turned(), subscribing.wants
+
+    def compared(*asked: Any) -> bool:
+        turned.add()
+        return wants(*asked)
+
+    async with serving() as broker:
+        bad, pub, heir = [await Wire.connect(broker, name) for name in ("bad", "pub", "heir")]
+        monkeypatch.setattr(subscribing, "wants", compared)
+        filters = [f"far/{number}" for number in range(200)] + ["+/x", "a/+", "$share/g/a/x", "$share/g/#"]
+        for each in filters:
+            await bad.subscribe(each, 1)
+        for number in range(100):
+            pub.publish("a/x", b"%d" % number, 1)
+        await pub.barrier()
+        for each in ("$share/g/a/x", "$share/g/#"):
+            await heir.subscribe(each, 1)
+        turned.done = turned.most = 0
+        bad.cut()
+        came = list[int]()
+        while len(came) < 200:
+            message = await heir.expect(Publish)
+            heir.send(PubAck(message.packet_id))
+            came.append(int(message.payload))
+        assert sorted(came) == sorted([*range(100)] * 2)
+        assert turned.most <= 4, "the filters of one message"
+        assert turned.done <= 4 * 100, "of those filters that match it"
+        turned.stop()
+
+
+@pytest.mark.parametrize("version", [Version.V5, Version.V311])
+@pytest.mark.parametrize("gateway", [False, True])
+@on_loop
+async def test_a_read_of_a_thousand_subscriptions_fills_no_memory_with_what_is_retained(
+    version: Version, gateway: bool
+) -> None:
+    """Attack: a read of 7 KB with 600 SUBSCRIBEs to what takes 900 KB, and nothing is taken: 500 MB waited for it, and
+    all others for a fifth of a second. At a gateway a quorum counts them all at once.
+    """
+    limits, counted = {"write_bytes": 65_536}, list[Callable[[], None]]()
+
+    class Overlay(FakeOverlay):
+        def when_accepted(self, topic_filters: list[str], done: Callable[[], None]) -> bool:
+            counted.append(done)
+            return True
+
+    async with serving({"limits": limits}, overlay=Overlay() if gateway else None) as broker:
+        bad, good = await Wire.connect(broker, "bad", version), await Wire.connect(broker, "good")
+        for number in range(20):
+            good.publish(f"state/{number}", bytes(9_000), retain=True)
+        await good.barrier()
+        bad.send(*(Subscribe(number, (Subscription("state/+", 0),)) for number in range(1, 101)))
+        if gateway:
+            await until(lambda: len(counted) == 100)
+            for done in counted:
+                done()
+        for _ in range(50):
+            await good.barrier()
+        held = broker.lifecycle.clients["bad"].connection
+        assert isinstance(held, connection.MqttConnection)
+        assert held._unsent() + sum(map(len, held._out)) < 3 << 20, "18 MB are asked for"
+
+
+@on_loop
+async def test_who_waits_for_a_slow_reader_goes_on_in_turns_when_it_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attack: a thousand connections, each with a thousand publications for a reader that takes none, and then goes:
+    all were routed in one turn of the event loop.
+    """
+    async with serving({"limits": {"in_flight": 1, "queue_messages": 10}}) as broker:
+        reader = await Wire.connect(broker, "reader")
+        await reader.subscribe("bad/x", 1)
+        bad = [await Wire.connect(broker, f"bad{number}") for number in range(5)]
+        for wire in bad:
+            for _ in range(100):
+                wire.publish("bad/x", b"x", 1)
+        await until(lambda: broker.exchange.holding.waiting == 5)
+        for module in (turns, exchange, holding, connection):
+            monkeypatch.setattr(module, "TURN_S", 0.0)
+        turned, forward = Turned(), broker.exchange.forward
+
+        def forwarded(*asked: Any) -> bool:
+            turned.add()
+            return forward(*asked)
+
+        monkeypatch.setattr(broker.exchange, "forward", forwarded)
+        reader.cut()
+        for wire in bad:
+            for _ in range(100):
+                await wire.expect(PubAck)
+        turned.stop()
+        assert turned.done > 400
+        assert turned.most <= 2 * connection.PLAIN_EVERY

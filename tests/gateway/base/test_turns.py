@@ -1,14 +1,16 @@
-"""What is judged is judged behind what could be read."""
+"""What is judged is judged behind what could be read; owners of much work take turns."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
-import time
+from functools import partial
 
 import pytest
 
-from gateway.base.turns import behind_reads, give_way
+from gateway.base import turns
+from gateway.base.turns import FairTurns, behind_reads
+from tests.gateway.harness import on_loop
 
 
 @pytest.mark.parametrize("loops", ["asyncio", "uvloop"])
@@ -39,20 +41,63 @@ def test_what_lay_there_is_read_before_anybody_is_judged(loops: str) -> None:
         assert runner.run(check()) == ["read", "judged"]
 
 
-def test_a_long_task_sleeps_only_if_others_have_work() -> None:
-    async def slept(works_s: float) -> bool:
-        loop, sleeps = asyncio.get_running_loop(), []
-        sleep = asyncio.sleep
+@on_loop
+async def test_owners_take_turns_however_much_work_each_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "TURN_S", 0.0)  # each act takes all of a turn
+    queue, done = FairTurns(), list[str]()
+    for number in range(3):
+        queue.call("bad", partial(done.append, f"bad {number}"))
+    queue.call("good", partial(done.append, "good"))
+    await queue.next("bad")
+    done.append("bad task")
+    assert done == ["bad 0", "good", "bad 1", "bad 2", "bad task"]
 
-        async def noted(delay_s: float) -> None:
-            sleeps.append(delay_s)
-            await sleep(0)
 
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(asyncio, "sleep", noted)
-            loop.call_soon(time.sleep, works_s)
-            await give_way(works_s or 60.0)
-        return sleeps[1:] == [works_s]
+@on_loop
+async def test_small_pieces_of_one_owner_share_a_turn_and_what_they_make_comes_behind_others() -> None:
+    queue, done = FairTurns(), list[str]()
 
-    assert asyncio.run(slept(0.02))
-    assert not asyncio.run(slept(0.0))
+    def again() -> None:
+        done.append("bad 0")
+        queue.call("bad", partial(done.append, "bad 2"))
+
+    queue.call("bad", again)
+    queue.call("bad", partial(done.append, "bad 1"))
+    queue.call("good", partial(done.append, "good"))
+    await queue.next("last")
+    await queue.next("last")
+    assert done == ["bad 0", "bad 1", "good", "bad 2"]
+
+
+@on_loop
+async def test_what_was_made_for_others_leaves_before_a_turn() -> None:
+    queue, done = FairTurns(), list[str]()
+    queue.first = partial(done.append, "flushed")
+    queue.call("bad", partial(done.append, "bad"))
+    await queue.next("bad")
+    assert done == ["flushed", "bad"]
+
+
+@on_loop
+async def test_a_turn_that_fails_and_a_caller_that_left_stop_nobody() -> None:
+    queue, errors = FairTurns(), list[str]()
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: errors.append(repr(context["exception"])))
+    left = asyncio.ensure_future(queue.next("bad"))
+    await asyncio.sleep(0)
+    left.cancel()
+    queue.call("bad", lambda: 1 / 0)
+    await queue.next("bad")
+    assert len(errors) == 1
+
+
+@on_loop
+async def test_reads_are_taken_as_they_come_for_a_while_in_each_turn_of_the_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(turns, "READS_S", 0.0)
+    queue = FairTurns()
+    assert not queue.reads_go_on()
+    monkeypatch.setattr(turns, "READS_S", 60.0)
+    assert not queue.reads_go_on(), "the same turn"
+    await asyncio.sleep(0)
+    assert queue.reads_go_on()

@@ -9,6 +9,8 @@ import pytest
 
 from bridge.base import overlaps
 from bridge.contract import Publication
+from gateway.base import turns
+from gateway.broker import retained_sending
 from gateway.mqtt5.packets import PingReq, PingResp, PubAck, Publish, SubAck, Subscribe, Subscription, Version
 from tests.gateway.harness import Wire, on_loop, serving
 from tests.gateway.test_broker_overlay import FakeOverlay
@@ -56,6 +58,14 @@ class SlowOverlay(FakeOverlay):
 
 def stored(broker: Any, topic: str, payload: bytes, retain: bool = True) -> None:
     broker.deliver_stored(Publication(topic, payload, 1, retain))
+
+
+@pytest.fixture(autouse=True)
+def _time_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No turn of the event loop is over because the machine has other work."""
+    for module in (turns, retained_sending):
+        monkeypatch.setattr(module, "TURN_S", 600.0)
+    monkeypatch.setattr(turns, "READS_S", 600.0)
 
 
 async def got(wire: Wire) -> list[tuple[str, bytes, bool]]:

@@ -6,12 +6,15 @@ import asyncio
 
 import pytest
 
+from gateway.base import FairTurns
 from gateway.clients import record
 from gateway.clients.record import COLLECT_S, Client, Deadlines, OwedAck, Undecided
 from gateway.mqtt5.packets import Publish
 from gateway.mqtt5.session import ServerSession
 from gateway.plugins import EdgeSession
 from tests.gateway.harness import on_loop
+from tests.gateway.turned import Turned
+from tests.waits import until
 
 NOW = 1000.0
 
@@ -77,7 +80,7 @@ class Clock:
         self.now = NOW
         self.called: list[tuple[str, float]] = []
         self.following: dict[str, float] = {}
-        self.deadlines = Deadlines(lambda: self.now, self._due)
+        self.deadlines = Deadlines(lambda: self.now, self._due, FairTurns())
 
     def _due(self, one: Client, now: float) -> float | None:
         self.called.append((one.client_id, now))
@@ -167,3 +170,18 @@ def test_a_refusal_that_repeating_may_cure_is_noted_however_it_comes(code: int, 
     late.decide(one, code)
     at_once.owe(one)
     assert late.is_refused is at_once.is_refused is one.refuses is refuses
+
+
+@on_loop
+async def test_thousands_whose_time_comes_at_once_are_attended_to_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attack: a hundred thousand sessions of one client, whose wills fall due in the same moment."""
+    monkeypatch.setattr(record, "TURN_S", 0.0)
+    clock, turns = Clock(), Turned()
+    for number in range(20):
+        clock.deadlines.wake(client(f"c{number}"), NOW, 20)
+    monkeypatch.setattr(clock.deadlines, "_due", lambda one, now: turns.add())
+    clock.deadlines._fire()
+    await until(lambda: turns.done == 20)
+    turns.stop()
+    assert turns.most <= 2
+    clock.deadlines.stop()

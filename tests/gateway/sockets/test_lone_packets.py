@@ -17,6 +17,7 @@ import pytest
 from websockets.asyncio.client import connect as websocket_connect
 from websockets.exceptions import ConnectionClosed
 
+from gateway.base import turns
 from gateway.mqtt5.codec import Decoder, encode
 from gateway.mqtt5.delivery import Connection
 from gateway.mqtt5.packets import ConnAck, Connect, Disconnect, PingResp, Publish, Subscribe, Subscription, Version
@@ -28,6 +29,12 @@ from tests.waits import until
 
 PING = b"\xc0\0"
 IN_FLIGHT = 2  # of three messages; the third goes when one of them is acknowledged
+
+
+@pytest.fixture(autouse=True)
+def _all_in_one_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test here takes one turn of the event loop: no read of it is left to a later one."""
+    monkeypatch.setattr(turns, "READS_S", 600.0)
 
 
 def ack(packet_id: int) -> bytes:
