@@ -132,8 +132,8 @@ class Subscribing:
         if later is not None:
             await later
 
-    async def permitted(self, view: EdgeSession, topic_filter: str) -> str | None:
-        """Returns the spelling under which a filter is routed if `view` may subscribe to it, as SUBSCRIBE asks; else
+    async def permitted(self, view: EdgeSession, topic_filter: str) -> Subscription | None:
+        """Returns a filter as it is routed, with its predicate, if `view` may subscribe to it, as SUBSCRIBE asks; else
         None. For parts of this process acting for a user, such as the console.
         """
         packet = Subscribe(1, (Subscription(topic_filter, 0),))
@@ -146,7 +146,7 @@ class Subscribing:
         known = self._known(view, inner)
         if known is None:
             known = await self._host.ask(view, inner, Action.SUBSCRIBE)
-        return asked.filter if known else None
+        return asked if known else None
 
     def _may_subscribe(self, client: Client, topic_filter: str) -> bool | None:
         return True if client.peer is not None else self._known(client.view, topic_filter)

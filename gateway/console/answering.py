@@ -23,13 +23,14 @@ from gateway.base.config_console import Console
 from gateway.base.followed import FollowedMessages, FollowError, Wish
 from gateway.base.log_events import LogEvent
 from gateway.client import LocalEnd
-from gateway.clients import INTERNAL
+from gateway.clients import INTERNAL, split_expression, wants
 from gateway.console.asking import Act, ApiError, ApiRequest
 from gateway.console.editing import Editing
 from gateway.console.logins import ConsoleUser
 from gateway.console.operations import document
 from gateway.console.shown import LIST_MAX, Shown, message_json
 from gateway.console.streams import Streams
+from gateway.mqtt5.packets import Subscription
 from gateway.plugins import BusyError, EdgeSession
 from gateway.plugins.host import Action
 
@@ -50,7 +51,7 @@ class Answering:
     def __init__(self, settings: Console, shown: Shown, editing: Editing, followed: FollowedMessages) -> None:
         self._settings, self._shown, self._editing = settings, shown, editing
         self._broker, self._host = shown.broker, shown.broker.host
-        self._streams = Streams(self._broker, self._may_receive)
+        self._streams = Streams(self._broker, lambda asked: self._view(asked.user, groups=asked.groups))
         self._followed = followed
         self._proving, self._waiting = asyncio.Lock(), 0
         self._looking = asyncio.Lock()  # one question at a time looks at retained messages, a few in a turn
@@ -158,10 +159,10 @@ class Answering:
         return {"topic": topic}
 
     async def retained(self, asked: ApiRequest) -> Any:
-        topic_filter = await self._permitted(asked)
+        wanted = await self._permitted(asked)
         found: list[dict[str, Any]] = []
         async with self._of_user.setdefault(asked.user, asyncio.Lock()):
-            messages, is_more = self._shown.retained(topic_filter), True
+            messages, is_more = self._shown.retained(wanted.base), True
             while is_more and len(found) < asked.limit:
                 async with self._looking:  # users take turns: locks are given in the order in which they were asked for
                     began = time.perf_counter()
@@ -170,7 +171,9 @@ class Answering:
                     few = list(islice(messages, LOOKS_AT_ONCE))
                     is_more = len(few) == LOOKS_AT_ONCE
                     for message in few:
-                        if len(found) < asked.limit and await self._may_receive(asked, message.topic):
+                        if len(found) >= asked.limit or not await self._may_receive(asked, message.topic):
+                            continue
+                        if wants(wanted, message):
                             found.append(message_json(message))
                     await asyncio.sleep(time.perf_counter() - began)
         return {"messages": found}
@@ -180,11 +183,11 @@ class Answering:
             raise ApiError(404, "nothing is retained on this topic")
         return {}
 
-    async def _permitted(self, asked: ApiRequest) -> str:
-        """Returns the requested filter, as it is routed. Raises ApiError where SUBSCRIBE would be refused."""
+    async def _permitted(self, asked: ApiRequest) -> Subscription:
+        """Returns the requested subscription, as it is routed. Raises ApiError where SUBSCRIBE would be refused."""
         topic_filter = asked.query.get("filter", "#")
         try:
-            check_filter(topic_filter)
+            check_filter(split_expression(topic_filter)[0])
         except TopicError as error:
             raise ApiError(400, str(error)) from None
         found = None

@@ -1,7 +1,9 @@
 """Streams of the API: messages of a filter, or steps of messages, as server-sent events, until the browser goes.
 
-A slow browser misses messages, and is told how many. The backlog is bounded in messages and bytes: only the shown
-part of a payload waits. A stream ends within a second of the login or token that opened it.
+The stream's client in the broker may receive everything. So a message is judged by the user's rights before anything
+else: before predicates, and before it takes the place of another one. A slow browser misses messages, and is told how
+many. The backlog is bounded in messages and bytes: only the shown part of a payload waits. A stream ends within a
+second of the login or token that opened it.
 """
 
 from __future__ import annotations
@@ -11,9 +13,10 @@ import json
 import secrets
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from aiohttp import web
@@ -23,11 +26,13 @@ from gateway.base.config_console import STREAMS_MAX
 from gateway.base.followed import FollowedMessages, FollowError, Following, Wish
 from gateway.broker import EdgeBroker
 from gateway.client import LocalEnd
-from gateway.clients import INTERNAL
+from gateway.clients import INTERNAL, wants
 from gateway.console.asking import ApiError, ApiRequest
 from gateway.console.shown import PAYLOAD_SHOWN_BYTES, message_json
 from gateway.mqtt5.message import Message
-from gateway.mqtt5.packets import Publish
+from gateway.mqtt5.packets import Publish, Subscription
+from gateway.plugins import EdgeSession, PluginHost
+from gateway.plugins.host import Action
 
 WAITING_MAX, WAITING_BYTES_MAX = 500, 1 << 20
 """Messages that wait for one stream, and the bytes of their topics and of the shown parts of their payloads."""
@@ -53,12 +58,12 @@ class StreamBacklog:
     def __len__(self) -> int:
         return len(self._messages)
 
-    def add(self, publish: Publish) -> None:
-        """Keeps the shown part of a message, or counts it as missed."""
+    def add(self, publish: Publish, is_counted: bool = True) -> None:
+        """Keeps the shown part of a message, or counts it as missed, if `is_counted`."""
         payload = bytes(publish.payload[: PAYLOAD_SHOWN_BYTES + 1])  # one byte more shows that it is cut
         size = len(payload) + len(publish.topic.encode())
         if len(self._messages) >= WAITING_MAX or self._bytes + size > WAITING_BYTES_MAX:
-            self.missed += 1
+            self.missed += is_counted
             return
         self._bytes += size
         message = Message(publish.topic, payload, publish.qos, publish.retain)
@@ -83,21 +88,39 @@ class OpenStream:
     is_over: bool = False
 
 
-class Streams:
-    """Open streams of a console. `may_receive(asked, topic)`: called before each message is shown."""
+class StreamRights:
+    """Rights of a stream's user to receive messages. `view`: returns the user as plugins see a client."""
 
-    def __init__(self, broker: EdgeBroker, may_receive: Callable[[ApiRequest, str], Awaitable[bool]]) -> None:
-        self._broker, self._may_receive = broker, may_receive
+    def __init__(self, host: PluginHost, view: Callable[[], EdgeSession]) -> None:
+        self._host, self._view = host, view
+        self._known, self._version = view(), host.rights_version
+
+    def known(self, topic: str) -> bool | None:
+        """Returns the verdict on a topic if no plugin has to be asked, else None."""
+        if self._version != self._host.rights_version:
+            self._known, self._version = self._view(), self._host.rights_version
+        return self._host.verdict(self._known, topic, Action.RECEIVE)
+
+    async def may_receive(self, topic: str) -> bool:
+        known = self.known(topic)
+        return known if known is not None else await self._host.ask(self._known, topic, Action.RECEIVE)
+
+
+class Streams:
+    """Open streams of a console. `view`: returns the asking user as plugins see a client."""
+
+    def __init__(self, broker: EdgeBroker, view: Callable[[ApiRequest], EdgeSession]) -> None:
+        self._broker, self._view = broker, view
         self._open: Belongings[str, OpenStream] = Belongings()  # the oldest of each user first
         self._count = 0
         self.clients: set[LocalEnd] = set()
 
-    async def serve(self, asked: ApiRequest, topic_filter: str) -> web.StreamResponse:
+    async def serve(self, asked: ApiRequest, wanted: Subscription) -> web.StreamResponse:
         """Serves a stream of messages to its end. Raises ApiError if there are too many streams."""
         client = LocalEnd(f"{INTERNAL}console/{secrets.token_hex(8)}", self._broker)
         self.clients.add(client)
         try:
-            return await self._stream(asked, lambda response: self._tell(asked, topic_filter, client, response))
+            return await self._stream(asked, lambda response: self._tell(asked, wanted, client, response))
         finally:
             self.clients.discard(client)
             await client.close()
@@ -152,20 +175,28 @@ class Streams:
             self._open.drop(stream.user, stream)
             self._count -= 1
 
-    async def _tell(self, asked: ApiRequest, topic_filter: str, client: LocalEnd, response: web.StreamResponse) -> None:
+    async def _tell(
+        self, asked: ApiRequest, wanted: Subscription, client: LocalEnd, response: web.StreamResponse
+    ) -> None:
         """Writes arriving messages. Returns where the broker refuses the filter; raises TimeoutError for a browser that
         does not read.
         """
-        waiting = StreamBacklog()
+        waiting, rights = StreamBacklog(), StreamRights(self._broker.host, partial(self._view, asked))
         answered: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
         def answer(code: int) -> None:
             if not answered.done():
                 answered.set_result(code)
 
-        client.on_publish = waiting.add
+        def came(publish: Publish) -> None:
+            known = rights.known(publish.topic)
+            if known is not False and wants(wanted, publish):
+                # What a plugin has to be asked about tells nothing by being missed.
+                waiting.add(publish, is_counted=bool(known) or not wanted.predicate)
+
+        client.on_publish = came
         await client.connect()
-        client.subscribe(topic_filter, 0, on_answer=answer)
+        client.subscribe(wanted.base, 0, on_answer=answer)
         if await answered >= FAILED:
             await _write(response, "event: refused\ndata: {}\n\n")
             return
@@ -177,7 +208,7 @@ class Streams:
                     await asyncio.wait_for(waiting.arrived.wait(), ALIVE_S)
                 except TimeoutError:
                     await _write(response, ": still here\n\n")
-            elif await self._may_receive(asked, line["topic"]):
+            elif await rights.may_receive(line["topic"]):
                 line |= {"missed": waiting.missed, "time": time.time()}
                 await _write(response, f"data: {json.dumps(line)}\n\n")
 
