@@ -130,7 +130,15 @@ async def console(broker: Any, console: int) -> None:
     await asyncio.gather(*(asks(number) for number in range(PLACES)))
 
 
-KINDS: dict[str, Bad] = {each.__name__: each for each in (publish, subscribe, connect, retained, discovery, console)}
+async def busy(broker: Any, console: int) -> None:
+    """Nothing at the broker: keeps the core of all clients busy, which is what the machine itself costs."""
+    while True:
+        pass
+
+
+KINDS: dict[str, Bad] = {
+    each.__name__: each for each in (publish, subscribe, connect, retained, discovery, console, busy)
+}
 
 
 def started(kind: str, port: int, console_port: int, core: int) -> BaseProcess:

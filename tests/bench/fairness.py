@@ -3,7 +3,8 @@
 The good publish at QoS 1, each to one other, which subscribed. They do so for some seconds alone, then as long beside a
 bad client (`bad_clients`): it publishes, subscribes, connects, retains, names devices, or asks the console, without
 end. A fresh broker for each kind, with logins, tracing of devices and a console. The broker has a core of its own where
-there are two, all clients another.
+there are two, all clients another. Beside them stands what the machine itself costs: a process that asks the broker for
+nothing, and only keeps the core of the clients busy (`busy`).
 
 A row: what was published and not delivered (goal 0), and the 99th percentile of the time from PUBLISH to PUBACK and to
 the subscriber, with the bad client and without (goal: twice as long at most). Exit status 1 if a message was lost.
