@@ -217,6 +217,7 @@ class Lifecycle:
         if view.groups != proof.groups:
             view.groups = proof.groups
             self._host.forget_verdicts((view,))
+            self.subscribing.rejudge(client)
             if self.exchange.store is not None:
                 self.exchange.store.changed(client)
         self._deadlines.wake(client, self._deadline_of(client), len(self.clients))
@@ -333,7 +334,10 @@ class Lifecycle:
             kept.attributes.update(view.attributes)
             kept.is_internal = view.is_internal
             kept.username, kept.is_anonymous = view.username, view.is_anonymous
-            kept.groups, kept.lasts_s = view.groups, view.lasts_s
+            is_other, kept.groups, kept.lasts_s = kept.groups != view.groups, view.groups, view.lasts_s
+            if is_other:
+                self._host.forget_verdicts((kept,))
+                self.subscribing.rejudge(client)
         lasts_s = client.view.lasts_s
         client.view.ends_at = None if lasts_s is None else self.now() + lasts_s
         client.view.transitions.connect()

@@ -531,6 +531,15 @@ class Subscribing:
                 group.wide.add(client)
             self._tell("group_joined", _described(group))
 
+    def rejudge(self, client: Client) -> None:
+        """Tells the overlay the shared groups of a client whose own rights changed, with its login."""
+        for held in client.filters.values() if self._exchange.overlay is not None else ():
+            name, topic_filter = route_name(held.options)
+            group = None if name is None else self._exchange.router.group(name, topic_filter)
+            if group is not None:
+                group.wide.discard(client)
+                self._joined(client, name, topic_filter)
+
     def local_groups(self) -> list[LocalGroup]:
         """Returns shared groups with local members, after a new check of the members that may receive everything."""
         groups = self._exchange.router.groups()

@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 
 from gateway.auth import dynamic
+from gateway.auth.enhanced_auth import Proven
 from gateway.auth.password_hashes import make_hash
-from gateway.auth.security import Security, User
+from gateway.auth.security import Security, User, UserGroup
+from gateway.clients import LocalGroup
 from gateway.mqtt5.packets import PubAck, Publish, Version
 from tests.gateway.harness import Wire, on_loop, serving
+from tests.gateway.test_broker_overlay import FakeOverlay
 from tests.waits import until
 
 PLUGIN = "gateway.auth.dynamic.DynamicPlugin"
@@ -144,3 +147,38 @@ async def test_what_was_on_its_way_is_not_repeated_after_its_right(
         bob = await come(broker, "bob", **lasting)
         assert await bob.published() == []
         assert broker.lifecycle.clients["bob-1"].session.held_bytes == 0
+
+
+@pytest.mark.parametrize("version", [Version.V5, Version.V311])
+@on_loop
+async def test_a_group_whose_member_loses_its_right_by_its_login_gives_up_its_lease(
+    tmp_path: Path, version: Version
+) -> None:
+    """Attack: a provider takes a user out of a group, and the client goes on, or comes back, with the new token: its
+    gateway kept the lease, and what others left to it went to nobody.
+    """
+    told: list[bool] = []
+
+    class Overlay(FakeOverlay):
+        def group_joined(self, group: LocalGroup) -> None:
+            told.append(group.is_whole)
+
+    path = tmp_path / "security.json"
+    groups = {"all": UserGroup(acl=["topic read plant/#"]), "some": UserGroup(acl=["topic read plant/1"])}
+    Security(users={"ann": User(hash=HASHED)}, groups=groups).save(path)
+    lasting: dict[str, Any] = {"clean_start": False}
+    if version is Version.V5:
+        lasting["properties"] = {"session_expiry_s": 100}
+    async with serving(config(path), overlay=Overlay()) as broker:
+        ann, lifecycle = await come(broker, "ann", version, **lasting), broker.lifecycle
+        client = lifecycle.clients["ann-1"]
+        lifecycle._proven_again(client, Proven("ann", groups=("all",)))
+        assert await ann.subscribe("$share/g/plant/#", 1) == 1
+        lifecycle._proven_again(client, Proven("ann", groups=("some",)))
+        lifecycle._proven_again(client, Proven("ann", groups=("some",)))
+        lifecycle._proven_again(client, Proven("ann", groups=("all",)))
+        assert told == [True, False, True], "once for each change"
+        ann.cut()
+        await until(lambda: not dict(broker.clients())["ann-1"])
+        await come(broker, "ann", version, **lasting)  # with a password: no provider says groups
+        assert told == [True, False, True, False]
