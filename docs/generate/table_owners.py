@@ -238,6 +238,8 @@ OWNERS: dict[str, dict[str, str]] = {
             bridge.replica.plane_routing._Round vectors ways""",
     },
     "publisher": {
+        "gateway.history.keeper.WAITING_BYTES_MAX": """
+            gateway.history.keeper.HistoryKeeper _waiting_of""",
         "beside": """
             bridge.groups.leases.LeaseTable _groups _signers
             bridge.reader.waiting.Keyless _by_key

@@ -10,12 +10,13 @@ import asyncio
 import logging
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
-from bridge.contract import Count, Event, Recall, Recalled, Record, RecordEra
+from bridge.contract import Count, Event, HistoryRecord, Recall, Recalled, Record, RecordEra
 from bridge.document import History
 from gateway.base.figures import HistoryState
 from gateway.base.log_events import LogEvent
@@ -23,7 +24,10 @@ from gateway.history.archive import Archive, HistoryError, Reach
 
 log = logging.getLogger("veilmq.history")
 
-WAITING_BYTES_MAX = 64 << 20  # on their way to the disk; beyond that what passes is missing in the history
+WAITING_BYTES_MAX = 64 << 20
+"""Bytes on their way to the disk, of which one publisher has at most as many as it leaves free for others; what passes
+beyond them is missing in the history.
+"""
 RETRY_S = 10.0  # after a refusal of the disk
 KEEP_EVERY_S = 10.0  # how often it is looked for what is too old, and how far histories reach
 T = TypeVar("T")
@@ -49,6 +53,7 @@ class HistoryKeeper:
         self._thread: ThreadPoolExecutor | None = None
         self._archive: Archive | None = None
         self._waiting_bytes = 0
+        self._waiting_of: Counter[bytes] = Counter()  # by publisher
         self._refused_at = 0.0
         self._kept_at = 0.0
         self.refused = ""
@@ -70,22 +75,40 @@ class HistoryKeeper:
 
     def record(self, effect: Record) -> None:
         """Writes behind the traffic."""
-        size = sum(len(record.body) for record in effect.records) + sum(len(key.shares) for key in effect.keys)
-        is_refused = self.refused and self._clock() - self._refused_at < RETRY_S
-        if is_refused or self._waiting_bytes + size > WAITING_BYTES_MAX:
-            self._count(Count("history_lost", len(effect.records)))
+        of_keys = sum(len(key.shares) for key in effect.keys)
+        is_refused = bool(self.refused) and self._clock() - self._refused_at < RETRY_S
+        is_refused |= self._waiting_bytes + of_keys > WAITING_BYTES_MAX
+        records, sizes = ([], Counter[bytes]()) if is_refused else self._admitted(effect.records, of_keys)
+        if lost := len(effect.records) - len(records):
+            self._count(Count("history_lost", lost))
+        if is_refused or not (records or effect.keys):
             return
+        size = sizes.total() + of_keys
         self._waiting_bytes += size
+        self._waiting_of += sizes
         histories, now = dict(self._histories()), self._clock()
 
         def written(error: Exception | None) -> None:
             self._waiting_bytes -= size
+            self._waiting_of -= sizes
             self._note(error)
             if error is not None:
-                self._count(Count("history_lost", len(effect.records)))
+                self._count(Count("history_lost", len(records)))
 
-        self._run(lambda archive: archive.write(effect.records, effect.keys, histories, now), written)
+        self._run(lambda archive: archive.write(records, effect.keys, histories, now), written)
         self.tidy()
+
+    def _admitted(self, records: Sequence[HistoryRecord], size: int) -> tuple[list[HistoryRecord], Counter[bytes]]:
+        """Returns the records for which there is room beside `size` bytes, and their bytes by publisher."""
+        admitted, sizes = list[HistoryRecord](), Counter[bytes]()
+        free = WAITING_BYTES_MAX - self._waiting_bytes - size
+        for record in records:
+            publisher, length = record.position.publisher, len(record.body)
+            if self._waiting_of[publisher] + sizes[publisher] + length <= free:
+                admitted.append(record)
+                sizes[publisher] += length
+                free -= length
+        return admitted, sizes
 
     def record_era(self, effect: RecordEra) -> None:
         """Keeps an era."""

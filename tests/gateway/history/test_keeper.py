@@ -114,3 +114,26 @@ def test_a_history_that_cannot_be_opened_answers_with_nothing(tmp_path: Path) ->
 
 def refuse(*_: object) -> None:
     raise sqlite3.OperationalError("database or disk is full")
+
+
+def test_a_publisher_that_is_faster_than_the_disk_takes_no_room_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Attack: one client publishes more than the disk takes, and what others publish is missing in the history."""
+
+    async def check() -> None:
+        monkeypatch.setattr("gateway.history.keeper.WAITING_BYTES_MAX", 40)
+        shell = Shell(tmp_path)
+        for at in range(1, 21):  # four bytes each, and nothing is written before this turn ends
+            shell.keeper.record(record(at))
+        assert shell.lost == 15, "one alone has as much as it leaves free"
+        of_other = HistoryRecord(1, HistoryPosition(1_800_000_000_099, bytes([1] * 16), 1, bytes(8)), b"k", b"body")
+        shell.keeper.record(Record((of_other, *record(30).records), ()))
+        assert shell.lost == 16
+        assert await shell.read() == 6
+        shell.keeper.record(record(31))
+        assert await shell.read() == 7
+        assert shell.lost == 16
+        shell.keeper.close()
+
+    asyncio.run(check())
