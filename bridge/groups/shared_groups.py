@@ -37,6 +37,9 @@ LARGE_BYTES = 16_384  # larger ones are held apart ...
 HELD_LARGE_MAX = 32  # ... and so few, lest they fill memory
 LEARN_S = 0.5  # after the first lease that we hear, all that this replica knows has come
 GROUPS_MAX = 1_024  # local groups that get leases; who has most loses its oldest, served as if nobody else had members
+OWNERS_MAX = (
+    8  # owners of a group's clients that are remembered, the latest; while one has room the group keeps its lease
+)
 NARROWED_MS = 2_000  # the broker reads rights again within a second: for so long before, others take over
 
 SharedName: TypeAlias = tuple[str, str]
@@ -68,6 +71,14 @@ class _Group:
     is_narrow: bool = False
     shares: dict[str, _Share] = field(default_factory=dict)  # by wire filter of the scope
     linger_until: float | None = None
+    owners: dict[str, None] = field(default_factory=dict)  # of clients that joined
+    counted_for: str = ""  # one of them
+
+    def own(self, owner: str) -> None:
+        """Adds the owner of a client that joined."""
+        self.owners.setdefault(owner)
+        if len(self.owners) > OWNERS_MAX:
+            del self.owners[next(iter(self.owners))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +139,8 @@ class SharedGroups:
         too many and nobody has more.
         """
         group = self._groups.get(name)
+        if group is not None:
+            group.own(owner)
         if group is not None and group.linger_until is None:
             if group.is_narrow is not is_whole:
                 return []
@@ -139,10 +152,24 @@ class SharedGroups:
         if group is None:
             group = _Group(name)
             self._index.add(name[1], name[0], group)
-            gone = self._groups.put(name, owner.encode(), group)
-            effects = self._evicted(gone[1], now) if gone is not None else []
+            group.own(owner)
+            gone = self._entered_for(group, owner)
+            effects = self._evicted(gone, now) if gone is not None else []
         group.linger_until, group.is_narrow = None, not is_whole
         return effects if self._groups.get(name) is None else effects + self._lease_anew(group, now)
+
+    def _entered_for(self, group: _Group, owner: str) -> _Group | None:
+        """Enters a group for an owner, and returns the group that goes. One with clients of another owner, too, goes
+        over to that owner first: nobody fills the table and takes the lease of others' groups by joining them.
+        """
+        group.counted_for = owner
+        while (gone := self._groups.put(group.name, group.counted_for.encode(), group)) is not None:
+            group = gone[1]
+            group.owners.pop(group.counted_for, None)
+            if not group.owners:
+                return group
+            group.counted_for = next(iter(group.owners))
+        return None
 
     def _lease_anew(self, group: _Group, now: float) -> list[Effect]:
         group.shares.clear()

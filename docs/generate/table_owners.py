@@ -51,6 +51,8 @@ OWNERS: dict[str, dict[str, str]] = {
             gateway.outbox.store.Store _appends _deleting _gone _in_hand _ranges _ungone""",
     },
     "user": {
+        "bridge.groups.shared_groups.OWNERS_MAX": """
+            bridge.groups.shared_groups._Group owners""",
         "gateway.base.turns.TURN_S": """
             gateway.base.turns.FairTurns _waiting""",
         "gateway.broker.subscribing.ALL_READINGS_MAX": """

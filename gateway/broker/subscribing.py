@@ -529,7 +529,7 @@ class Subscribing:
         if group is not None:
             if self._host.covers(client.view, topic_filter):
                 group.wide.add(client)
-            self._tell("group_joined", _described(group))
+            self._tell("group_joined", replace(_described(group), owner=owner_of(client.view)))
 
     def rejudge(self, client: Client) -> None:
         """Tells the overlay the shared groups of a client whose own rights changed, with its login."""

@@ -56,7 +56,8 @@ class PeerRefusal:
 @value
 class LocalGroup:
     """Shared group that has local members. `is_whole`: one of them may receive every topic the filter matches.
-    `owner`: the user of its first member, or the address of a nameless one, to which the group is counted.
+    `owner`: the user of the member that joined, else of its first one, or the address of a nameless one; the group
+    may be counted for that owner.
     """
 
     name: str

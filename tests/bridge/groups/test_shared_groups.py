@@ -352,6 +352,30 @@ def test_who_has_too_many_groups_loses_its_own_oldest(monkeypatch: pytest.Monkey
     assert ("g0", "plant/a") not in placed[0].groups_lost, "served as if no other gateway had members"
 
 
+def test_who_joins_the_groups_of_others_and_makes_too_many_takes_no_lease_of_theirs(monkeypatch: pytest.MonkeyPatch):
+    """Attack: a user joins others' group first, or later, and then a thousand junk groups: its oldest is theirs."""
+    for order in (("user bad", "user good"), ("user good", "user bad")):
+        us = Gateway()
+        monkeypatch.setattr(us.node.groups, "_groups", FairTable(3))
+        for owner in order:
+            us.node.groups.joined(("work", "plant/a"), NOW, True, owner)
+        for number in range(6):
+            us.node.groups.joined((f"junk {number}", "plant/a"), NOW, True, "user bad")
+        assert us.node.groups._groups.get(("work", "plant/a")) is not None
+        us.node.groups.joined(("another", "plant/a"), NOW, True, "user good")
+        assert us.node.groups._groups.get(("work", "plant/a")) is not None
+        assert len(us.node.groups._groups) == 3
+
+
+def test_owners_of_a_group_that_are_remembered_are_bounded():
+    us = Gateway()
+    for number in range(3 * sharing.OWNERS_MAX):
+        us.node.groups.joined(("work", "plant/a"), NOW, True, f"user {number}")
+    group = us.node.groups._groups.get(("work", "plant/a"))
+    assert group is not None
+    assert list(group.owners) == [f"user {number}" for number in range(2 * sharing.OWNERS_MAX, 3 * sharing.OWNERS_MAX)]
+
+
 @pytest.mark.attack(140)
 def test_a_group_of_which_nobody_here_may_receive_all_gets_no_lease():
     """Attack: a client that may read one topic joins a group; its gateway leased the group, and all that it was to
