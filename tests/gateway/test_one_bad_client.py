@@ -222,6 +222,7 @@ async def test_a_read_of_costly_publications_leaves_others_their_turn(
         assert 0 < turned.most <= connection.CLOCK_EVERY
 
 
+@pytest.mark.attack(185)
 @on_loop
 async def test_what_a_session_of_many_filters_leaves_to_its_groups_is_passed_on_in_turns(
     monkeypatch: pytest.MonkeyPatch,
@@ -260,6 +261,7 @@ async def test_what_a_session_of_many_filters_leaves_to_its_groups_is_passed_on_
         turned.stop()
 
 
+@pytest.mark.attack(186)
 @pytest.mark.parametrize("version", [Version.V5, Version.V311])
 @pytest.mark.parametrize("gateway", [False, True])
 @on_loop
@@ -293,6 +295,7 @@ async def test_a_read_of_a_thousand_subscriptions_fills_no_memory_with_what_is_r
         assert held._unsent() + sum(map(len, held._out)) < 3 << 20, "18 MB are asked for"
 
 
+@pytest.mark.attack(188)
 @on_loop
 async def test_who_waits_for_a_slow_reader_goes_on_in_turns_when_it_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Attack: a thousand connections, each with a thousand publications for a reader that takes none, and then goes:

@@ -149,6 +149,7 @@ async def test_what_was_on_its_way_is_not_repeated_after_its_right(
         assert broker.lifecycle.clients["bob-1"].session.held_bytes == 0
 
 
+@pytest.mark.attack(191)
 @pytest.mark.parametrize("version", [Version.V5, Version.V311])
 @on_loop
 async def test_a_group_whose_member_loses_its_right_by_its_login_gives_up_its_lease(

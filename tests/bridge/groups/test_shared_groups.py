@@ -352,6 +352,7 @@ def test_who_has_too_many_groups_loses_its_own_oldest(monkeypatch: pytest.Monkey
     assert ("g0", "plant/a") not in placed[0].groups_lost, "served as if no other gateway had members"
 
 
+@pytest.mark.attack(193)
 def test_who_joins_the_groups_of_others_and_makes_too_many_takes_no_lease_of_theirs(monkeypatch: pytest.MonkeyPatch):
     """Attack: a user joins others' group first, or later, and then a thousand junk groups: its oldest is theirs."""
     for order in (("user bad", "user good"), ("user good", "user bad")):

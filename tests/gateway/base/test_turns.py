@@ -41,6 +41,7 @@ def test_what_lay_there_is_read_before_anybody_is_judged(loops: str) -> None:
         assert runner.run(check()) == ["read", "judged"]
 
 
+@pytest.mark.attack(189)
 @on_loop
 async def test_owners_take_turns_however_much_work_each_has(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turns, "TURN_S", 0.0)  # each act takes all of a turn
@@ -90,6 +91,7 @@ async def test_a_turn_that_fails_and_a_caller_that_left_stop_nobody() -> None:
     assert len(errors) == 1
 
 
+@pytest.mark.attack(189)
 @on_loop
 async def test_reads_are_taken_as_they_come_for_a_while_in_each_turn_of_the_loop(
     monkeypatch: pytest.MonkeyPatch,

@@ -172,6 +172,7 @@ def test_a_refusal_that_repeating_may_cure_is_noted_however_it_comes(code: int, 
     assert late.is_refused is at_once.is_refused is one.refuses is refuses
 
 
+@pytest.mark.attack(187)
 @on_loop
 async def test_thousands_whose_time_comes_at_once_are_attended_to_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Attack: a hundred thousand sessions of one client, whose wills fall due in the same moment."""

@@ -185,6 +185,7 @@ class Browser:
             self.messages.append(json.loads(data.removeprefix(b"data: ")))
 
 
+@pytest.mark.attack(190)
 @pytest.mark.parametrize("asked", ["+/level", "+/level?payload>3"])
 def test_messages_that_a_user_may_not_receive_take_no_place_in_its_stream_and_tell_nothing(
     asked: str, tmp_path: Path
@@ -223,6 +224,7 @@ def test_messages_that_a_user_may_not_receive_take_no_place_in_its_stream_and_te
     asyncio.run(check())
 
 
+@pytest.mark.attack(190)
 def test_retained_messages_are_chosen_by_content_behind_rights(tmp_path: Path) -> None:
     async def check() -> None:
         path = tmp_path / "security.json"

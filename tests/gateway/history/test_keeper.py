@@ -116,6 +116,7 @@ def refuse(*_: object) -> None:
     raise sqlite3.OperationalError("database or disk is full")
 
 
+@pytest.mark.attack(192)
 def test_a_publisher_that_is_faster_than_the_disk_takes_no_room_of_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
