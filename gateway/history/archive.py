@@ -64,10 +64,8 @@ class _Known:
     row: int = 0
     is_closed: bool = False
     owned: dict[bytes, int] = field(default_factory=dict)
-
-    @property
-    def bytes(self) -> int:
-        return sum(self.owned.values())
+    bytes: int = 0
+    """The sum of `owned`: all segments are added up at each write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +105,14 @@ class Archive:
             key = self._cipher.decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], b"%d" % number)
             self._segments[number] = _Known(number, scope, key, first_ms, last_ms, row, bool(closed))
         for number, publisher, size in self._catalogue.execute("SELECT * FROM owned"):
-            if number in self._segments:
-                self._segments[number].owned[publisher] = size
+            if (known := self._segments.get(number)) is not None:
+                known.owned[publisher] = size
+                known.bytes += size
         for known in self._segments.values():
             if not known.is_closed:
                 file = self._writing[known.scope] = Segment(self._path(known), known.scope, known.key)
                 known.first_ms, known.last_ms, known.row, known.owned = file.about()
+                known.bytes = sum(known.owned.values())
         self._row = max((known.row for known in self._segments.values()), default=0)
         for path in self._directory.glob("*.segment"):  # of a crash between key and file
             if int(path.stem) not in self._segments:
@@ -147,7 +147,9 @@ class Archive:
             time_ms, publisher = record.position[:2]
             known.first_ms = min(known.first_ms or time_ms, time_ms)
             known.last_ms = max(known.last_ms, time_ms)
-            known.owned[publisher] = known.owned.get(publisher, 0) + len(record.body) + ROW_BYTES
+            size = len(record.body) + ROW_BYTES
+            known.owned[publisher] = known.owned.get(publisher, 0) + size
+            known.bytes += size
 
     def _open_for(self, scope: int) -> _Known:
         """Returns the segment for new records, made if there is none: first the key, then the file."""
@@ -207,7 +209,7 @@ class Archive:
             self._erase(oldest)
             return
         self._file(oldest).drop(greediest)
-        del oldest.owned[greediest]
+        oldest.bytes -= oldest.owned.pop(greediest)
         self._catalogue.execute("DELETE FROM owned WHERE segment=? AND publisher=?", (oldest.id, greediest))
 
     def _erase(self, known: _Known) -> None:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
+from functools import lru_cache, partial
 from typing import TypeAlias
 
 from bridge.base import matches
@@ -109,6 +109,22 @@ def _size(publication: Publication) -> int:
     return len(publication.payload) + names + OVERHEAD_BYTES
 
 
+def _as_past(p: Publication) -> Publication:
+    """Returns a publication with the time of publication, and no retain flag: `replace` takes six times as long."""
+    told = (*p.properties, _published(p.time_ms))
+    sealed = p.content_type, p.response_topic, p.correlation_data, p.payload_format
+    return Publication(
+        p.topic, p.payload, p.qos, False, *sealed, told, p.expiry_s, p.time_ms, p.records, p.in_clear, p.owner
+    )
+
+
+@lru_cache(maxsize=64)  # publications of a batch have few times
+def _published(time_ms: int) -> tuple[str, str]:
+    """Returns the user property with a time of publication."""
+    at = datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    return PUBLISHED, at.replace("+00:00", "Z")
+
+
 class Rereading:
     """The readings of one gateway. `handle` takes events of the node; `name`: of this gateway."""
 
@@ -178,9 +194,7 @@ class Rereading:
         reading.names[deliver.publisher, deliver.sequence] = None
         if len(reading.names) > NAMES_MAX:
             reading.names.popitem(last=False)
-        at = datetime.fromtimestamp(publication.time_ms / 1000, UTC).isoformat(timespec="milliseconds")
-        told = (*publication.properties, (PUBLISHED, at.replace("+00:00", "Z")))
-        reading.wait(replace(publication, properties=told, retain=False))
+        reading.wait(_as_past(publication))
         self._pump(reading)
 
     def delivered(self, deliver: Deliver) -> None:

@@ -109,6 +109,10 @@ class Message:
             )
         return encoded
 
+    def has_encoded(self, properties_bytes: bytes) -> None:
+        """Takes the encoded `properties`, where the caller has encoded equal ones before."""
+        self._properties_bytes = properties_bytes
+
     def expired(self, now: float) -> bool:
         return self.expires_at is not None and self.expires_at < now
 

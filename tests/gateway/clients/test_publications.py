@@ -47,3 +47,14 @@ def test_nobody_sees_or_sends_properties_of_the_overlay() -> None:
     assert without_reserved(Properties(user=(("vmq", "1"),))) is NO_PROPERTIES
     seen = message_of(replace(publication_of(MESSAGE, NOW), properties=spoofed.user), NOW)
     assert seen.properties.user == (("k", "v"), ("VMQ", "4"))
+
+
+@pytest.mark.parametrize("sealed", [{}, {"payload_format": 0}, {"content_type": ""}, {"correlation_data": b""}])
+@pytest.mark.parametrize("name", ["published", "vmq"])
+def test_a_message_with_one_user_property_has_this_and_all_others(name: str, sealed: dict[str, object]) -> None:
+    told = Properties(user=((name, "1"),), **sealed)  # type: ignore[arg-type]
+    message = message_of(publication_of(Message("plant/a", b"x", 1, False, told), NOW), NOW)
+    assert message.properties == without_reserved(told)
+    fresh = Message("plant/a", b"x", 1, False, message.properties)
+    assert message.numbered(True, 1, False, 7) == fresh.numbered(True, 1, False, 7)
+    assert message.held_bytes == fresh.held_bytes
