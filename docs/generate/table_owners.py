@@ -365,6 +365,7 @@ OWNERS: dict[str, dict[str, str]] = {
             bridge.reader.readings.Readings _own
             gateway.history.keeper.HistoryKeeper reach
             gateway.history.rereading._Reading live
+            gateway.overlay.reaching.HomeReaches _asked _told
             bridge.groups.shared_groups._Group shares
             bridge.node.ReaderNode secrets
             bridge.publisher.data_keys.DataKeys _live

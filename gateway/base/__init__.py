@@ -30,6 +30,8 @@ from gateway.base.figures import (
     LinkFigures,
     LinkState,
     ReaderState,
+    ReplicaSpan,
+    ScopeSpan,
 )
 from gateway.base.garbage import collect_by_clock, collect_seldom, uncollected
 from gateway.base.limits import Limits
@@ -77,6 +79,8 @@ __all__ = [
     "OverlaySettings",
     "PrivateFileError",
     "ReaderState",
+    "ReplicaSpan",
+    "ScopeSpan",
     "SealedFile",
     "SealedFileError",
     "Settings",

@@ -86,6 +86,33 @@ class HistoryState:
     bytes: int = 0
     refused: str = ""
 
+    def span(self, name: str) -> ReplicaSpan:
+        """Returns the reach as that of the replica of this name."""
+        return ReplicaSpan(name, self.first_ms, self.refused or ("" if self.first_ms else "has nothing"))
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaSpan:
+    """Reach of one replica. `first_ms`: 0 if the replica has nothing, or has not said; `note`: why, or empty."""
+
+    replica: str
+    first_ms: int
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeSpan:
+    """Reach of the histories of a scope in one region. `scope`: the clear filter; `days`: that the owner gives;
+    `needed`: replicas that a reader needs, 0 if unknown; `first_ms`: since when so many have something.
+    """
+
+    scope: str
+    region: str
+    days: int
+    needed: int
+    first_ms: int
+    replicas: tuple[ReplicaSpan, ...]
+
 
 @dataclass(frozen=True, slots=True)
 class ReaderState:

@@ -59,7 +59,7 @@ OPERATIONS = (
     ApiOperation("GET", "/overview", "overview", ADMIN, "Totals, and what is wrong now."),
     ApiOperation("GET", "/day", "day", ADMIN,
               "Figures of the last day, a row a minute, and what was wrong, since when, until when."),
-    ApiOperation("GET", "/overlay", "overlay", ADMIN, "Regions, links and their traffic, blame, outbox."),
+    ApiOperation("GET", "/overlay", "overlay", ADMIN, "Regions, links and their traffic, blame, outbox, histories."),
     ApiOperation("GET", "/clients", "clients", ADMIN, "Sessions of clients, connected or kept.", query=PAGED),
     ApiOperation("GET", "/clients/{id}", "client", ADMIN, "One session with its subscriptions."),
     ApiOperation("POST", "/clients/{id}/disconnect", "disconnect", CHANGE, "Close a client's connection."),

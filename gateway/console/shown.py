@@ -10,6 +10,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from typing import Any
 
 from bridge.base import matches
@@ -61,10 +62,13 @@ class Shown:
         }
 
     def overlay(self) -> dict[str, Any]:
-        """Returns regions, links with their traffic, and blamed members; empty for a broker without overlay."""
+        """Returns regions, links with their traffic, blamed members, and how far histories reach; of a broker without
+        overlay the latter alone.
+        """
         overlay: Any = self.broker.exchange.overlay
         if overlay is None:
-            return {}
+            local = self.broker.exchange.history
+            return {"histories": [] if local is None else [asdict(span) for span in local.spans()]}
         status = self._status()["overlay"]
         figures = overlay.figures.to_dict(**overlay.gauges())
         members = overlay.parts[2].overlay.members
@@ -84,6 +88,7 @@ class Shown:
             "links": figures["peers"],
             "suspected": figures["suspected"],
             "named": figures["named"],
+            "histories": [asdict(span) for span in overlay.reaches()],
             "outbox": {"depth": figures.get("outbox_depth", 0), "bytes": figures.get("outbox_bytes", 0)},
         }
 

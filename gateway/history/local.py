@@ -38,7 +38,7 @@ from bridge.contract import (
     unpacked,
 )
 from bridge.document import History
-from gateway.base.figures import HistoryState
+from gateway.base.figures import HistoryState, ScopeSpan
 from gateway.history.keeper import KEEP_EVERY_S, HistoryKeeper
 from gateway.history.rereading import Give, Rereading
 from keys.errors import KeysError
@@ -80,6 +80,7 @@ class LocalHistory:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._scopes = {topic_filter: _number(topic_filter) for topic_filter in histories}
+        self._days = {topic_filter: history.days for topic_filter, history in histories.items()}
         self._filters = {number: topic_filter for topic_filter, number in self._scopes.items()}
         by_number = {number: histories[topic_filter] for topic_filter, number in self._scopes.items()}
         self._clock = clock
@@ -118,6 +119,12 @@ class LocalHistory:
     def states(self) -> list[HistoryState]:
         """Returns how far each history reaches."""
         return self._keeper.states(self._scopes.items())
+
+    def spans(self) -> list[ScopeSpan]:
+        """Returns how far each history reaches, for people who look at it."""
+        return [
+            ScopeSpan(one.scope, "", self._days[one.scope], 0, 0, (one.span("this broker"),)) for one in self.states()
+        ]
 
     def _count(self, count: Count) -> None:
         self.lost += count.amount

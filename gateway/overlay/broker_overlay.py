@@ -19,6 +19,7 @@ from pathlib import Path
 
 from bridge.base import matches, overlaps
 from bridge.contract import (
+    HISTORY_TOPIC,
     Acked,
     AskKept,
     Beat,
@@ -54,7 +55,7 @@ from bridge.node import GatewayNode
 from bridge.predicates import Predicate
 from bridge.presence import BEAT_S
 from bridge.traces import Announce, AvailabilityEffect, AvailabilityEvent
-from gateway.base import FIGURES_TOPIC, Figures, HistoryState, ReaderState
+from gateway.base import FIGURES_TOPIC, Figures, HistoryState, ReaderState, ScopeSpan
 from gateway.base.followed import FollowedMessages
 from gateway.base.log_events import LogEvent
 from gateway.base.spans import PublicationSpans
@@ -75,6 +76,7 @@ from gateway.overlay.loading import Loading
 from gateway.overlay.local_delivery import LocalDelivery
 from gateway.overlay.local_rights import LocalRights, ScopeRights
 from gateway.overlay.peer_refusals import refusal
+from gateway.overlay.reaching import HomeReaches
 from gateway.overlay.reader_rows import ReaderRows
 from gateway.overlay.receipt_topics import receipts_told
 from gateway.overlay.settling import Settling
@@ -124,6 +126,7 @@ class BrokerOverlay:
         self.figures = figures
         self._store, self._keeping, self._dials = store, keeping, dials
         self._rereading = Rereading(figures.name, self._handle, clock)
+        self._reaches = HomeReaches(figures.name, lambda send: self.send(send.peer, send.wire, 0), clock)
         self._driver = Driver(node, keeping.live, dials, figures, self, clock)
         self._history: HistoryKeeper | None = None
         if history is not None:
@@ -447,6 +450,8 @@ class BrokerOverlay:
         return bool(self._dials.up) and self._settling is not None and self._settling.wait(scopes, done)
 
     def _received(self, peer: str, publish: Publish) -> None:
+        if publish.topic == HISTORY_TOPIC and self._reaches.takes(peer, publish.payload):
+            return
         wire = Wire(publish.topic, publish.payload, publish.qos, publish.retain, publish.properties.user)
         if self._followed is None:
             self._handle(Received(peer, wire))
@@ -585,6 +590,17 @@ class BrokerOverlay:
         if history is None:
             return []
         return history.states((scope.filter, scope.number) for scope in scopes if scope.history is not None)
+
+    def reaches(self) -> list[ScopeSpan]:
+        """Returns how far histories reach: a gateway's in its region, as replicas said last; a replica's own."""
+        overlay = self._keeping.overlay
+        if self._gateway is not None:
+            return self._reaches.look(overlay, self._gateway.secrets, self._dials.up)
+        days = {scope.filter: scope.history.days for scope in overlay.policy.scopes if scope.history is not None}
+        region = overlay.views[overlay.certificate(self.figures.name).region].name if days else ""
+        return [
+            ScopeSpan(one.scope, region, days[one.scope], 0, 0, (one.span(self.figures.name),)) for one in self._reach()
+        ]
 
     @property
     def has_history(self) -> bool:

@@ -135,6 +135,7 @@ const show = {
   },
   async overlay() {
     const now = await ask("/overlay");
+    reach(now.histories || []);
     if (!now.name) { $("graph").replaceChildren(draw("text", { x: 20, y: 40 }, "This broker is in no overlay.")); return; }
     for (const [peer, ways] of Object.entries(now.links)) for (const [way, link] of Object.entries(ways))
       link.pace = pace(`link ${peer} ${way}`, link.sent + link.received);
@@ -329,6 +330,38 @@ function graph(now) {
   $("graph").setAttribute("viewBox", `0 0 ${width} ${height}`);
   $("graph").setAttribute("aria-label", `${regions.length} regions, ${Object.keys(now.members).length} members: ${said.join("; ")}`);
   $("graph").replaceChildren(...edges, ...rings, ...lines, ...rates, ...nodes);
+}
+
+// How far histories reach: time goes to the right, up to now; a bar for each replica, and one for a quorum of them.
+function reach(scopes) {
+  $("histories").hidden = !scopes.length;
+  if (!scopes.length) return;
+  const width = Math.max(300, $("reach").clientWidth || 800), left = 130, row = 22, now = Date.now(), parts = [], said = [];
+  let y = 0;
+  const ago = (ms) => { const h = (now - ms) / 3600000; return h < 2 ? `${Math.round(h * 60)} min` : h < 48 ? `${Math.round(h)} h` : `${Math.round(h / 24)} days`; };
+  const cut = (text) => text.length > 16 ? `${text.slice(0, 15)}…` : text;
+  for (const scope of scopes) {
+    const from = now - scope.days * 86400000, span = width - left - 12;
+    y += 22;
+    parts.push(draw("text", { x: 8, y, class: "name" }, `${scope.scope}, ${scope.days} days${scope.region ? ` in ${scope.region}` : ""}`));
+    y += 8;
+    const bar = (name, first, note, kind) => {
+      const start = left + span * Math.min(1, Math.max(0, (first - from) / (now - from)));
+      const told = note || (first ? ago(first) : "nothing");
+      parts.push(draw("text", { x: 8, y: y + 15 }, cut(name)), draw("rect", { x: left, y: y + 2, width: span, height: row - 6, class: "track" }));
+      if (first) {
+        const drawn = draw("rect", { x: start, y: y + 2, width: Math.max(2, left + span - start), height: row - 6, class: kind });
+        drawn.append(draw("title", {}, `${name}: since ${new Date(first).toLocaleString()}`)); parts.push(drawn);
+      }
+      parts.push(draw("text", { x: left + 6, y: y + 15, class: "rate" }, told));
+      said.push(`${name} ${told}`); y += row;
+    };
+    for (const one of scope.replicas) bar(one.replica, one.first_ms, one.note, "kept");
+    if (scope.needed) bar(`any ${scope.needed} of ${scope.replicas.length}`, scope.first_ms, scope.first_ms ? "" : "too few answer or keep", "quorum");
+  }
+  $("reach").setAttribute("viewBox", `0 0 ${width} ${y + 8}`);
+  $("reach").setAttribute("aria-label", `How far histories reach: ${said.join("; ")}`);
+  $("reach").replaceChildren(...parts);
 }
 
 // ------------------------------------------------------------------------------------------------ going around

@@ -135,7 +135,7 @@ def test_users_change_while_it_runs(broker: Running, ann: Api) -> None:
 def test_metrics_overview_log_and_document(ann: Api) -> None:
     assert "veilmq_clients_connected" in ann.ask("GET", "/metrics")[1]
     assert ann.ask("GET", "/overview")[1]["status"]["level"] in ("well", "degraded")
-    assert ann.ask("GET", "/overlay")[1] == {}
+    assert ann.ask("GET", "/overlay")[1] == {"histories": []}
     assert any("login at the console" in line["event"] for line in ann.ask("GET", "/log")[1]["lines"])
     assert isinstance(ann.ask("GET", "/entities")[1]["entities"], list)
     document = ann.ask("GET", "/openapi.json")[1]

@@ -68,6 +68,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """Regions a and b, of which b and a3 never start: away from the beginning."""
     directory = tmp_path_factory.mktemp("page")
     overlay = OverlayProcesses(directory).make({"a": 3, "b": 3}, [("a", "b")], {"g1": "a"})
+    overlay.describe(lambda told: told["scopes"][0].update(history={"days": 7, "gigabytes": 1}))
+    overlay.hand_out(*overlay.ports)
     (port,) = free_ports(1)
     path = directory / "g1.yaml"
     content = yaml.safe_load(path.read_text())
@@ -206,6 +208,34 @@ def test_the_graph_shows_links_and_their_traffic_as_they_are_now(site: Site, pag
     assert page.evaluate("document.querySelectorAll('#graph path.named').length") == 1, (
         "a form of its own, not a colour"
     )
+
+
+def test_bars_show_how_far_histories_reach_at_each_replica_and_at_a_quorum(site: Site, page: Page) -> None:
+    go(page, "overlay")
+    site.clients["pump-7"].publish("plant/press-2/load", "1", 1)
+    told = "document.querySelector('#reach').getAttribute('aria-label')"
+    # They are asked again every ten seconds.
+    page.wait_for(f"{told}.includes('a1 0 min; a2 0 min; a3 away; any 2 of 3 0 min')", 40.0)
+    assert not page.evaluate("document.querySelector('#histories').hidden")
+    assert "plant/#, 7 days in a" in page.evaluate("document.querySelector('#reach').textContent")
+    assert page.evaluate("document.querySelectorAll('#reach .kept').length") == 2
+    page.evaluate("document.querySelector('#histories').scrollIntoView()")
+    picture(page, "console-histories")
+    # In one go: a look every two seconds draws what there is.
+    label, widths, is_away = page.evaluate("""(() => {
+        const of_day = 86400000, now = Date.now(), svg = document.querySelector('#reach');
+        reach([{scope: 'plant/<b>#', region: 'a', days: 7, needed: 2, first_ms: now - 2 * of_day, replicas: [
+            {replica: 'a1', first_ms: now - 6 * of_day, note: ''},
+            {replica: 'a2', first_ms: now - 2 * of_day, note: ''},
+            {replica: 'a3', first_ms: 0, note: 'has nothing'}]}]);
+        const label = svg.getAttribute('aria-label');
+        const widths = [...svg.querySelectorAll('.kept, .quorum')].map(e => +e.getAttribute('width'));
+        reach([]);
+        return [label, widths, document.querySelector('#histories').hidden]; })()""")
+    assert label == "How far histories reach: a1 6 days; a2 2 days; a3 has nothing; any 2 of 3 2 days"
+    assert 2.9 < widths[0] / widths[1] < 3.1
+    assert widths[2] == widths[1], "as far as the second best"
+    assert is_away
 
 
 def test_readers_are_shown_where_a_scope_has_receipts(page: Page) -> None:
