@@ -31,6 +31,7 @@ SLEEPS: dict[str, tuple[int, str]] = {
     "tests/gateway/test_broker_overlay.py": (2, ABSENCE),
     "tests/gateway/test_durability.py": (4, PACE),
     "tests/gateway/test_first_minutes.py": (1, ANOTHER),
+    "tests/gateway/test_hours_away.py": (2, ABSENCE),
     "tests/gateway/test_key_service.py": (3, PACE),
     "tests/gateway/test_partitions.py": (1, PACE),
     "tests/gateway/test_planes.py": (1, PACE),
