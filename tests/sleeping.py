@@ -54,6 +54,7 @@ SLEEPS: dict[str, tuple[int, str]] = {
     "tests/spark_ingest/receiver/test_receiver.py": (1, ABSENCE),
     "tests/spark_ingest/replayed.py": (1, PACE),
     "tests/spark_ingest/test_crashes.py": (2, PACE),
+    "tests/spark_ingest/test_month.py": (1, ABSENCE),
     "tests/spark_ingest/test_write_spark.py": (1, ANOTHER),
     "tests/waits.py": (2, ANOTHER),
 }
