@@ -12,7 +12,9 @@ BASE=DIRECTORY of another version adds its rows beside ours (`tests.bench.versio
 MOSQUITTO=PATH names, else the installed one.
 
 The last rows have no peer but a base of our own; those of `growth` are measured in one process (`tests.bench.growth`),
-those of `calls` are counted in the simulator (`tests.bench.lone`).
+those of `calls` are counted in the simulator (`tests.bench.lone`). Rows of `history` are beside a scope without one, or
+beside live traffic (`tests.bench.histories`): `--messages` says how many are replayed, `--gigabytes` how much a replica
+has that is started.
 That content goes over all cross links is no setting: the processes of that row are started with another
 `bridge.wire.pieces.INLINE_BYTES`.
 
@@ -40,7 +42,7 @@ import yaml
 
 from keys.envelope import PROPERTY_HEADER, MessageHeader, Mode, SignedHeader, to_property
 from keys.records import encode
-from tests.bench import across, bridged, gateways, growth, lone, slow_reader, versions
+from tests.bench import across, bridged, gateways, growth, histories, lone, slow_reader, versions
 from tests.bench.broker import Target
 from tests.bench.load import in_process, open_client, subscribe
 from tests.bench.peers import MOSQUITTO, OURS, Running
@@ -64,6 +66,7 @@ RECEIPTS_RATE, RECEIPTS_SETTLE_S = 1_000, 3.0
 RECEIPTS_GOAL = 1.02
 KEY_MESSAGES = 64
 EVERYWHERE = "everywhere"
+MESSAGES_REPLAYED, GIGABYTES_KEPT = 200_000, 5.0
 IN_FLIGHT_BYTES = 2 << 20
 MESSAGES, MICROSECONDS, BYTES = "msg/s", "us", "bytes"
 
@@ -72,7 +75,8 @@ MESSAGES, MICROSECONDS, BYTES = "msg/s", "us", "bytes"
 class Shape:
     """An overlay: replicas of each region, along one path; messages that one data key serves; the topic asked for; how
     content travels (`EVERYWHERE`: over all cross links); its length; `linger_ms` of the scope, and records of its
-    batches at most; whether there is such a scope with receipts beside it."""
+    batches at most; whether there is such a scope with receipts beside it; whether replicas keep a history of it.
+    """
 
     regions: tuple[int, ...] = (3,)
     key_messages: int = KEY_MESSAGES
@@ -83,6 +87,7 @@ class Shape:
     linger_ms: int = 0
     records: int = 256
     with_receipts: bool = False
+    has_history: bool = False
 
     @property
     def window(self) -> int:
@@ -147,22 +152,25 @@ def wire_bytes(payload_bytes: int) -> int:
 
 
 @contextlib.contextmanager
-def overlay(shape: Shape) -> Iterator[tuple[list[Running], across.Way]]:
-    """Its running processes, and the way from gateway to gateway."""
+def processes_of(shape: Shape, *readers: str) -> Iterator[tuple[OverlayProcesses, across.Way]]:
+    """Its running members, and the way from gateway to gateway. `readers`: further gateways of the last region."""
     with tempfile.TemporaryDirectory(prefix="veilmq-bench-") as name:
         processes = OverlayProcesses(Path(name))
         regions = [f"r{place + 1}-" for place in range(len(shape.regions))]
         sizes = dict(zip(regions, shape.regions, strict=True))
-        processes.make(sizes, [*itertools.pairwise(regions)], {"site": regions[0], "control": regions[-1]})
+        gateways = {"site": regions[0], **dict.fromkeys(("control", *readers), regions[-1])}
+        processes.make(sizes, [*itertools.pairwise(regions)], gateways)
         sealed = {**_scope(SEALED), "refresh": {"messages": shape.key_messages}}
         sealed["batch"] = {"linger_ms": shape.linger_ms, "records": shape.records}
         sealed["mode"] = "copies" if shape.mode == EVERYWHERE else shape.mode
+        if shape.has_history:
+            sealed["history"] = {"days": 7, "gigabytes": 20}
         scopes = [sealed, _scope(PLAIN)]
         if shape.with_receipts:
             scopes.append({**sealed, **_scope(RECEIPTED), "receipts": True})
         processes.describe(lambda description: description.update(scopes=scopes))
         processes.hand_out(*processes.ports)
-        for gateway in ("site", "control"):
+        for gateway in gateways:
             path = Path(name) / f"{gateway}.yaml"
             path.write_text(yaml.safe_dump(_configured(yaml.safe_load(path.read_text()))))
         command = ("-c", f"{shape.set_up}{VEILMQ[1]}")
@@ -173,9 +181,16 @@ def overlay(shape: Shape) -> Iterator[tuple[list[Running], across.Way]]:
             with open_client(way.port_out, "holder") as holder:
                 subscribe(holder, 0, f"{way.topic}/held")
                 across.wait_through(way.port_in, way.port_out, f"{way.topic}/probe")
-                yield [Running(processes.ports[n], p.pid) for n, p in processes.running.items()], way
+                yield processes, way
         finally:
             processes.stop()
+
+
+@contextlib.contextmanager
+def overlay(shape: Shape) -> Iterator[tuple[list[Running], across.Way]]:
+    """Its running processes, and the way from gateway to gateway."""
+    with processes_of(shape) as (processes, way):
+        yield [Running(processes.ports[n], p.pid) for n, p in processes.running.items()], way
 
 
 def _scope(topic: str) -> dict[str, Any]:
@@ -218,6 +233,8 @@ class Medians:
 
     seconds: float
     runs: int
+    messages: int = MESSAGES_REPLAYED
+    gigabytes: float = GIGABYTES_KEPT
     _known: dict[Shape | Chain, Figures] = field(default_factory=dict)
 
     def of(self, contenders: Sequence[Shape | Chain]) -> list[Figures]:
@@ -385,6 +402,39 @@ def by_calls(_: Medians) -> Iterator[Result]:
     yield Result("modules entered", len(typical.modules), lone.MODULES_BEFORE, peer_name, "files")
 
 
+def by_history(medians: Medians) -> Iterator[Result]:
+    """What a history costs live traffic, how fast it is read again, and what a replica with a large one needs."""
+    off, on = medians.of([Shape(), Shape(has_history=True)])
+    name, goal = "without history", _at_most(1.15)
+    yield Result("history: cpu a message", on.cpu_us, off.cpu_us, name, MICROSECONDS, goal)
+    yield Result(f"history: p50, {WINDOW} in flight", on.loaded_us, off.loaded_us, name, MICROSECONDS, goal)
+    yield Result(f"history: p50, {PACE} msg/s", on.paced_us, off.paced_us, name, MICROSECONDS, goal)
+    with processes_of(Shape(has_history=True), "reader") as (processes, way):
+        windows = WINDOW, MANY
+        live, count = histories.filled(way, windows, medians.messages)
+        rate = in_process(histories.replayed, processes.ports["reader"], way, count, limit_s=histories.LIMIT_S)
+        for window, beside in zip(windows, live, strict=True):
+            yield Result(f"replay of {count:,}", rate, beside, f"live, {window} in flight", MESSAGES, Target(3.0))
+        for reader in ("reader", "control"):
+            alone = in_process(across.paced, way, medians.seconds * medians.runs, PACE)
+            with histories.reading(processes.ports[reader], way):
+                reading = in_process(across.paced, way, medians.seconds * medians.runs, PACE)
+            where = "its own" if reader == "control" else "another"
+            work = f"p99, {PACE} msg/s, {where} gateway reads"
+            yield Result(work, reading[1], alone[1], "nobody reads", MICROSECONDS, _at_most(1.5))
+    with processes_of(Shape(has_history=True, mode="blocks")) as (processes, way):
+        _, count = histories.filled(way, [MANY], medians.messages // 4)
+        disk = histories.disk_bytes(processes, "r1-1") / count
+    yield Result("disk a message, blocks", disk, 0.75 * PAYLOAD_BYTES + 60, "its goal", BYTES, _at_most(1.0))
+    empty, full = histories.started(medians.gigabytes)
+    kept = f"{medians.gigabytes:g} GB kept"
+    yield Result(
+        f"start, {kept}", full.seconds * 1e3, 3_000, f"its goal; empty {empty.seconds:.1f} s", "ms", _at_most(1.0)
+    )
+    more = (full.memory_bytes - empty.memory_bytes) / 1e6
+    yield Result(f"memory beyond an empty one, {kept}", more, 50, "its goal", "MB", _at_most(1.0))
+
+
 def by_base(medians: Medians) -> Iterator[Result]:
     """Lone messages and throughput beside another version in the same run."""
     for row, ours, base in versions.compared(medians.runs, medians.seconds):
@@ -405,6 +455,7 @@ TABLES: dict[str, Callable[[Medians], Iterator[Result]]] = {
     "slow": by_slow,
     "receipts": by_receipts,
     "calls": by_calls,
+    "history": by_history,
     "base": by_base,
 }
 
@@ -417,8 +468,8 @@ def show(result: Result) -> str:
 def as_json(result: Result) -> str:
     fields = {"bench": "forwarding", "work": result.work, "ours": round(result.ours, 3), "peer": round(result.peer, 3)}
     fields |= {"peer_name": result.peer_name, "ratio": round(result.ratio, 3), "unit": result.unit}
-    if result.target is not None:
-        fields |= {"goal": str(result.target), "met": result.target.is_met(result.ratio)}
+    if (target := result.target) is not None:
+        fields |= {"goal": str(target), "met": target.is_met(result.ratio)}
     return json.dumps(fields)
 
 
@@ -428,12 +479,14 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=SECONDS, help="length of one run")
     parser.add_argument("--runs", type=int, default=RUNS, help="runs of which the median counts")
     parser.add_argument("--only", action="append", choices=TABLES, metavar="NAME", help=f"of {', '.join(TABLES)}")
+    parser.add_argument("--messages", type=int, default=MESSAGES_REPLAYED, help="history: how many are read again")
+    parser.add_argument("--gigabytes", type=float, default=GIGABYTES_KEPT, help="history: of a replica that starts")
     arguments = parser.parse_args()
     form = as_json if arguments.json else show
     if not arguments.json:
         print(f"load of the machine before we begin: {os.getloadavg()[0]:.1f}, cores {os.cpu_count()}")
         print(f"{'work':<38}{'ours':>10}{'peer':>10} {'unit':<6}{'ratio':>7} {'peer':<21}target")
-    medians = Medians(arguments.seconds, arguments.runs)
+    medians = Medians(arguments.seconds, arguments.runs, arguments.messages, arguments.gigabytes)
     for name in arguments.only or TABLES:
         for result in TABLES[name](medians):
             print(form(result), flush=True)
