@@ -27,6 +27,7 @@ from typing import Any
 from spark_ingest.errors import BadOption, IngestError
 from spark_ingest.jobs import queries as jobs
 from spark_ingest.jobs.late_numbers import LateNumbers
+from spark_ingest.jobs.unread import unread_sealed_batches
 from spark_ingest.late_workers import PatientQuery
 from spark_ingest.options import IngestStream, Options, parse_options
 from spark_ingest.schema_config import opened_schemas
@@ -195,8 +196,10 @@ def run_job(
             late = LateNumbers()
             query = PatientQuery(lambda: _started(spark, job, options, settings, as_json, checkpoint, stopped, late))
             _await(query, stopped, partial(_say_late, query, late, settings))
+            late.progress(query.progress)
             if late.left_out:
                 _say_left_out(late, settings)
+            _say_unread(name, spool, query)
     except IngestError:
         raise
     except Exception as error:  # whatever Spark raises becomes one line
@@ -285,6 +288,14 @@ def _say_left_out(late: LateNumbers, settings: RunSettings) -> None:
         file=sys.stderr,
         flush=True,
     )
+
+
+def _say_unread(name: str, spool: Path, query: PatientQuery) -> None:
+    """Says what a stopped job has not read, so that its last table is not taken for all of the spool."""
+    count = unread_sealed_batches(spool, query.progress)
+    if count:
+        told = f"{name}: stopped before {count} sealed batches of the spool were read"
+        print(f"{told}; a new run begins at the oldest row", file=sys.stderr, flush=True)
 
 
 def _await(query: PatientQuery, stopped: threading.Event, look: Callable[[], None]) -> None:

@@ -17,6 +17,7 @@ from spark_ingest.cli import EXIT_BAD_INPUT, ingest_app
 from spark_ingest.errors import NoJava
 from spark_ingest.jobs.late_numbers import LateNumbers
 from spark_ingest.jobs.runs import JOBS, TWICE, RunSettings, _once, _started, cause
+from spark_ingest.jobs.unread import unread_sealed_batches
 from spark_ingest.schema_config import KeptSchemas
 from spark_ingest.spool.writer import SpoolWriter
 from tests.spark_ingest.region import NOW, Link, Overlay, Publisher, write_grants
@@ -241,6 +242,45 @@ def test_a_fast_clock_moves_no_watermark_and_late_numbers_are_counted(
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert sorted(columns(found, "topic", "count")) == [("plant/a", 1), ("plant/a", 2), ("plant/fast", 1)]
     assert (late.read, late.left_out) == (6, 3)
+
+
+def test_every_number_of_two_clocks_is_in_a_window_left_out_or_not_read(
+    spark: Any, spool: Spool, tmp_path: Path, capsys: Any
+) -> None:
+    """Two gateways publish on, the clock of gw2 is two minutes fast; the job is stopped before the last pieces."""
+    late, seconds, pieces = LateNumbers(), 12, 5
+    options = {**spool.options, "consumer": "job-windows"}
+
+    def publish(first: int) -> None:
+        for at_s in range(first, first + seconds):
+            spool.publish("plant/right", b"1", at_s, delay_s=0.1)
+            spool.publish("plant/fast", b"1", at_s + 120, delay_s=0.1 - 120, gateway="gw2")
+        spool.publish("plant/right", b"1", first - 30, delay_s=30 + seconds)
+        spool.write()
+
+    publish(0)
+    query = _started(spark, JOBS["windows"], options, RunSettings(), True, str(tmp_path / "checkpoint"), Event(), late)
+    try:
+        for piece in range(1, pieces):
+            query.processAllAvailable()
+            publish(piece * seconds)
+        query.processAllAvailable()
+        progress = list(query.recentProgress)
+    finally:
+        query.stop()
+    late.progress(progress)
+    assert unread_sealed_batches(spool.root, progress) == 0
+    publish(pieces * seconds)
+    newest: dict[tuple[str, str], int] = {}
+    for line in capsys.readouterr().out.splitlines():
+        row = json.loads(line)
+        newest[row["start"], row["topic"]] = row["count"]
+    shown = {topic: sum(count for (_, each), count in newest.items() if each == topic) for _, topic in newest}
+    assert shown["plant/fast"] == pieces * seconds
+    assert sum(shown.values()) + late.left_out == late.read == pieces * (2 * seconds + 1)
+    assert late.left_out == pieces - 1, "the first piece has no number that is late"
+    assert unread_sealed_batches(spool.root, progress) == 2 * seconds + 1
+    assert unread_sealed_batches(spool.root, []) == (pieces + 1) * (2 * seconds + 1)
 
 
 def test_columns_by_a_schema(spark: Any, spool: Spool, tmp_path: Path, capsys: Any) -> None:
