@@ -5,7 +5,7 @@
 WORK has `spool` and `keys.json` and gets the checkpoint. The executor is a JVM of its own, killed while the batch
 before BATCH, counted from the first of this life, is written. MOMENT: `before` (nothing of the batch is written),
 `half` (some of it is, and is not committed), `after` (the sink has committed, Spark has not). Without, it reads what is
-there, to the end.
+there, to the end. Each batch is told as it begins. A Python worker that is late, on a busy machine, ends no life.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any, NoReturn
 import psutil
 
 from spark_ingest import register, spark_session
+from spark_ingest.late_workers import PatientQuery
 from tests.spark_ingest.sink_targets import OPTIONS, TARGETS
 
 CLUSTER = {
@@ -28,6 +29,7 @@ CLUSTER = {
     "spark.executor.memory": "1g",
     "spark.python.authenticate.socketTimeout": "120s",
 }
+LOOK_S = 1.0
 
 
 def die() -> NoReturn:
@@ -58,6 +60,7 @@ def main() -> None:
 
     def write(rows: Any, number: int) -> None:
         of_this_life = next(count)
+        print(f"batch {number}", flush=True)
         if of_this_life == last - 1:
             print(f"killed {kill_executors()} executors", flush=True)
         if of_this_life != last:
@@ -72,8 +75,10 @@ def main() -> None:
 
     told = {"spool": str(work / "spool"), "grants": str(work / "keys.json"), **OPTIONS}
     rows = spark.readStream.format("veilmq").options(**told).load()
-    query = rows.writeStream.foreachBatch(write).option("checkpointLocation", str(work / "checkpoint"))
-    query.trigger(availableNow=True).start().awaitTermination()
+    writer = rows.writeStream.foreachBatch(write).option("checkpointLocation", str(work / "checkpoint"))
+    query = PatientQuery(lambda: writer.trigger(availableNow=True).start())
+    while not query.ended(LOOK_S):
+        pass
     spark.stop()
 
 
