@@ -104,6 +104,9 @@ def environment(path: Path) -> dict[str, str]:
         "SPARK_HOME": str(home),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_AUTH_SOCKET_TIMEOUT": "120",  # a busy machine starts Python slowly
+        # Masters and workers live briefly: most of their time goes into compiling, thoroughly, what is run once.
+        "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "SPARK_DAEMON_MEMORY": "256m",
     }
 
 
