@@ -28,15 +28,55 @@ members of its view in force endorsed. A view that does not follow is not adopte
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Self
+from enum import IntEnum, StrEnum
+from typing import Any, NamedTuple, Self
 
+from bridge.base import Row, Transitions
 from bridge.document.region_view import Endorsement, Member, RegionView
 from bridge.document.trees import Phase, Trees
 from keys.errors import BadShare, BadSignature, Expired, UnknownView
 from keys.identity import Certificate, Role
 from keys.sharetree import Hop
+
+
+class ViewPhase(IntEnum):
+    """The phase of a region's newest view at a member."""
+
+    AWAITED = 0
+    IN_FORCE = 1
+    ALONE = 2
+
+
+class ViewTurn(StrEnum):
+    """An event in the life of a region's newest view."""
+
+    ENDORSED = "endorsed"
+    CLOSED = "closed"
+
+
+VIEW = Transitions(
+    "A view of a region",
+    (ViewPhase.AWAITED,),
+    (
+        Row(ViewTurn.ENDORSED, (ViewPhase.AWAITED,), ViewPhase.IN_FORCE,
+            "publishers seal for it; the view before stays open for the grace time, from now on"),
+        Row(ViewTurn.CLOSED, (ViewPhase.AWAITED, ViewPhase.IN_FORCE), ViewPhase.ALONE,
+            "the grace time is over, or the owner leaves the view before out: keys for that view are erased"),
+    ),
+    "the next view; the first view of a region has none before it, and is alone at once",
+)  # fmt: skip
+
+
+class _Standing(NamedTuple):
+    """The phase of a view, and the time in ms at which that phase began here."""
+
+    phase: ViewPhase
+    since_ms: int
+
+    def after(self, turn: ViewTurn, at_ms: int) -> _Standing:
+        return _Standing(VIEW.after((turn, self.phase)), at_ms)
 
 
 class Succession:
@@ -49,15 +89,13 @@ class Succession:
     trees: Trees
 
     def _begin(self, endorsements: Iterable[Endorsement]) -> None:
-        self._in_force_ms: dict[int, int] = {}  # since when we know that `latest` is in force, by region
-        self._closed: frozenset[int] = frozenset()  # regions whose view before is over
         self.endorsements = frozenset(self._believed(endorsements, ()))
+        self._standings = self._judged({}, None)
         self._settle()
 
     def in_force(self, region: int) -> bool:
         """Returns True if `latest` is in force, not the view before."""
-        former = self.latest[region].former
-        return region in self._in_force_ms or former is None or former.quorum(self.endorsers(region))
+        return self._standings[region].phase is not ViewPhase.AWAITED
 
     def endorsers(self, region: int) -> frozenset[str]:
         """Returns the replicas that agreed to `latest`."""
@@ -109,10 +147,8 @@ class Succession:
         Time counts from when we learned the new view is in force; at a start, from its signature. Endorsements may
         take long, and publications sealed until then are still on their way.
         """
-        if len(self._open[region]) < 2:
-            return None
-        latest = self.latest[region]
-        return self._in_force_ms.get(region, latest.since_ms) / 1000 + latest.grace_s
+        phase, since_ms = self._standings[region]
+        return since_ms / 1000 + self.latest[region].grace_s if phase is ViewPhase.IN_FORCE else None
 
     @property
     def next_closing(self) -> float | None:
@@ -122,31 +158,29 @@ class Succession:
 
     def at(self, now: float) -> Self:
         """Returns the overlay without views and trees whose time is over; itself if there are none."""
-        over = {region for region in self.latest if (self.closes_at(region) or float("inf")) <= now}
+        closings = ((region, self.closes_at(region)) for region in self.latest)
+        over = [region for region, closes_at in closings if closes_at is not None and closes_at <= now]
         phase = self.trees.phase_at(now)
         if not over and phase is self.trees.phase:
             return self
-        return self._changed(_closed=self._closed | over, trees=replace(self.trees, phase=phase))
+        closed = {region: self._standings[region].after(ViewTurn.CLOSED, int(now * 1000)) for region in over}
+        return self._changed(_standings=self._standings | closed, trees=replace(self.trees, phase=phase))
 
     def endorsed(self, endorsements: Iterable[Endorsement], now: float) -> Self:
         """Returns the overlay with new, valid endorsements; itself if there are none."""
         news = frozenset(self._believed(endorsements, self.endorsements))
         if not news:
             return self
-        return self._changed(endorsements=self.endorsements | news)._noted(self, now).at(now)
+        return self._changed(endorsements=self.endorsements | news)._moved(self._standings, now)
 
     def following(self, old: Self, now: float) -> Self:
         """Returns this version as the next of `old`: views in force or closed there are so here. `unendorsed` is asked
         first.
         """
         same = {r for r, view in self.latest.items() if r in old.latest and old.latest[r].digest == view.digest}
-        in_force = {region: at for region, at in old._in_force_ms.items() if region in same}
-        in_force |= {region: self.latest[region].since_ms for region in same - set(in_force) if old.in_force(region)}
         merged = self.endorsements | set(self._believed(old.endorsements, self.endorsements))
-        changed = self._changed(
-            endorsements=merged, _in_force_ms=in_force, _closed=old._closed & same, trees=self._trees_after(old, now)
-        )
-        return changed._noted(old, now).at(now)
+        changed = self._changed(endorsements=merged, trees=self._trees_after(old, now))
+        return changed._moved({region: old._standings[region] for region in same}, now)
 
     def _trees_after(self, old: Self, now: float) -> Trees:
         """Returns the trees with the progress of a change: its progress in `old`, or its beginning.
@@ -177,16 +211,23 @@ class Succession:
                 strange.append(view.name)
         return strange
 
-    def _noted(self, before: Self, now: float) -> Self:
-        """Returns the overlay with the time `now` for views that came into force since `before`."""
-        news = {
-            region: int(now * 1000)
-            for region in self.latest
-            if region not in self._in_force_ms
-            and self.in_force(region)
-            and not (region in before.latest and before.views[region].digest == self.latest[region].digest)
-        }
-        return self._changed(_in_force_ms=self._in_force_ms | news) if news else self
+    def _moved(self, before: Mapping[int, _Standing], now: float) -> Self:
+        """Returns the overlay with views that stood so before and move by what is known now."""
+        return self._changed(_standings=self._judged(before, int(now * 1000))).at(now)
+
+    def _judged(self, before: Mapping[int, _Standing], now_ms: int | None) -> dict[int, _Standing]:
+        """Returns how the latest views stand. `now_ms`: None at a start, when a view counts from its signature."""
+        found = {}
+        for region, latest in self.latest.items():
+            at_ms = latest.since_ms if now_ms is None else now_ms
+            standing = before.get(region, _Standing(ViewPhase.AWAITED, at_ms))
+            if latest.former is None:
+                is_over = standing.phase is ViewPhase.ALONE
+                standing = standing if is_over else standing.after(ViewTurn.CLOSED, at_ms)
+            elif standing.phase is ViewPhase.AWAITED and latest.former.quorum(self.endorsers(region)):
+                standing = standing.after(ViewTurn.ENDORSED, at_ms)
+            found[region] = standing
+        return found
 
     def _changed(self, **fields: Any) -> Self:
         made = copy.copy(self)
@@ -196,15 +237,14 @@ class Succession:
         return made
 
     def _settle(self) -> None:
-        """Derives the open views from endorsements and from closed views."""
+        """Derives the open views from the phases of the latest ones."""
         self._open: dict[int, tuple[RegionView, ...]] = {}
         for region, latest in self.latest.items():
-            if latest.former is None:
+            phase, former = self._standings[region].phase, latest.former
+            if former is None or phase is ViewPhase.ALONE:
                 self._open[region] = (latest,)
-            elif not self.in_force(region):
-                self._open[region] = (latest.former,)
             else:
-                self._open[region] = (latest,) if region in self._closed else (latest, latest.former)
+                self._open[region] = (former,) if phase is ViewPhase.AWAITED else (latest, former)
         self.views = {region: views[0] for region, views in self._open.items()}
 
     def _believed(self, endorsements: Iterable[Endorsement], known: Iterable[Endorsement]) -> Iterator[Endorsement]:

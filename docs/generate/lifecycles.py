@@ -8,12 +8,13 @@ from html import escape
 from typing import Any
 
 from bridge.base import Transitions
+from bridge.document.succession import VIEW
 from bridge.document.trees import TREE
 from bridge.publisher.entry import ENTRY
 from bridge.reader.streams import HELD
 from bridge.traces.pings import ENTITY
 
-LIFECYCLES: tuple[Transitions[Any, Any], ...] = (ENTRY, HELD, TREE, ENTITY)
+LIFECYCLES: tuple[Transitions[Any, Any], ...] = (ENTRY, HELD, VIEW, TREE, ENTITY)
 
 INTRODUCTION = """# States and transitions
 
