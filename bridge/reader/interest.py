@@ -22,9 +22,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from math import inf
 
-from bridge.base import overlaps
+from bridge.base import Row, Transitions, overlaps
 from bridge.contract import Acked, Count, Deferrals, Effect, NotTaken, Send, Watch, Wire
 from bridge.contract.refusing import Reason
 from bridge.document import Overlay, ScopeSecret, batch_topic, retained_filter
@@ -391,6 +392,57 @@ FORGOTTEN_MAX = 1_024
 """Authors of one scope with forgotten publications; with one more, all authors count as such."""
 
 
+class Course(StrEnum):
+    """The course of a subscription of a scope. LEFT: the former process had it, and no client asked for it since."""
+
+    ENDED = "ended"
+    LEFT = "left"
+    RUNNING = "running"
+
+
+class CourseTurn(StrEnum):
+    """An event in the life of a subscription of a scope."""
+
+    WANTED = "wanted"
+    UNWANTED = "unwanted"
+    OVERDUE = "overdue"
+
+
+SUBSCRIPTION = Transitions(
+    "A subscription",
+    (Course.ENDED, Course.LEFT),
+    (
+        Row(CourseTurn.WANTED, (Course.ENDED,), Course.RUNNING,
+            "a new generation: nothing earlier is waited for, and all arrivals are remembered from now on"),
+        Row(CourseTurn.WANTED, (Course.LEFT,), Course.RUNNING,
+            "the generation of the former process goes on, with all that was remembered"),
+        Row(CourseTurn.UNWANTED, (Course.RUNNING,), Course.ENDED, "no client wants the scope: its rows are dropped"),
+        Row(CourseTurn.OVERDUE, (Course.LEFT,), Course.ENDED,
+            "replicas send nothing of the scope any more: its rows are dropped"),
+    ),
+    "the gateway forgets it; an ended one keeps its number of generations only",
+)  # fmt: skip
+
+
+@dataclass(slots=True)
+class _Subscription:
+    """A scope's subscription. `generation`: how often it was subscribed. `since`: when this process subscribed it last.
+    `whole_since`: since when all that came is remembered, while the subscription has not ended. `until`: how long a
+    LEFT one may go on. `forgotten`: by author, the same as `whole_since` where that is later.
+    """
+
+    course: Course = Course.ENDED
+    generation: int = 0
+    since: float = 0.0
+    whole_since: float = 0.0
+    until: float = 0.0
+    forgotten: dict[bytes, float] = field(default_factory=dict)
+
+    def move(self, turn: CourseTurn) -> None:
+        """Moves the subscription as the table of its life says."""
+        self.course = SUBSCRIPTION.after((turn, self.course))
+
+
 class Subscriptions:
     """The subscriptions of a gateway. `kept` takes the rows for a next process. Scopes are named by their streams."""
 
@@ -398,24 +450,20 @@ class Subscriptions:
         self._kept = kept
         self.away = Away()
         """The time between the former process and this one."""
-        self._wanted: frozenset[int] = frozenset()  # by local clients, as `follow` heard last
-        self._generations: dict[int, int] = {}  # how often each was subscribed
-        self._since: dict[int, float] = {}  # when each was subscribed last, by this process
-        self._whole_since: dict[int, float] = {}  # since when all that came is remembered, of those that are subscribed
-        self._forgotten: dict[int, dict[bytes, float]] = {}  # by scope and author: the same where that is later
-        self._goes_on: dict[int, float] = {}  # what former processes had subscribed -> until when it may go on
+        self._of: dict[int, _Subscription] = {}
 
     def restore(self, rows: Rows, now: float) -> None:
         """Restores a former process's subscriptions with their times, and its last life sign."""
         for key, row in of_kind(rows, SCOPE):
             stream, author, until = int.from_bytes(key[:4]), key[4:], row[8:]
             since = int.from_bytes(row[:8]) / 1000 if row else now
+            known = self._of.setdefault(stream, _Subscription())
             if author:
-                self._forgotten.setdefault(stream, {})[author] = since
+                known.forgotten[author] = since
                 continue
-            self._whole_since[stream] = since
-            self._goes_on[stream] = int.from_bytes(until) / 1000 if until else now + GATEWAY_SESSION_S
-            self._kept.put(SCOPE + number(stream, 4), _ms(since) + _ms(self._goes_on[stream]))
+            known.course, known.whole_since = Course.LEFT, since
+            known.until = int.from_bytes(until) / 1000 if until else now + GATEWAY_SESSION_S
+            self._keep(stream, known)
         for _, row in of_kind(rows, ALIVE):
             self.away = Away(int.from_bytes(row) / 1000, now)
 
@@ -423,68 +471,83 @@ class Subscriptions:
         """Follows the present interest of local clients; replicas left out publications of scopes that have become
         wider.
         """
-        before, filters, widened = self._wanted, interest.wanted(), interest.widened()
-        self._wanted = frozenset(scope.stream for scope in overlay.policy.scopes if scope.filter in filters)
-        overdue = [stream for stream, until in self._goes_on.items() if now > until]
-        for stream in (*(before - self._wanted), *overdue):
-            self.paused(stream)
-        for stream in self._wanted - before:
-            self.resumed(stream, now)
+        filters, widened = interest.wanted(), interest.widened()
+        wanted = {scope.stream for scope in overlay.policy.scopes if scope.filter in filters}
+        for stream, known in self._of.items():
+            is_unwanted = known.course is Course.RUNNING and stream not in wanted
+            if is_unwanted or (known.course is Course.LEFT and now > known.until):
+                self.paused(stream)
+        for stream in wanted:
+            running = self._of.get(stream)
+            if running is None or running.course is not Course.RUNNING:
+                self.resumed(stream, now)
         for stream in {scope.stream for scope in overlay.policy.scopes if scope.filter in widened} if widened else ():
             self.widened(stream, now)
 
     @property
     def wanted(self) -> frozenset[int]:
         """The scopes wanted by local clients."""
-        return self._wanted
+        return frozenset(stream for stream, known in self._of.items() if known.course is Course.RUNNING)
+
+    def _course(self, stream: int) -> Course:
+        known = self._of.get(stream)
+        return Course.ENDED if known is None else known.course
 
     def resumed(self, stream: int, now: float) -> None:
         """Starts a subscription of the scope; publications of the time before are not waited for. Continues the former
         process's subscription if that ended not long ago.
         """
-        if now <= self._goes_on.pop(stream, 0.0):
-            self._whole_from(stream, self._whole_since[stream])
-            return
-        self._generations[stream] = self.generation(stream) + 1
-        self._since[stream] = now
-        self._whole_from(stream, now)
+        known = self._of.setdefault(stream, _Subscription())
+        if known.course is Course.LEFT and now > known.until:
+            self.paused(stream)
+        if known.course is Course.ENDED:
+            known.generation += 1
+            known.since = known.whole_since = now
+        known.move(CourseTurn.WANTED)
+        self._keep(stream, known)
 
     def paused(self, stream: int) -> None:
         """Ends the subscription of the scope."""
-        self._goes_on.pop(stream, None)
-        self._whole_since.pop(stream, None)
+        known = self._of[stream]
+        known.move(CourseTurn.UNWANTED if known.course is Course.RUNNING else CourseTurn.OVERDUE)
         self._kept.drop(SCOPE + number(stream, 4))
-        self._same_for_all(stream)
+        self._same_for_all(stream, known)
 
     def widened(self, stream: int, now: float) -> None:
         """Starts the remembered time of the scope anew: replicas left out newly wanted publications until now."""
-        if stream in self._whole_since:
-            self._whole_from(stream, now)
+        if self._course(stream) is not Course.ENDED:
+            known = self._of[stream]
+            known.whole_since = now
+            self._keep(stream, known)
 
     def forgot(self, author: bytes, stream: int, now: float) -> None:
         """Notes that an author's arrivals were forgotten. By the author's clock they may have been sealed a bit
         later.
         """
-        if stream not in self._whole_since:
+        if self._course(stream) is Course.ENDED:
             return
-        forgotten = self._forgotten.setdefault(stream, {})
-        forgotten[author] = now + FRESH_S
+        known = self._of[stream]
+        known.forgotten[author] = now + FRESH_S
         self._kept.put(SCOPE + number(stream, 4) + author, _ms(now + FRESH_S))
-        if len(forgotten) > FORGOTTEN_MAX:
-            self._whole_from(stream, max(forgotten.values()))
-            self._same_for_all(stream)
+        if len(known.forgotten) > FORGOTTEN_MAX:
+            known.whole_since = max(known.forgotten.values())
+            self._keep(stream, known)
+            self._same_for_all(stream, known)
 
-    def _same_for_all(self, stream: int) -> None:
-        for author in self._forgotten.pop(stream, ()):
+    def _same_for_all(self, stream: int, known: _Subscription) -> None:
+        for author in known.forgotten:
             self._kept.drop(SCOPE + number(stream, 4) + author)
+        known.forgotten.clear()
 
     def generation(self, stream: int) -> int:
         """Returns the number of the scope's present subscription; 0 before the first one of this process."""
-        return self._generations.get(stream, 0)
+        known = self._of.get(stream)
+        return 0 if known is None else known.generation
 
     def is_before(self, stream: int, time_ms: int) -> bool:
         """Returns True if that time was before this process subscribed the scope."""
-        return time_ms / 1000 < self._since.get(stream, 0.0)
+        known = self._of.get(stream)
+        return known is not None and time_ms / 1000 < known.since
 
     def may_be_new(self, author: bytes, stream: int, time_ms: int, now: float) -> bool:
         """Returns True if a publication sealed then may be new, where nothing else is known of its author in the
@@ -496,14 +559,15 @@ class Subscriptions:
         """Returns True if an arrival of a publication sealed then would be remembered: sealed after the subscription
         and not in the future.
         """
-        since = self._whole_since.get(stream)
-        if since is not None and stream in self._forgotten:
-            since = max(since, self._forgotten[stream].get(author, 0.0))
-        return since is not None and since < time_ms / 1000 <= now
+        known = self._of.get(stream)
+        if known is None or known.course is Course.ENDED:
+            return False
+        since = max(known.whole_since, known.forgotten.get(author, 0.0)) if known.forgotten else known.whole_since
+        return since < time_ms / 1000 <= now
 
-    def _whole_from(self, stream: int, since: float) -> None:
-        self._whole_since[stream] = since
-        self._kept.put(SCOPE + number(stream, 4), _ms(since))
+    def _keep(self, stream: int, known: _Subscription) -> None:
+        until = _ms(known.until) if known.course is Course.LEFT else b""
+        self._kept.put(SCOPE + number(stream, 4), _ms(known.whole_since) + until)
 
 
 def _ms(at: float) -> bytes:

@@ -11,10 +11,11 @@ from bridge.base import Transitions
 from bridge.document.succession import VIEW
 from bridge.document.trees import TREE
 from bridge.publisher.entry import ENTRY
+from bridge.reader.interest import SUBSCRIPTION
 from bridge.reader.streams import HELD
 from bridge.traces.pings import ENTITY
 
-LIFECYCLES: tuple[Transitions[Any, Any], ...] = (ENTRY, HELD, VIEW, TREE, ENTITY)
+LIFECYCLES: tuple[Transitions[Any, Any], ...] = (ENTRY, HELD, VIEW, TREE, SUBSCRIPTION, ENTITY)
 
 INTRODUCTION = """# States and transitions
 

@@ -269,7 +269,7 @@ OWNERS: dict[str, dict[str, str]] = {
         "bridge.reader.key_opening.KNOWN_MAX": """
             bridge.reader.key_opening.SearchDebts _refuted _until""",
         "bridge.reader.interest.FORGOTTEN_MAX": """
-            bridge.reader.interest.Subscriptions _forgotten""",
+            bridge.reader.interest._Subscription forgotten""",
         "bridge.replica.filtering.RUNS_MAX": """
             bridge.replica.filtering._Filtered given left_out votes""",
         "bridge.replica.resplitting.KEYS_HELD_MAX": """
@@ -372,7 +372,7 @@ OWNERS: dict[str, dict[str, str]] = {
             bridge.publisher.sealing.Sealer _hops _protections
             bridge.reader.interest.ScopeInterest _again _ahead_of _lingering _readable _secrets _tickets _told _up
             bridge.reader.interest.ScopeInterest _wants _withdrawals
-            bridge.reader.interest.Subscriptions _generations _goes_on _since _whole_since
+            bridge.reader.interest.Subscriptions _of
             bridge.replica.resplitting.Resplitter _known_seeds
             bridge.topology.planes.Planes _counts _hosts
             bridge.topology.scot.RowTable rows

@@ -9,11 +9,30 @@ from typing import Any
 import pytest
 
 from bridge.base import Transitions
+from bridge.contract import Subscribed, Unsubscribed
 from bridge.document.succession import VIEW
-from tests.sim.schedules import TEMPLATES, run
+from bridge.reader.interest import SUBSCRIPTION
+from bridge.wire.admission import GATEWAY_SESSION_S
+from tests.sim.schedules import TEMPLATES, Schedule, run
+from tests.sim.stage import READER
+
+
+def subscribe_and_leave() -> None:
+    """Clients subscribe and leave; the subscriber dies and goes on, and dies again for longer than it may go on."""
+    schedule = Schedule()
+    schedule.handle(READER, Unsubscribed("plant/#"))
+    schedule.handle(READER, Subscribed("plant/#"))
+    schedule.act("reborn", 1)
+    schedule.act("flow", 0)
+    schedule.clear(READER)
+    schedule.start(READER)
+    schedule.tick(schedule.now + GATEWAY_SESSION_S + 2)
+    schedule.handle(READER, Subscribed("plant/#"))
+
 
 WALKS: dict[str, tuple[Transitions[Any, Any], Callable[[], object]]] = {
     "view": (VIEW, lambda: run(TEMPLATES["retained when the next view begins"])),
+    "subscription": (SUBSCRIPTION, subscribe_and_leave),
 }
 
 

@@ -86,6 +86,7 @@ def test_what_a_former_process_had_subscribed_goes_on_once() -> None:
     again.restore(rows_of(kept), NOW + 1)
     again.resumed(3, NOW + 1)
     assert again.generation(3) == 0
+    again.paused(3)
     again.resumed(3, NOW + 2)
     assert again.generation(3) == 1
     paused = Subscriptions(kept)
