@@ -37,7 +37,7 @@ from bridge.replica.content_relay import Carrying
 from bridge.replica.destinations import Destinations, name_of
 from bridge.replica.passed import Passed
 from bridge.replica.recording import Recorder
-from bridge.replica.resplitting import HeldKey, Resplitter
+from bridge.replica.resplitting import HeldKey, KeyStage, Resplitter
 from bridge.replica.retained import Owing, Retained, data_key_name
 from bridge.replica.statement_relay import COMPARE_TOPIC, StatementRelay
 from bridge.topology import Routes
@@ -163,7 +163,7 @@ class Forwarder:
         effects: list[Effect] = []
         for held in self._keys:
             scope = self._overlay.scope_named(held.header.scope)
-            if scope is None or not scope.keys_on_topic or not held.shares or not self._needed(held, now):
+            if scope is None or not scope.keys_on_topic or held.stage is KeyStage.HEADER or not self._needed(held, now):
                 continue
             way = held.header.publisher, scope.filter, held.header.tree
             if way not in wanting:
@@ -518,7 +518,7 @@ class Forwarder:
         if scope.keys_on_topic:
             if not self._keys.concerns(peer, held):
                 return [Send(peer, wire)]
-            told = peer in held.announced or not held.shares
+            told = peer in held.announced or held.stage is KeyStage.HEADER
             held.announced.setdefault(peer, 0)
             return [Send(peer, wire)] if told else [self._keys.wire(peer, held), Send(peer, wire)]
         if held.announced.get(peer) and not wire.retain:  # the usual case

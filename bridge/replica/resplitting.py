@@ -12,8 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from math import inf, prod
 
+from bridge.base import Row, Transitions
 from bridge.contract import (
     ARRIVAL_FACTOR,
     BURST_S,
@@ -64,6 +66,35 @@ KEYS_HELD_MAX = 4096  # a flood of keys evicts the oldest of its publisher, or o
 GATHER_S = 0.05  # an entry's further shares wait so long for those of the other replicas before us
 
 
+class KeyStage(StrEnum):
+    """The stage of a data key at a replica: no share of ours, shares from some, or shares from enough."""
+
+    HEADER = "header"
+    BROUGHT = "brought"
+    VOUCHED = "vouched"
+
+
+class KeyTurn(StrEnum):
+    """An event in the life of a data key at a replica."""
+
+    SHARES = "shares"
+    ENOUGH = "enough shares"
+
+
+DATA_KEY = Transitions(
+    "A data key at a replica",
+    (KeyStage.HEADER,),
+    (
+        Row(KeyTurn.SHARES, (KeyStage.HEADER, KeyStage.BROUGHT), KeyStage.BROUGHT,
+            "they go on to peers that were sent the key; with too many keys, those of the same bringer go first"),
+        Row(KeyTurn.ENOUGH, (KeyStage.HEADER, KeyStage.BROUGHT), KeyStage.VOUCHED,
+            "k replicas of the region before gave shares: one is honest, and the key counts to its publisher alone"),
+        Row(KeyTurn.SHARES, (KeyStage.VOUCHED,), KeyStage.VOUCHED, "they go on to peers that were sent the key"),
+    ),
+    "epoch dead, view or tree closed, publisher gone, bumped, pushed out, or needed by nobody: shares are erased",
+)  # fmt: skip
+
+
 @dataclass(slots=True)
 class HeldKey:
     """A verified key header and our shares under it, each with its splits for the next regions."""
@@ -79,7 +110,7 @@ class HeldKey:
     as possible.
     """
     wrapped: WrappedKey | None = None
-    is_vouched_for: bool = False
+    stage: KeyStage = KeyStage.HEADER
     is_recorded: bool = False
     """True if the history has it: then it has further shares, too."""
     kept_until: float = 0.0
@@ -313,9 +344,12 @@ class Resplitter:
         if len(held.came) == before:
             return []
         effects: list[Effect] = []
-        if not held.is_vouched_for and self._is_vouched_for(held, way):
-            held.is_vouched_for = True
+        turn = KeyTurn.SHARES
+        if held.stage is not KeyStage.VOUCHED and self._is_vouched_for(held, way):
+            turn = KeyTurn.ENOUGH
             self._held.put(held.name, held.header.publisher, held)
+        if held.shares:
+            held.stage = DATA_KEY.after((turn, held.stage))
         if held.is_recorded:
             effects += self.grown(held)
         if self._gathered(held, way, now):
@@ -427,7 +461,7 @@ class Resplitter:
         """
         if (held.announced.get(peer) and not again) or not self.concerns(peer, held):
             return ()
-        if not held.shares:
+        if held.stage is KeyStage.HEADER:
             held.announced.setdefault(peer, 0)
             return ()
         held.announced[peer] = len(held.came)

@@ -13,9 +13,10 @@ from bridge.document.trees import TREE
 from bridge.publisher.entry import ENTRY
 from bridge.reader.interest import SUBSCRIPTION
 from bridge.reader.streams import HELD
+from bridge.replica.resplitting import DATA_KEY
 from bridge.traces.pings import ENTITY
 
-LIFECYCLES: tuple[Transitions[Any, Any], ...] = (ENTRY, HELD, VIEW, TREE, SUBSCRIPTION, ENTITY)
+LIFECYCLES: tuple[Transitions[Any, Any], ...] = (ENTRY, DATA_KEY, HELD, VIEW, TREE, SUBSCRIPTION, ENTITY)
 
 INTRODUCTION = """# States and transitions
 

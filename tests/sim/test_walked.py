@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from enum import Enum
 from typing import Any
@@ -12,9 +13,12 @@ from bridge.base import Transitions
 from bridge.contract import Subscribed, Unsubscribed
 from bridge.document.succession import VIEW
 from bridge.reader.interest import SUBSCRIPTION
+from bridge.replica.resplitting import DATA_KEY
 from bridge.wire.admission import GATEWAY_SESSION_S
 from tests.sim.schedules import TEMPLATES, Schedule, run
 from tests.sim.stage import READER
+from tests.sim.world import NOW, Traffic, make_world
+from tests.sim.world import subscribe as wants
 
 
 def subscribe_and_leave() -> None:
@@ -30,8 +34,19 @@ def subscribe_and_leave() -> None:
     schedule.handle(READER, Subscribed("plant/#"))
 
 
+def carry_keys() -> None:
+    """Keys go from one region to the next: from many replicas, and from a single one."""
+    for replicas in (5, 1):
+        world = make_world({1: replicas, 2: 3}, [(1, 2)], {"site": 1, "control": 2})
+        kernel = world.kernel(random.Random(1), (0.001, 0.002))
+        wants(kernel, "control", "plant/#")
+        Traffic("site").publish(kernel, NOW + 5, "plant/a", b"21.5")
+        kernel.run(NOW + 8)
+
+
 WALKS: dict[str, tuple[Transitions[Any, Any], Callable[[], object]]] = {
     "view": (VIEW, lambda: run(TEMPLATES["retained when the next view begins"])),
+    "data key": (DATA_KEY, carry_keys),
     "subscription": (SUBSCRIPTION, subscribe_and_leave),
 }
 

@@ -216,7 +216,7 @@ def make_world(
 
     for region, size in sizes.items():
         names = tuple(f"r{region}{chr(97 + i) if size <= 26 else f'm{i}'}" for i in range(size))
-        views.append(RegionView(region, 1, f"region-{region}", names))
+        views.append(RegionView(region, 1, f"region-{region}", names, trusted=size < 3))
         for name in names:
             member(name, Role.HOSTED if name in hosted else Role.REPLICA, region)
     for name, region in gateways.items():

@@ -14,10 +14,11 @@ from bridge.document.trees import TREE, Phase
 from bridge.publisher.entry import ENTRY, EntryTurn, Standing
 from bridge.reader.interest import SUBSCRIPTION
 from bridge.reader.streams import HELD
+from bridge.replica.resplitting import DATA_KEY
 from bridge.traces.pings import ENTITY, Health, Sign
 from tests.test_repository import ROOT
 
-TABLES: tuple[Transitions[Any, Any], ...] = (ENTRY, HELD, VIEW, TREE, SUBSCRIPTION, ENTITY)
+TABLES: tuple[Transitions[Any, Any], ...] = (ENTRY, DATA_KEY, HELD, VIEW, TREE, SUBSCRIPTION, ENTITY)
 
 
 @pytest.mark.parametrize("life", TABLES, ids=lambda life: life.thing)

@@ -128,6 +128,21 @@ def test_what_goes_on_after_a_restart_goes_on_after_the_next_one_whenever_that_i
         assert again.would_know(SITE, 3, ms(NOW + 1), NOW + at + 2)
 
 
+def test_what_a_former_process_left_and_becomes_wider_goes_on_no_longer() -> None:
+    kept = KeptReader()
+    before = Subscriptions(kept)
+    before.resumed(PLANT, NOW)
+    rows = rows_of(kept)
+    kept = KeptReader()
+    after = Subscriptions(kept)
+    after.restore(rows, NOW + 10)
+    after.widened(PLANT, NOW + 60)
+    last = Subscriptions(KeptReader())
+    last.restore(rows_of(kept), NOW + 70)
+    last.resumed(PLANT, NOW + 10 + GATEWAY_SESSION_S + 1)
+    assert last.generation(PLANT) == 1, "the third process has no more time than the second"
+
+
 def test_what_was_sealed_after_the_subscription_would_be_known_and_nothing_before_or_to_come() -> None:
     scopes = Subscriptions(KeptReader())
     assert not scopes.would_know(SITE, PLANT, ms(NOW), NOW), "nobody asked for it"
