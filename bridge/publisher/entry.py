@@ -93,6 +93,10 @@ class Entry:
     acked: set[str] = field(default_factory=set)
     too_large_for: set[str] = field(default_factory=set)
     standing: Standing = Standing.FRESH
+    lacks_right: bool = False
+    """True if the entry waits for the right to publish, not for a key."""
+    goes_again: bool = False
+    """True if an acknowledgement did not count: the next review sends the entry again to who lacks it."""
     shown: bytes | None = None
     had_enough: bool = False
     """n - f replicas had a former sealing, and may take another one, behind much else, for a repetition."""

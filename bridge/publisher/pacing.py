@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from bridge.contract import Budget, Count, Effect, count_of
 from bridge.document import MemberBudgets
-from bridge.publisher.entry import Entry, EntryTurn
+from bridge.publisher.entry import Entry, EntryTurn, Standing
 from bridge.publisher.residents import Residents
 from bridge.publisher.sealing import Sealer
 from bridge.wire import OwnLife
@@ -99,16 +99,11 @@ class Hindered:
 
     def __init__(self, entries: Mapping[int, Entry], residents: Residents, most_s: float) -> None:
         self._entries, self._residents, self._most_s = entries, residents, most_s
-        self._waits: dict[int, bool] = {}  # -> whether for want of the right
         self.give_up_at = float("inf")
         """The time at which the first entry without the right is given up."""
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self._waits)
-
-    def forget(self, sequence: int) -> None:
-        """Removes an entry, if it waits."""
-        self._waits.pop(sequence, None)
+        return (sequence for sequence, entry in self._entries.items() if entry.standing is Standing.WAITING)
 
     def set_aside(self, sequences: Sequence[int], sealer: Sealer, now: float) -> tuple[list[int], list[Effect]]:
         """Returns entries that can be sealed now; the others wait for a review, counted once."""
@@ -117,14 +112,13 @@ class Hindered:
             entry = self._entries[sequence]
             why = sealer.hindrance(entry, now)
             if why is None:
-                self._waits.pop(sequence, None)
                 self._residents.move(entry, EntryTurn.FREED)
                 ready.append(sequence)
                 continue
             unauthorised = why == "not_authorised"
-            if self._waits.get(sequence) is not unauthorised:
+            if entry.standing is not Standing.WAITING or entry.lacks_right is not unauthorised:
                 effects.append(Count(why, count_of(entry.publication)))
-            self._waits[sequence] = unauthorised
+            entry.lacks_right = unauthorised
             self._residents.move(entry, EntryTurn.HINDERED)
             if unauthorised:
                 self.give_up_at = min(self.give_up_at, entry.born + self._most_s)
@@ -132,7 +126,7 @@ class Hindered:
 
     def given_up(self, now: float) -> tuple[list[int], list[Effect]]:
         """Returns entries that waited too long for the right to publish, and counts their publications."""
-        old = [s for s, unauthorised in self._waits.items() if unauthorised]
+        old = [s for s in self if self._entries[s].lacks_right]
         gone = [s for s in old if now - self._entries[s].born >= self._most_s]
         rest = [self._entries[s].born + self._most_s for s in old if now - self._entries[s].born < self._most_s]
         self.give_up_at = min(rest, default=float("inf"))

@@ -94,7 +94,6 @@ class Publisher:
         self.rows = OwnRows(self._entries.keys(), *kept)
         self._up: set[str] = set()  # of whom those in the view in force have lanes
         self._waiting = Hindered(self._entries, self._residents, UNAUTHORISED_S)
-        self._uncounted: dict[int, None] = {}  # entries whose acknowledgements did not count
         self.told_sealed: Callable[[Entry], list[Effect]] = lambda entry: []
         """Called with each entry of a scope with receipts that was sealed, but for snapshots."""
 
@@ -236,7 +235,7 @@ class Publisher:
         self.refusals.acknowledged(event.peer)
         entry = self._entries.get(event.ticket)
         if entry is not None and is_ahead:
-            self._uncounted[event.ticket] = entry = None
+            entry.goes_again, entry = True, None
         return [*(self._has(event.peer, entry, now) if entry is not None else ()), *self._pump(now)]
 
     def _has(self, peer: str, entry: Entry, now: float) -> list[Effect]:
@@ -380,8 +379,6 @@ class Publisher:
             self._young.pop(sequence, None)
             self._fleeting.remove(sequence)
             self._repairable.forget(sequence)
-            self._waiting.forget(sequence)
-            self._uncounted.pop(sequence, None)
         rows = self.cuts.rows(gone)
         return [Forget(rows)] if rows else []
 
@@ -420,8 +417,10 @@ class Publisher:
         lacking += homeless(self._entries, self.sealer, self.view, now) if is_other else []
         unseal(lacking, self._entries, self._residents, self._lanes)
         again += lacking
-        back = [(s, self._entries[s].chain) for s in (*again, *self._waiting, *self._uncounted)]
-        self._uncounted.clear()
+        uncounted = [s for s, entry in self._entries.items() if entry.goes_again]
+        back = [(s, self._entries[s].chain) for s in (*again, *self._waiting, *uncounted)]
+        for sequence in uncounted:
+            self._entries[sequence].goes_again = False
         self._lanes.requeue(back, lambda peer, s: peer not in self._entries[s].acked)
         self._place(self._entries if is_other else again, now)
         gone, lost = self._waiting.given_up(now)

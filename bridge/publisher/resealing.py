@@ -172,8 +172,9 @@ def voided(entries: dict[int, Entry], old: Iterable[int], residents: Residents, 
             others.append(sequence)
             continue
         entries[sequence] = entries.pop(sequence)  # it is young again
-        if entry.wire is not None:  # else it waits for its turn to be sealed anyway
+        if entry.wire is not None:
             lanes.outdate(sequence)
+        if entry.wire is not None or entry.standing is Standing.WAITING:  # else its turn to be sealed comes anyway
             back.append((sequence, entry.chain))
         residents.remove(entry)
         entry.publication, entry.is_void = _void_of(entry, now), True

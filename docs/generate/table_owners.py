@@ -490,9 +490,8 @@ OWNERS: dict[str, dict[str, str]] = {
         "bridge.publisher.residents.REPAIR_BYTES_MAX": """
             bridge.publisher.residents.Repairable kept""",
         "bridge.publisher.residents.RESIDENT_MAX": """
-            bridge.publisher.pacing.Hindered _waits
             bridge.publisher.pacing.Pacing held
-            bridge.publisher.publisher.Publisher _entries _uncounted _young
+            bridge.publisher.publisher.Publisher _entries _young
             bridge.publisher.residents.Residents _settled
             bridge.publisher.windows._Round waits""",
         "bridge.publisher.sealed_before.RUNS_MAX": """

@@ -49,6 +49,6 @@ def test_only_what_waits_for_a_right_is_given_up_and_counted_by_publications() -
     waiting.set_aside([1, 2], Says(n1="not_authorised", n2="key_waits"), NOW)  # type: ignore[arg-type]
     assert waiting.given_up(NOW + 99) == ([], [])
     assert waiting.given_up(NOW + 100) == ([1], [Count("not_authorised_dropped", 2)])
-    waiting.forget(1)
+    del held[1]
     assert waiting.give_up_at == float("inf")
     assert list(waiting) == [2]

@@ -64,3 +64,17 @@ def test_what_nobody_waits_for_goes_without_one(what: str) -> None:
         desk = Desk(Publication("plant/t", b"1", int(what == "retained"), what == "retained"))
     assert desk.drop() == [7]
     assert not desk.entry.is_void
+
+
+def test_the_void_of_one_that_waits_is_offered_again() -> None:
+    """It was sealed once, and waits for a key or a right: the review of what waits no more finds it."""
+    desk = Desk()
+    lane = desk.lanes.lanes["r1b"]
+    assert lane.take(NOW) == [7]
+    lane.put_back(7)
+    desk.residents.move(desk.entry, EntryTurn.UNSEALED)
+    desk.residents.move(desk.entry, EntryTurn.HINDERED)
+    assert not lane.new
+    assert not lane.late
+    desk.drop()
+    assert (desk.entry.standing, lane.take(NOW)) == (Standing.FRESH, [7])
