@@ -17,7 +17,7 @@ from itertools import takewhile
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from gateway.base import TURN_S, behind_reads
+from gateway.base import behind_reads
 from gateway.base.log_events import LogEvent
 from gateway.clients import INTERNAL
 from gateway.mqtt5.codec import LONE_BYTES, Decoder
@@ -134,9 +134,12 @@ class MqttConnection(AcceptedTransport):
     # ------------------------------------------------------------------------------------------------ reading
 
     def data_received(self, data: bytes) -> None:
+        turns = self._core.turns
+        if not self.is_overlay:
+            turns.came(self)
         if self.closed or (len(data) <= LONE_BYTES and self._has_taken(data)):
             return
-        is_now = self.is_overlay or (not self._rest and self._core.turns.reads_go_on())
+        is_now = self.is_overlay or (not self._rest and turns.reads_go_on())
         if is_now and (self.is_overlay or len(data) <= PART_BYTES):
             self._read(data)
             return
@@ -207,7 +210,7 @@ class MqttConnection(AcceptedTransport):
 
     def _take_rest(self) -> None:
         """Takes a long read part by part, and goes on in a later turn once its time is over."""
-        self._is_taking, ends = True, perf_counter() + TURN_S
+        self._is_taking, ends = True, perf_counter() + self._core.turns.read_s
         while self._rest and not self.closed and not self._paused & ~PARTS:
             part, self._rest = self._rest[:PART_BYTES], self._rest[PART_BYTES:]
             self._read(part)
@@ -312,7 +315,7 @@ class MqttConnection(AcceptedTransport):
             actions, waits = self._after_run(client, actions)
             if waits:
                 return
-        ends, rest = perf_counter() + TURN_S, iter(actions)
+        ends, rest = perf_counter() + core.turns.read_s, iter(actions)
         try:
             for number, action in enumerate(rest, 1):
                 kind = type(action)

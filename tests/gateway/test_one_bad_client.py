@@ -32,6 +32,12 @@ from tests.gateway.turned import Turned
 from tests.waits import until
 
 
+def no_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ends a turn at each look at the clock, also that of a client that sends alone."""
+    for name in ("TURN_S", "ALONE_S"):
+        monkeypatch.setattr(turns, name, 0.0)
+
+
 @pytest.mark.attack(149)
 @pytest.mark.parametrize("version", [Version.V5, Version.V311])
 @on_loop
@@ -163,7 +169,7 @@ async def test_a_long_read_is_taken_in_parts_and_others_are_served_between_them(
     qos: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Attack: a client writes as fast as it can; one read of 256 KiB was taken in one turn of the event loop."""
-    monkeypatch.setattr(connection, "TURN_S", 0.0)
+    no_turn(monkeypatch)
     monkeypatch.setattr(connection, "PART_BYTES", 64)
     async with serving() as broker:
         bad, good = await Wire.connect(broker, "bad"), await Wire.connect(broker, "good")
@@ -209,7 +215,7 @@ async def test_a_read_of_costly_publications_leaves_others_their_turn(
 
         monkeypatch.setattr(broker.lifecycle, "published", costly)
         monkeypatch.setattr(type(broker.lifecycle), "is_costly", True)
-        monkeypatch.setattr(connection, "TURN_S", 0.0)  # each look at the clock ends a turn
+        no_turn(monkeypatch)
         for number in range(200):
             bad.publish(f"bad/{number}", b"x", qos)
         if qos == 0:
@@ -309,7 +315,8 @@ async def test_who_waits_for_a_slow_reader_goes_on_in_turns_when_it_goes(monkeyp
             for _ in range(100):
                 wire.publish("bad/x", b"x", 1)
         await until(lambda: broker.exchange.holding.waiting == 5)
-        for module in (turns, exchange, holding, connection):
+        no_turn(monkeypatch)
+        for module in (exchange, holding):
             monkeypatch.setattr(module, "TURN_S", 0.0)
         turned, forward = Turned(), broker.exchange.forward
 

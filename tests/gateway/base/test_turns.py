@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from gateway.base import turns
-from gateway.base.turns import FairTurns, behind_reads
+from gateway.base.turns import ALONE_S, TURN_S, FairTurns, behind_reads
 from tests.gateway.harness import on_loop
 
 
@@ -103,3 +103,15 @@ async def test_reads_are_taken_as_they_come_for_a_while_in_each_turn_of_the_loop
     assert not queue.reads_go_on(), "the same turn"
     await asyncio.sleep(0)
     assert queue.reads_go_on()
+
+
+def test_a_read_may_last_longer_while_data_of_one_connection_comes() -> None:
+    turns, one, other = FairTurns(), object(), object()
+    turns.came(one)
+    assert turns.read_s == TURN_S, "another may have sent before"
+    turns.came(one)
+    assert turns.read_s == ALONE_S
+    turns.came(other)
+    assert turns.read_s == TURN_S
+    turns.came(one)
+    assert turns.read_s == TURN_S
