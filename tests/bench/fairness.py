@@ -11,7 +11,8 @@ the subscriber, with the bad client and without (goal: twice as long at most). E
 With --turns instead: how long the broker's event loop was busy at a stretch, in processor time (`loop_turns`), without
 the bad client, beside it, and without it again. Other work on the machine does not change these figures.
 
-With --json one object a line: bench, work, ours, peer, peer_name, ratio, unit, lost; ratio is ours / peer.
+With --json one object a line: bench, work, ours, peer, peer_name, ratio, unit, lost, goal, met;
+ratio is ours / peer.
 """
 
 from __future__ import annotations
@@ -247,7 +248,8 @@ def show(row: Row) -> str:
 
 def as_json(row: Row) -> str:
     fields = {"bench": "fairness", "work": row.work, "ours": round(row.ours, 3), "peer": round(row.peer, 3)}
-    return json.dumps({**fields, "peer_name": "without", "ratio": round(row.ratio, 3), "unit": "ms", "lost": row.lost})
+    fields |= {"peer_name": "without", "ratio": round(row.ratio, 3), "unit": "ms", "lost": row.lost}
+    return json.dumps({**fields, "goal": f"<= {GOAL:g} x", "met": row.ratio <= GOAL and not row.lost})
 
 
 def main() -> int:
