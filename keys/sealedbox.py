@@ -43,6 +43,7 @@ BOX_OVERHEAD_BYTES = AGREEMENT_KEY_BYTES + TAG_BYTES
 HYBRID_OVERHEAD_BYTES = 1120 + TAG_BYTES
 HYBRID_DOMAIN = b"veilmq/1 hybrid box"
 _NONCE = bytes(12)  # every classical box has a key of its own
+_TRIAL = X25519PrivateKey.from_private_bytes(bytes(32))  # no secret: tells whether a public key can be agreed with
 _SUITE = Suite(KEM.MLKEM768_X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
 
 
@@ -95,11 +96,15 @@ def is_hybrid(receiver: bytes) -> bool:
 
 
 def check_receiver(receiver: bytes) -> None:
-    """Raises `OurFault` for bytes that are no public key for boxes."""
+    """Raises `OurFault` for bytes to which no box can be sealed."""
     if len(receiver) not in (AGREEMENT_KEY_BYTES, HYBRID_KEY_BYTES):
         raise OurFault(f"a public key for boxes has {AGREEMENT_KEY_BYTES} or {HYBRID_KEY_BYTES} bytes")
     if is_hybrid(receiver):
         _hybrid_key(receiver)
+    try:  # with a point of small order all agree on zeros, which is refused
+        _TRIAL.exchange(X25519PublicKey.from_public_bytes(receiver[-AGREEMENT_KEY_BYTES:]))
+    except ValueError:
+        raise OurFault("the receiver's X25519 key is a point of small order") from None
 
 
 def seal_box(receiver: bytes, plaintext: bytes, info: bytes, ephemeral: bytes) -> bytes:
@@ -109,7 +114,11 @@ def seal_box(receiver: bytes, plaintext: bytes, info: bytes, ephemeral: bytes) -
     `OurFault` for invalid keys.
     """
     if is_hybrid(receiver):
-        return _SUITE.encrypt(plaintext, _hybrid_key(receiver), HYBRID_DOMAIN + info)
+        key = _hybrid_key(receiver)
+        try:
+            return _SUITE.encrypt(plaintext, key, HYBRID_DOMAIN + info)
+        except ValueError:
+            raise OurFault("the receiver's X25519 key is a point of small order") from None
     if len(ephemeral) != AGREEMENT_KEY_BYTES:
         raise OurFault(f"an X25519 private key has {AGREEMENT_KEY_BYTES} bytes, not {len(ephemeral)}")
     private = X25519PrivateKey.from_private_bytes(ephemeral)

@@ -156,8 +156,11 @@ def test_garbage_does_not_open(data: bytes) -> None:
 def test_points_of_small_order_are_refused_on_both_sides() -> None:
     """They would make the agreed secret one that everybody knows (RFC 7748 §6.1)."""
     for point in (bytes(32), b"\1" + bytes(31)):
-        with pytest.raises(OurFault):
-            seal_box(point, b"plain", b"info", EPHEMERAL)
+        for receiver in (point, HYBRID[:-32] + point):
+            with pytest.raises(OurFault):
+                seal_box(receiver, b"plain", b"info", EPHEMERAL)
+            with pytest.raises(OurFault):
+                check_receiver(receiver)
         with pytest.raises(BadContent):
             RECEIVER.open(point + bytes(16), b"info")
 

@@ -149,6 +149,19 @@ def test_a_number_passes_once_by_whichever_way(world: World) -> None:
     assert passed(give(node, "r3a", old, NOW + FORGOTTEN_S + 1)) == ["r1a"], "a reader that is silent is forgotten"
 
 
+@pytest.mark.parametrize("form", ["classical", "hybrid"])
+@pytest.mark.parametrize("point", [bytes(32), b"\1" + bytes(31)])
+def test_a_key_to_which_no_box_can_be_sealed_is_refused_before_a_page_is_read(
+    world: World, form: str, point: bytes
+) -> None:
+    node, key = a_node(world, "r1a"), KEY.hybrid_bytes[:-32] + point if form == "hybrid" else point
+    request = replace(a_request(world), box_key=key).signed(world.identities["late"])
+    effects = give(node, "r2a", request)
+    assert refused(effects) == ["BadFrame"]
+    for recall in [effect for effect in effects if isinstance(effect, Recall)]:
+        node.handle(Recalled("late", recall.request), NOW)
+
+
 def test_few_are_open_on_a_link_and_readers_take_turns(world: World) -> None:
     node = a_node(world, "r2a")
     for number in range(60):
