@@ -45,6 +45,7 @@ OPEN_MAX = 8  # requests towards one replica whose pages are awaited
 WAITING_MAX = 64  # requests that wait for one replica; of the reader with most the oldest goes
 ASKED_MAX = 256  # requests for our own history that wait; of the reader with most the oldest goes
 OPEN_S = 5.0  # by then the reader takes another way
+HELD_S = 1.0  # open so long, it makes room for a reader with fewer: else silent replicas and one reader held all
 FORGOTTEN_S = 600.0  # a reader that asked nothing for so long is forgotten
 ASKS_BURST, ASKS_EVERY_S = 256, 1 / 128  # requests of one reader: 8 MiB of pages a second
 _READERS = frozenset({Role.GATEWAY, Role.INGEST})
@@ -52,10 +53,35 @@ _READERS = frozenset({Role.GATEWAY, Role.INGEST})
 
 @dataclass(slots=True)
 class _Lane:
-    """Requests towards one replica: by digest, open and waiting ones, each with sender and end."""
+    """Requests towards one replica: by digest, open and waiting ones, each with sender and end. `look_at`: when there
+    may be room for a waiting one.
+    """
 
+    look_at: float | None = None
     open: dict[bytes, tuple[FarRequest, str, float]] = field(default_factory=dict)
     waiting: FairTable[bytes, tuple[FarRequest, str, float]] = field(default_factory=lambda: FairTable(WAITING_MAX))
+
+    def next(self, now: float) -> tuple[bytes, FarRequest, str] | None:
+        """Takes out the waiting request that is passed on now: of the reader with fewest open ones; None without one,
+        or without room. Of a reader with more, the oldest that is open for long makes room.
+        """
+        has = Counter(request.reader for request, _, _ in self.open.values())
+        digest, (request, peer, _) = min(self.waiting.items(), key=lambda item: has[item[1][0].reader])
+        if len(self.open) >= OPEN_MAX:
+            began = now - HELD_S + OPEN_S
+            readers = {each: one.reader for each, (one, _, until) in self.open.items() if until <= began}
+            held = [each for each, reader in readers.items() if has[reader] > has[request.reader] + 1]
+            if not held:
+                return None
+            del self.open[max(held, key=lambda each: has[readers[each]])]
+        self.waiting.pop(digest)
+        return digest, request, peer
+
+    def settle(self, now: float) -> None:
+        """Works out when to look again."""
+        ends = [until for _, _, until in self.open.values()] if len(self.waiting) else []
+        times = [*ends, *(until - OPEN_S + HELD_S for until in ends)]
+        self.look_at = min((at for at in times if at > now), default=None)
 
 
 @dataclass(slots=True)
@@ -152,18 +178,17 @@ class FarPassing:
             raise _late(TooOften(f"{request.reader} asks more than a reading needs"))
 
     def _pass_on(self, behind: str, lane: _Lane, now: float) -> list[Effect]:
-        """Passes waiting requests on, as far as there is room: of the reader with fewest open ones first."""
+        """Passes waiting requests on, as far as there is room."""
         lane.open = {digest: each for digest, each in lane.open.items() if each[2] > now}
         for digest in [digest for digest, (_, _, until) in lane.waiting.items() if until <= now]:
             lane.waiting.pop(digest)
         effects: list[Effect] = []
-        while len(lane.waiting) and len(lane.open) < OPEN_MAX:
-            has = Counter(request.reader for request, _, _ in lane.open.values())
-            digest, (request, peer, _) = min(lane.waiting.items(), key=lambda item: has[item[1][0].reader])
-            lane.waiting.pop(digest)
+        while len(lane.waiting) and (found := lane.next(now)) is not None:
+            digest, request, peer = found
             lane.open[digest] = request, peer, now + OPEN_S
             if behind in self._routes.up:
                 effects.append(Send(behind, Wire(FAR_TOPIC, request.encode())))
+        lane.settle(now)
         return effects + ([Count("far_passed", len(effects))] if effects else [])
 
     # ---------------------------------------------------------------------------------------- and back
@@ -204,8 +229,7 @@ class FarPassing:
 
     @property
     def next_deadline(self) -> float | None:
-        lanes = [lane for lane in self._lanes.values() if len(lane.waiting)]
-        return earliest(*(until for lane in lanes for _, _, until in lane.open.values()))
+        return earliest(*(lane.look_at for lane in self._lanes.values()))
 
 
 def _late(error: KeysError) -> KeysError:

@@ -37,6 +37,9 @@ from tests.sim.world import NOW, World, make_world, subscribe
 
 KEEPING, PASSING = ("r1a", "r1b", "r1c"), ("r2a", "r2b", "r2c", "r3a", "r3b", "r3c")
 
+GATEWAYS = {"site": 1, "desk": 1, "late": 3, "greedy": 3}
+SCOPES = [Scope("plant/#", history=History(7, 100, (1,))), Scope("open/#")]
+
 
 class Watched:
     """A replica of which somebody sees all that comes, and for whom it reads its disk."""
@@ -145,9 +148,7 @@ def test_a_reader_that_asks_for_everything_all_the_time_spends_its_own_part_alon
     took: dict[bool, float] = {}
     for is_attacked in (False, True):
         rng = random.Random(52)
-        scopes = [Scope("plant/#", history=History(7, 100, (1,))), Scope("open/#")]
-        gateways = {"site": 1, "desk": 1, "late": 3, "greedy": 3}
-        world = make_world({1: 3, 2: 3, 3: 3}, [(1, 2), (2, 3)], gateways, scopes, 52)
+        world = make_world({1: 3, 2: 3, 3: 3}, [(1, 2), (2, 3)], GATEWAYS, SCOPES, 52)
         kernel = world.kernel(rng)
         subscribe(kernel, "desk", "plant/#")
         traffic = publish_some(kernel, rng, NOW + 60, 300)
@@ -170,6 +171,35 @@ def test_a_reader_that_asks_for_everything_all_the_time_spends_its_own_part_alon
             assert all(one.recalled["greedy"] > 20 for one in seen.values()), "it did not attack"
             assert not kernel.trace.suspected() & {*KEEPING, *PASSING}
     assert took[True] < took[False] + 10, took
+
+
+class Silent(Watched):
+    """A replica that answers no reader of another region."""
+
+    def handle(self, event: Event, now: float) -> Sequence[Effect]:
+        is_far = isinstance(event, Received) and event.wire.topic == FAR_TOPIC
+        return [] if is_far else super().handle(event, now)
+
+
+@pytest.mark.slow
+@pytest.mark.attack(183)
+def test_a_reader_that_asks_a_silent_replica_all_the_time_holds_up_no_other() -> None:
+    """Its requests fill each link, and no page comes that would make room."""
+    rng = random.Random(52)
+    world = make_world({1: 3, 2: 3, 3: 3}, [(1, 2), (2, 3)], GATEWAYS, SCOPES, 52)
+    kernel = world.kernel(rng)
+    subscribe(kernel, "desk", "plant/#")
+    traffic = publish_some(kernel, rng, NOW + 60, 300)
+    kernel.run(NOW + 999)
+    kernel.nodes["r1a"], greedy = Silent(kernel.nodes["r1a"]), Greedy(world)
+    for turn, first in product(range(660), ("r3a", "r3b", "r3c")):
+        for _ in range(12):
+            kernel.at(NOW + 1_000 + turn / 10, first, Received("greedy", greedy.wire(first, "r1a")))
+    reread(kernel, world, NOW + 1_002)
+    kernel.run(NOW + 1_066)
+    check_alike(kernel, traffic)
+    assert len(kernel.trace.reread[7]) == len(traffic.published)
+    assert not kernel.trace.suspected()
 
 
 def test_a_replica_whose_clock_is_wrong_by_days_is_one_of_the_f() -> None:

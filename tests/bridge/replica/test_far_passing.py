@@ -32,7 +32,7 @@ from bridge.contract import (
 from bridge.document import History, Scope
 from bridge.membership.adopting import canonical
 from bridge.node import ReplicaNode
-from bridge.replica.far_passing import ASKS_BURST, FORGOTTEN_S, OPEN_MAX, OPEN_S
+from bridge.replica.far_passing import ASKS_BURST, FORGOTTEN_S, HELD_S, OPEN_MAX, OPEN_S
 from keys.sealedbox import BoxKey
 from tests.sim.world import NOW, World, make_world
 
@@ -160,6 +160,24 @@ def test_a_key_to_which_no_box_can_be_sealed_is_refused_before_a_page_is_read(
     assert refused(effects) == ["BadFrame"]
     for recall in [effect for effect in effects if isinstance(effect, Recall)]:
         node.handle(Recalled("late", recall.request), NOW)
+
+
+@pytest.mark.attack(183)
+def test_requests_that_nobody_answers_make_room_for_a_reader_with_fewer(world: World) -> None:
+    node = a_node(world, "r2a")
+    for _ in range(30):
+        give(node, "r3a", a_request(world, "greedy"))
+    assert passed(give(node, "r3a", a_request(world))) == []
+    effects = node.handle(Tick(), NOW + HELD_S / 2)
+    assert passed(effects) == [], "an honest page is on its way for a while"
+    assert node.next_deadline is not None
+    assert node.next_deadline <= NOW + HELD_S
+    sent = [e for e in node.handle(Tick(), NOW + HELD_S) if isinstance(e, Send) and e.wire.topic == FAR_TOPIC]
+    assert [FarRequest.decode(each.wire.payload).reader for each in sent] == ["late"]
+    assert passed(node.handle(Tick(), NOW + HELD_S + 0.1)) == [], "of its own a reader replaces none"
+    assert node.next_deadline is None or node.next_deadline > NOW + HELD_S + 0.1, "it looks again without end"
+    went = [passed(give(node, "r3a", a_request(world), NOW + HELD_S + 0.1)) for _ in range(OPEN_MAX)]
+    assert went == [["r1a"]] * 3 + [[]] * 5, "half for each of two"
 
 
 def test_few_are_open_on_a_link_and_readers_take_turns(world: World) -> None:
