@@ -339,7 +339,7 @@ def _inherit(listeners: object) -> object:
 
 
 def _plugins(plugins: object, source: str) -> object:
-    """FairTurns amqtt's list form of plugins into its dictionary form."""
+    """Turns amqtt's list form of plugins into its dictionary form."""
     entries: list[Any]
     if plugins is None:
         return {}
@@ -374,7 +374,7 @@ _OLD_TOPIC = {
 
 
 def _old_sections(tree: dict[Any, Any], source: str) -> None:
-    """FairTurns amqtt's `auth` and `topic-check` into the plugins that they named, where `plugins` is absent."""
+    """Turns amqtt's `auth` and `topic-check` into the plugins that they named, where `plugins` is absent."""
     old: dict[str, dict[str, Any]] = {}
     for section, table in (("auth", _OLD_AUTH), ("topic_check", _OLD_TOPIC)):
         options = tree.pop(section, None)

@@ -71,10 +71,10 @@ class FairTurns:
 
     def _next(self) -> None:
         """Gives the next owner its turn."""
-        self.first()
         owner, acts = self._waiting.popitem(last=False)
         ends = perf_counter() + TURN_S
         try:
+            self.first()
             while acts and not acts.popleft()() and perf_counter() < ends:
                 pass
         finally:

@@ -91,6 +91,20 @@ async def test_a_turn_that_fails_and_a_caller_that_left_stop_nobody() -> None:
     assert len(errors) == 1
 
 
+@on_loop
+async def test_turns_go_on_when_what_was_made_for_others_cannot_leave() -> None:
+    queue, errors, failures = FairTurns(), list[str](), iter([ConnectionResetError()])
+
+    def fail() -> None:
+        for failure in failures:
+            raise failure
+
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: errors.append(repr(context["exception"])))
+    queue.first = fail
+    await asyncio.wait_for(queue.next("good"), 1)
+    assert len(errors) == 1
+
+
 @pytest.mark.attack(189)
 @on_loop
 async def test_reads_are_taken_as_they_come_for_a_while_in_each_turn_of_the_loop(
