@@ -40,6 +40,7 @@ from bridge.wire import refused, verify_author
 from keys.envelope import SequenceWindow
 from keys.errors import BadFrame, KeysError, NotAuthorised, TooOften
 from keys.identity import Identity, Role
+from keys.sealedbox import is_hybrid
 
 OPEN_MAX = 8  # requests towards one replica whose pages are awaited
 WAITING_MAX = 64  # requests that wait for one replica; of the reader with most the oldest goes
@@ -172,6 +173,8 @@ class FarPassing:
         verify_author(member, DOMAIN_FAR_REQUEST, request.signed_bytes(), request.signature, now)
         if inner.most_bytes > FAR_PAGE_BYTES and not (inner.eras or inner.digest):
             raise BadFrame(f"a far request for {inner.most_bytes} bytes; at most {FAR_PAGE_BYTES}")
+        if self._overlay.policy.quantum_safe and not is_hybrid(request.box_key):
+            raise _late(BadFrame(f"{request.reader} wants pages in boxes that a quantum computer opens"))
         if not self._recorder.may_ask(request.reader, inner, now):
             raise _late(NotAuthorised(f"{request.reader} may not read the history that it asks for"))
         if not reader.allowance.take(now):

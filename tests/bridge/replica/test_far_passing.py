@@ -162,6 +162,16 @@ def test_a_key_to_which_no_box_can_be_sealed_is_refused_before_a_page_is_read(
         node.handle(Recalled("late", recall.request), NOW)
 
 
+def test_a_quantum_safe_overlay_passes_on_no_request_for_classical_boxes() -> None:
+    world = make_world({1: 3, 2: 3, 3: 3}, [(1, 2), (2, 3)], GATEWAYS, [SCOPE], is_quantum_safe=True)
+    world.overlay = world.with_policy(quantum_safe=True)
+    node = a_node(world, "r2a")
+    effects = give(node, "r3a", a_request(world))
+    assert (passed(effects), refused(effects)) == ([], ["BadFrame"])
+    hybrid = replace(a_request(world), box_key=KEY.hybrid_bytes).signed(world.identities["late"])
+    assert passed(give(node, "r3a", hybrid)) == ["r1a"]
+
+
 @pytest.mark.attack(183)
 def test_requests_that_nobody_answers_make_room_for_a_reader_with_fewer(world: World) -> None:
     node = a_node(world, "r2a")
