@@ -44,7 +44,7 @@ def load_overlay(path: Path, now_ms: int, pin: Path | None = None, *, raises_pin
         raise OverlayError(
             f"{path}: is version {overlay.policy.version}, but {version} was seen before; fetch the newest one"
         )
-    if raises_pin and (owner is None or overlay.policy.version > version):
+    if raises_pin and (not name or overlay.policy.version > version):
         _write_pin(pin, overlay)
     return overlay
 
@@ -68,7 +68,7 @@ def save_overlay(path: Path, pin: Path, overlay: Overlay, seen: FileStamp | None
             written = replace_public(path, document_bytes(overlay), seen)
         except PrivateFileError as error:
             raise TrustError(str(error)) from None
-    if owner is None or overlay.policy.version > version:
+    if not name or overlay.policy.version > version:
         _write_pin(pin, overlay)
     return written
 

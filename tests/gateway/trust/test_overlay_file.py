@@ -125,6 +125,24 @@ def test_a_newer_overlay_is_kept_and_never_an_older_one(world: World) -> None:
     assert load_overlay(world.out, NOW_MS, pin).policy.version == 2
 
 
+@pytest.mark.parametrize("act", ["load", "save"])
+def test_a_pin_of_before_takes_the_name_of_the_overlay_at_once(world: World, act: str) -> None:
+    """Else the next file of another overlay of the owner would give the name."""
+    pin = world.directory / "pin.json"
+    overlay = world.sign().overlay
+    load_overlay(world.out, NOW_MS, pin)
+    whole = pin.read_text()
+    former = {key: value for key, value in json.loads(whole).items() if key != "overlay"}
+    pin.write_text(json.dumps(former))
+    load_overlay(world.out, NOW_MS, pin, raises_pin=False)
+    assert json.loads(pin.read_text()) == former
+    if act == "load":
+        load_overlay(world.out, NOW_MS, pin)
+    else:
+        save_overlay(world.out, pin, overlay, stamp(world.out))
+    assert pin.read_text() == whole
+
+
 def test_a_crash_between_file_and_pin_locks_nobody_out(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     pin = world.directory / "pin.json"
     world.sign()
