@@ -29,7 +29,8 @@ OWNERS: dict[str, dict[str, str]] = {
         "bridge.tracking.registrations.WAITING_MAX": """
             bridge.tracking.registrations.RegistrationQueue _waiting""",
         "each": """
-            gateway.broker.retained_sending._Expected owed""",
+            gateway.broker.retained_sending._Expected owed
+            gateway.broker.retained_sending._Expecting by_filter""",
         "gateway.broker.subscribing.UNANSWERED_MAX": """
             gateway.broker.subscribing.Subscribing _unanswered
             gateway.overlay.accepting.Accepting _waiting

@@ -16,12 +16,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TypeAlias
 
-from bridge.base import matches, split_share
+from bridge.base import TopicIndex, matches, split_share
 from bridge.contract import Publication
 from gateway.base import TURN_S, Turn
 from gateway.base.log_events import LogEvent
@@ -62,6 +62,31 @@ class _Expected:
     owed: set[str] = field(default_factory=set)
 
 
+class _Expecting:
+    """Subscriptions of a client that expect values, by filter; a value finds those that match its topic in an index,
+    since thousands of values may come for thousands of filters.
+    """
+
+    __slots__ = ("_names", "by_filter")
+
+    def __init__(self) -> None:
+        self.by_filter: dict[str, _Expected] = {}
+        self._names: TopicIndex[str] = TopicIndex(memo_topics=1)  # values come for ever new names
+
+    def put(self, topic_filter: str, expected: _Expected) -> None:
+        self.by_filter[topic_filter] = expected
+        self._names.add(split_share(expected.subscription.options.base)[1], topic_filter, topic_filter)
+
+    def drop(self, topic_filter: str) -> None:
+        """Takes a subscription out, if it is here."""
+        gone = self.by_filter.pop(topic_filter, None)
+        if gone is not None:
+            self._names.remove(split_share(gone.subscription.options.base)[1], topic_filter)
+
+    def matching(self, topic: str) -> list[tuple[str, _Expected]]:
+        return [(each, self.by_filter[each]) for each in self._names.match(topic)]
+
+
 class _AtOnce:
     """Retained messages sent at once in one turn of the event loop, to all clients: a read may bring a thousand
     SUBSCRIBEs, and the client takes nothing before the turn is over.
@@ -83,7 +108,7 @@ class RetainedSending:
     def __init__(self, exchange: Exchange) -> None:
         self._exchange, self._host = exchange, exchange.host
         # By client and filter: bounded by subscriptions, and gone when their scopes are settled.
-        self._expected: dict[Client, dict[str, _Expected]] = {}
+        self._expected: dict[Client, _Expecting] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._following: set[Client] = set()  # clients with a task that sends owed messages
         self._at_once: _AtOnce | None = None  # in this turn of the event loop
@@ -112,7 +137,7 @@ class RetainedSending:
         entitled = {subscription.options.filter for subscription in granted.retained}
         for subscription in granted.subscriptions:
             topic_filter = subscription.options.filter
-            former = self._expected.get(client, {}).get(topic_filter)
+            former = self._of(client).get(topic_filter)
             if (former is None and topic_filter in existed) or not (scopes := self._unsettled(subscription)):
                 continue
             if topic_filter in entitled:
@@ -121,38 +146,52 @@ class RetainedSending:
                 expected = _Expected(subscription, former.began, former.wants, former.owed)
             else:
                 expected = _Expected(subscription, began, False)
-            self._expected.setdefault(client, {})[topic_filter] = expected
+            self._expected.setdefault(client, _Expecting()).put(topic_filter, expected)
+
+    def _of(self, client: Client) -> Mapping[str, _Expected]:
+        mine = self._expected.get(client)
+        return {} if mine is None else mine.by_filter
 
     def forget(self, client: Client, topic_filter: str | None = None) -> None:
         """Drops a single subscription of a client, or all subscriptions of an ended session (None)."""
         if topic_filter is None:
             self._expected.pop(client, None)
-        elif (mine := self._expected.get(client)) is not None and mine.pop(topic_filter, None) is not None and not mine:
-            del self._expected[client]
+        elif (mine := self._expected.get(client)) is not None:
+            mine.drop(topic_filter)
+            if not mine.by_filter:
+                del self._expected[client]
 
     def send_new(self, client: Client, subscriptions: Sequence[SessionSubscription], began: Began) -> Later | None:
         """Sends retained messages for acknowledged subscriptions; messages of unsettled scopes follow later."""
-        owed = {name: tuple(one.owed) for name, one in self._expected.get(client, {}).items() if one.owed}
+        mine = self._of(client)
+        asked = {each.options.filter: mine.get(each.options.filter) for each in subscriptions}
+        owed = {name: tuple(one.owed) for name, one in asked.items() if one is not None and one.owed}
         # One after the other while their messages are looked for: thousands take longer than a turn.
         held = (one for one in subscriptions if client.filters.get(one.options.filter) is one)
-        if owed and client not in self._following and any(one.options.filter in owed for one in subscriptions):
+        if owed and client not in self._following:
             self._following.add(client)
             self.detach(self._send_owed(client))
         return self._send(client, self._retained_for(((one, owed.get(one.options.filter, ())) for one in held), began))
 
     async def _send_owed(self, client: Client) -> None:
         """Sends older messages of unsettled scopes after settling, or after the longest wait."""
+        turn = Turn(self._exchange.turns, owner_of(client.view))
         try:
-            while owed := {scope for one in self._expected.get(client, {}).values() for scope in one.owed}:
+            while owed := {scope for one in self._of(client).values() for scope in one.owed}:
                 await self._until_settled(owed)
-                for one in list(self._expected.get(client, {}).values()):
+                for one in list(self._of(client).values()):
                     scopes, one.owed = one.owed & owed, one.owed - owed
                     later = self._send(client, self._of_scopes(one, scopes)) if scopes else None
                     if later is not None:
                         await later
-                for topic_filter, one in list(self._expected.get(client, {}).items()):
-                    if not one.owed and not self._unsettled(one.subscription):
+                    if turn.is_over:
+                        await turn.end()
+                for topic_filter, one in list(self._of(client).items()):
+                    is_here = self._of(client).get(topic_filter) is one
+                    if is_here and not one.owed and not self._unsettled(one.subscription):
                         self.forget(client, topic_filter)
+                    if turn.is_over:
+                        await turn.end()
         finally:
             self._following.discard(client)
 
@@ -192,9 +231,8 @@ class RetainedSending:
         A client with an old value of this broker (`was_here`) hears of a cleared topic as earlier subscribers do.
         """
         found = False
-        for topic_filter, one in list(self._expected.get(client, {}).items()):
-            if not matches(split_share(one.subscription.options.base)[1], message.topic):
-                continue
+        mine = self._expected.get(client)
+        for topic_filter, one in () if mine is None else mine.matching(message.topic):
             if not self._unsettled(one.subscription) and not one.owed:
                 self.forget(client, topic_filter)
                 continue
@@ -209,10 +247,13 @@ class RetainedSending:
 
     # ------------------------------------------------------------------------------------------------- sending
 
-    def _of_scopes(self, one: _Expected, scopes: Collection[str]) -> Iterator[tuple[SessionSubscription, Message]]:
+    def _of_scopes(
+        self, one: _Expected, scopes: Collection[str]
+    ) -> Iterator[tuple[SessionSubscription, Message] | None]:
+        """Yields retained messages of these scopes, and None for each other one, which is looked at, too."""
         for found in self._retained_for([(one.subscription, ())], one.began):
-            if found is not None and any(matches(scope, found[1].topic) for scope in scopes):
-                yield found
+            is_of_them = found is not None and any(matches(scope, found[1].topic) for scope in scopes)
+            yield found if is_of_them else None
 
     def _retained_for(
         self, subscriptions: Iterable[tuple[SessionSubscription, Collection[str]]], began: Began

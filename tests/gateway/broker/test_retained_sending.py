@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from gateway.broker import retained_sending
 from gateway.mqtt5.packets import PingReq, PingResp, PubAck, Publish, SubAck, Subscribe, Subscription, Version
 from tests.gateway.harness import Wire, on_loop, serving
 from tests.gateway.test_broker_overlay import FakeOverlay
+from tests.gateway.turned import Turned
 
 SCOPE = "far/#"
 
@@ -216,3 +218,100 @@ async def test_who_subscribes_without_end_while_nothing_is_accepted_is_not_read_
         overlay.accept()
         await wire.barrier()
         assert len(client.filters) == 99
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, *names: str) -> Turned:
+    """Returns a counter of the calls of these functions of the sender."""
+    turned = Turned()
+
+    def call(made: Callable[..., Any], *asked: Any) -> Any:
+        turned.add()
+        return made(*asked)
+
+    for name in names:
+        monkeypatch.setattr(retained_sending, name, partial(call, getattr(retained_sending, name)))
+    return turned
+
+
+@pytest.mark.attack(194)
+@on_loop
+async def test_a_value_that_comes_is_not_compared_with_all_filters_of_a_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attack: a client of thousands of filters; each value that came was compared with all of them at once."""
+    overlay = SlowOverlay()
+    async with serving(overlay=overlay) as broker:
+        bad = await Wire.connect(broker, "bad")
+        for number in range(200):
+            await bad.subscribe(f"far/{number}/+" if number % 2 else f"far/{number}/x")
+        await bad.subscribe("far/#")
+        turned = counted(monkeypatch, "matches", "split_share")
+        for number in range(100):
+            stored(broker, f"far/{number}/x", b"%d" % number)
+        assert turned.done <= 4 * 100, "of two filters that match each"
+        came = await got(bad)
+        assert sorted(came) == sorted([(f"far/{n}/x", b"%d" % n, True) for n in range(100)] * 2), "once for each filter"
+        turned.stop()
+
+
+@pytest.mark.attack(194)
+@on_loop
+async def test_a_subscription_looks_at_no_other_one_that_expects_values() -> None:
+    """Attack: thousands of SUBSCRIBEs of a filter each went through all filters that expect values, each time."""
+    overlay, looks = SlowOverlay(), Turned()
+
+    class Looked(set[str]):
+        def __bool__(self) -> bool:
+            looks.add()
+            return len(self) > 0
+
+    async with serving(overlay=overlay) as broker:
+        bad = await Wire.connect(broker, "bad")
+        for number in range(50):
+            await bad.subscribe(f"far/{number}")
+        client = broker.lifecycle.clients["bad"]
+        for one in broker.lifecycle.subscribing.retained._of(client).values():
+            one.owed = Looked(one.owed)
+        await bad.subscribe("far/new")
+        assert looks.done == 0
+        looks.stop()
+
+
+@pytest.mark.attack(194)
+@on_loop
+async def test_what_a_client_is_owed_when_scopes_settle_is_looked_for_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attack: a client of thousands of filters of a scope, and of one that matches all that others retained: all was
+    looked at in the turn of the event loop in which the scope settled.
+    """
+    monkeypatch.setattr(turns, "TURN_S", 0.0)  # each look at the clock ends a turn
+    monkeypatch.setattr(retained_sending, "LOOKS_AT_ONCE", 10)
+    overlay = SlowOverlay()
+    async with serving(overlay=overlay) as broker:
+        for number in range(300):
+            broker.deliver_local(Publication(f"near/{number}", b"x", 0, True))
+        bad = await Wire.connect(broker, "bad")
+        for number in range(100):
+            await bad.subscribe(f"far/{number}")
+        turned = counted(monkeypatch, "matches")
+        await bad.subscribe("#")
+        assert len([each for each in await got(bad) if each[0].startswith("near/")]) == 300
+        turned.done = turned.most = 0
+        sends, retained = Turned(), broker.lifecycle.subscribing.retained
+
+        send = retained._send
+
+        def sent(*asked: Any) -> Any:
+            sends.add()
+            return send(*asked)
+
+        monkeypatch.setattr(retained, "_send", sent)
+        overlay.settle()
+        for _ in range(1_000):
+            await bad.barrier()
+            if sends.done == 101 and not retained._following:
+                break
+        assert sends.done == 101
+        assert sends.most <= 2, "filters in a turn"
+        assert turned.done == 300
+        assert turned.most <= 12, "retained messages in a turn"
+        assert not retained._expected
+        turned.stop()
+        sends.stop()
