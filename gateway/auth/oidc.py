@@ -18,7 +18,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -134,12 +134,18 @@ class OidcPlugin(BaseAuthPlugin, EnhancedAuthPlugin):  # type: ignore[misc]
 
     def reread(self, options: dict[str, Any]) -> Callable[[], None]:
         """Reads rules and files anew; returns a function putting them into force. Raises StartError."""
-        given = {**vars(self.config), **options}
-        rules, revoked = self._rules(given), self._read_revoked(given["revoked_file"])
-        keys = self._read_keys(given["jwks_file"]) if self.config.jwks_file else None
+        known = {each.name for each in fields(self.Config)}
+        given = self.Config(**{name: value for name, value in options.items() if name in known})
+        if given.origin != self.config.origin:
+            raise StartError("plugins: OidcPlugin: keys come from elsewhere only after a restart; restart the broker")
+        return self._reread(given)
+
+    def _reread(self, given: Config) -> Callable[[], None]:
+        rules, revoked = self._rules(vars(given)), self._read_revoked(given.revoked_file)
+        keys = self._read_keys(given.jwks_file) if given.jwks_file else None
 
         def take() -> None:
-            self.rules, self._of_file = rules, keys
+            self.config, self.rules, self._of_file = given, rules, keys
             self._take_revoked(revoked)
 
         return take
@@ -151,19 +157,22 @@ class OidcPlugin(BaseAuthPlugin, EnhancedAuthPlugin):  # type: ignore[misc]
         loop = asyncio.get_running_loop()
         if self.provider is not None:
             self._tasks.append(loop.create_task(self.provider.follow(), name="identity provider"))
-        if self.config.jwks_file or self.config.revoked_file:
-            self._tasks.append(loop.create_task(self._watch(), name="files of the identity provider"))
+        self._tasks.append(loop.create_task(self._watch(), name="files of the identity provider"))
 
     async def _watch(self) -> None:
-        paths = [path for path in (self.config.jwks_file, self.config.revoked_file) if path]
-        stamps, is_new = Stamps(paths), True  # a change between the start and the first look counts, too
+        """Follows the files of the present options, which SIGHUP may have changed."""
+        followed: OidcPlugin.Config | None = None
+        stamps = Stamps([])
         while True:
+            config = self.config
+            is_new = config is not followed  # a change between the start, or SIGHUP, and this look counts, too
+            if is_new:
+                followed, stamps = config, Stamps([path for path in (config.jwks_file, config.revoked_file) if path])
             if is_new or stamps.changed():
                 try:
-                    self.reread({})()
+                    self._reread(config)()
                 except StartError as error:
                     LogEvent.USERS_NOT_REREAD.say(log, error)
-            is_new = False
             await asyncio.sleep(LOOK_S)
 
     def _take_revoked(self, revoked: RevokedUsers) -> None:
@@ -285,6 +294,11 @@ class OidcPlugin(BaseAuthPlugin, EnhancedAuthPlugin):  # type: ignore[misc]
         algorithms: list[str] = field(default_factory=list)
         leeway_s: int = 30
         revoked_file: str | Path | None = None
+
+        @property
+        def origin(self) -> tuple[object, ...]:
+            """Source of the provider's keys."""
+            return (True,) if self.jwks_file else (False, self.issuer, self.jwks_url, str(self.cafile or ""))
 
 
 def _content(path: str | Path) -> bytes:

@@ -63,8 +63,8 @@ class _Expected:
 
 
 class _Expecting:
-    """Subscriptions of a client that expect values, by filter; a value finds those that match its topic in an index,
-    since thousands of values may come for thousands of filters.
+    """Subscriptions of a client that expect values, by filter, with an index for topics of values: thousands of values
+    may come for thousands of filters.
     """
 
     __slots__ = ("_names", "by_filter")
@@ -250,7 +250,7 @@ class RetainedSending:
     def _of_scopes(
         self, one: _Expected, scopes: Collection[str]
     ) -> Iterator[tuple[SessionSubscription, Message] | None]:
-        """Yields retained messages of these scopes, and None for each other one, which is looked at, too."""
+        """Yields retained messages of these scopes, and None for each message of another scope."""
         for found in self._retained_for([(one.subscription, ())], one.began):
             is_of_them = found is not None and any(matches(scope, found[1].topic) for scope in scopes)
             yield found if is_of_them else None

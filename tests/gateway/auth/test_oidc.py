@@ -256,6 +256,49 @@ async def test_keys_in_a_file_change_while_it_runs(tmp_path: Path, monkeypatch: 
         assert code(await by_password(broker, token())) == ReasonCode.NOT_AUTHORIZED
 
 
+@pytest.mark.attack(195)
+@on_loop
+async def test_what_sighup_took_away_does_not_come_back_with_the_next_change_of_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Attack: SIGHUP names a narrower audience and another file of users who are shut out; as soon as the keys were
+    renewed in their file, the options of the start counted again.
+    """
+    monkeypatch.setattr(oidc, "LOOK_S", 0.01)
+    old, new = tmp_path / "old", tmp_path / "new"
+    old.write_text("")
+    new.write_text("ann\n")
+    begun = config(tmp_path, revoked_file=str(old), audience=[AUDIENCE, "everything"])
+    async with serving(begun) as broker:
+        plugin = plugin_of(broker)
+        assert code(await by_password(broker, token())) == 0
+        plugin.reread({**begun["plugins"][OIDC], "audience": [AUDIENCE], "revoked_file": str(new)})()
+        refused = (token(), token(sub="dan", aud="everything"))
+        for text in refused:
+            assert code(await by_password(broker, text, "e")) == ReasonCode.NOT_AUTHORIZED
+        keys = key_set(jwk(rsa_key()), jwk(rsa_key("new"), "new"))
+        (tmp_path / "jwks.json").write_bytes(keys)
+        await until(lambda: plugin._of_file is not None and "new" in plugin._of_file.named)
+        for text in refused:
+            assert code(await by_password(broker, text, "e")) == ReasonCode.NOT_AUTHORIZED
+        stays = await by_password(broker, token(sub="dan"), "d")
+        new.write_text("ann\ndan\n")
+        assert (await stays.expect(Disconnect)).code == ReasonCode.ADMINISTRATIVE_ACTION
+
+
+@on_loop
+async def test_sighup_takes_no_other_provider(tmp_path: Path) -> None:
+    """Its name would count with the keys of the former one, who could sign as it."""
+    begun = config(tmp_path, jwks_file=None, jwks_url="http://127.0.0.1:9/keys")
+    async with serving(begun) as broker:
+        given = begun["plugins"][OIDC]
+        for other in ({"issuer": "https://other.example.net"}, {"jwks_file": str(tmp_path / "jwks.json")}):
+            with pytest.raises(StartError, match="after a restart"):
+                plugin_of(broker).reread({**given, **other})
+        plugin_of(broker).reread({**given, "audience": ["other"]})()
+        assert plugin_of(broker).rules.audience == ("other",)
+
+
 def plugin_of(broker: EdgeBroker) -> OidcPlugin:
     return next(plugin for plugin in broker.host.plugins if isinstance(plugin, OidcPlugin))
 
