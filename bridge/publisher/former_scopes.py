@@ -132,10 +132,6 @@ class OwnRights:
         self._some: dict[tuple[str, bool, bool], bool] = {}
         self._records: dict[str, RecordRights] = {}  # by wire filter
 
-    def is_known_none(self, secret: ScopeSecret) -> bool:
-        """Returns True if this member may publish nothing in the scope, as of the last review."""
-        return self._some.get((secret.scope.filter, secret.scope.mode is Mode.PLAIN, False)) is False
-
     def some(self, secret: ScopeSecret, now: float, began: bool = False) -> bool:
         """Returns True if this member may publish on some topic of the scope. `began` marks publications sealed in the
         scope before, which a retiring scope also takes.

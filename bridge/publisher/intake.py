@@ -133,12 +133,12 @@ class OutboxIntake:
             self._bounded.remove(sequence)
             ready.append((sequence, 0, self._unstored.pop(sequence)))
         ready.sort(key=itemgetter(0))
-        taken, effects = self._sort_out(ready)
+        taken, effects = self._sort_out(ready, now)
         if taken:
             effects += self._publisher.take(taken, now)
         return effects
 
-    def _sort_out(self, ready: Sequence[OutboxEntry]) -> tuple[list[OutboxEntry], list[Effect]]:
+    def _sort_out(self, ready: Sequence[OutboxEntry], now: float) -> tuple[list[OutboxEntry], list[Effect]]:
         """Returns the entries for which there is room now, and the effects for the others."""
         taken: list[OutboxEntry] = []
         effects: list[Effect] = []
@@ -154,7 +154,7 @@ class OutboxIntake:
             if not publication.qos and overtakes:
                 effects.append(Count("qos0_dropped", count_of(publication)))
             elif publication.qos and (
-                overtakes or room <= 0 or room_bytes <= 0 or self._publisher.is_stuck(publication)
+                overtakes or room <= 0 or room_bytes <= 0 or self._publisher.is_stuck(publication, now)
             ):
                 self._leave(sequence, publication)
                 left[sequence] = None

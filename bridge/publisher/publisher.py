@@ -117,18 +117,18 @@ class Publisher:
         """The first number in the outbox that too few replicas have; earlier entries in memory have enough."""
         return first_lacking(entry for entry in self._entries.values() if not entry.is_snapshot)
 
-    def is_stuck(self, publication: Publication) -> bool:
-        """Returns True if an entry with this publication would wait, and too many wait already."""
-        return self._residents.waiting_full and self.sealer.is_hindered(publication)
+    def is_stuck(self, publication: Publication, now: float) -> bool:
+        """Returns True if a new entry with this publication would wait, and too many wait already."""
+        return self._residents.waiting_full and not self.could_go(publication, now, late=False)
 
     @property
     def waiting_full(self) -> bool:
         """True if another entry that must wait is better left on disk."""
         return self._residents.waiting_full
 
-    def could_go(self, publication: Publication, now: float) -> bool:
-        """Returns True if nothing hinders the sealing of a publication left on disk."""
-        secret = home_of(self.sealer, self.scopes.was_plain, True, publication)
+    def could_go(self, publication: Publication, now: float, late: bool = True) -> bool:
+        """Returns True if nothing hinders the sealing of a publication. `late`: it was left on disk."""
+        secret = home_of(self.sealer, self.scopes.was_plain, late, publication)
         return self.sealer.hindrance(Entry(0, publication, secret, "", 0, now), now) is None
 
     def changes_at(self, now: float) -> tuple[int, int]:

@@ -231,16 +231,6 @@ class Sealer:
             return "not_authorised"
         return "key_waits" if self._names.get(entry.secret.scope.filter) is None else None
 
-    def is_hindered(self, publication: Publication) -> bool:
-        """Returns True if an entry with this publication is known to wait, as of the last review."""
-        secret = self.secret_of(publication)
-        if secret is None:
-            return False
-        if self._life.outlived_by:
-            return True
-        no_key = self._names.get(secret.scope.filter, self) is None
-        return no_key or self.rights.is_known_none(secret)
-
     # -------------------------------------------------------------------------------------------- changes
 
     def ask_review(self, at: float | None = None) -> None:

@@ -52,7 +52,7 @@ class Sender:
     def could_go(self, publication: Publication, now: float) -> bool:
         return publication.topic not in self.stuck
 
-    def is_stuck(self, publication: Publication) -> bool:
+    def is_stuck(self, publication: Publication, now: float) -> bool:
         return publication.topic in self.stuck
 
     def overtaken(self, topic: str, time_ms: int) -> None:

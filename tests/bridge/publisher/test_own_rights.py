@@ -42,7 +42,7 @@ def test_a_retiring_scope_takes_what_was_sealed_in_it_and_nothing_else() -> None
     rights = OwnRights(world.with_policy(scopes=(retiring,)), "site")
     secret = replace(world.secrets[0], scope=retiring)
     assert not rights.whole(secret, batch("open/x"), NOW)
-    assert rights.is_known_none(secret)
+    assert not rights.some(secret, NOW)
     assert rights.whole(secret, batch("open/x"), NOW, began=True)
 
 

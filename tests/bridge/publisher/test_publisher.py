@@ -315,7 +315,7 @@ def test_what_waits_for_a_key_goes_with_it_and_holds_up_no_other_scope(world: Wo
     effects = publisher.take([entry(1), entry(2, "clear/t")], NOW)
     assert {send.ticket for send in sent(effects)} == {2}
     assert counted(effects, "key_waits") == 1
-    assert not publisher.is_stuck(Publication("plant/t", b"")), "few wait"
+    assert not publisher.is_stuck(Publication("plant/t", b""), NOW), "few wait"
     world.learn(world.keys, [0])
     assert {send.ticket for send in sent(publisher.keys_changed(NOW + 1))} == {1}
 
@@ -325,10 +325,34 @@ def test_no_more_is_taken_of_a_topic_that_is_stuck(world: World, monkeypatch: py
     world.keys = type(world.keys)()
     publisher = publisher_of(world)
     for sequence in range(1, 4):
-        assert not publisher.is_stuck(Publication("plant/t", b""))
+        assert not publisher.is_stuck(Publication("plant/t", b""), NOW)
         publisher.take([entry(sequence)], NOW)
-    assert publisher.is_stuck(Publication("plant/t", b""))
-    assert not publisher.is_stuck(Publication("clear/t", b""))
+    assert publisher.is_stuck(Publication("plant/t", b""), NOW)
+    assert not publisher.is_stuck(Publication("clear/t", b""), NOW)
+
+
+@pytest.mark.attack(196)
+def test_no_more_is_taken_of_a_topic_whose_right_ended_in_a_scope_that_others_may_go_on(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    """Attack: one client sends as fast as it can while a right of its gateway to a part of a scope ends: all that was
+    accepted and not yet on disk waited in memory, beyond the bound.
+    """
+    monkeypatch.setattr("bridge.publisher.residents.WAITING_MAX", 3)
+    publisher = publisher_of(world)
+    plant = next(secret for secret in world.secrets if secret.clear_filter == "plant/#")
+    narrow = tuple(
+        replace(grant, filter=plant.wire_topic("plant/may")) if grant.member == "site" else grant
+        for grant in world.overlay.policy.grants
+    )
+    publisher.adopt(world.with_policy(grants=narrow), world.secrets, NOW)
+    for sequence in range(1, 4):
+        assert not publisher.is_stuck(Publication("plant/not", b""), NOW)
+        assert not sent(publisher.take([entry(sequence, "plant/not")], NOW))
+    assert publisher.is_stuck(Publication("plant/not", b""), NOW)
+    assert not publisher.is_stuck(Publication("plant/may", b""), NOW)
+    assert publisher.is_stuck(Publication("elsewhere/t", b""), NOW), "no scope takes it"
+    assert {send.ticket for send in sent(publisher.take([entry(4, "plant/may")], NOW))} == {4}
 
 
 # ------------------------------------------------------------------------------------------------ the rest
