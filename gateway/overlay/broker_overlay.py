@@ -90,7 +90,8 @@ log = logging.getLogger("veilmq.links")
 
 FIGURES_EVERY_S = 1.0
 REFUSED_SHOWN_S = 150.0  # a publisher offers again what was refused after 60 s at most
-SMALL_BYTES = 1024  # payloads, with the zeros that fill their content, that every replica takes
+SMALL_BYTES = 1024  # payload, topic and filling zeros that every replica takes, with nothing else beside
+CHAR_BYTES = 4  # of a topic, at most
 TOPIC_NAME_INVALID = 0x90
 NOT_AUTHORIZED = 0x87
 
@@ -307,8 +308,10 @@ class BrokerOverlay:
         """Returns True if enough replicas to recombine a key take a packet of this size: otherwise it would be lost in
         silence.
         """
-        filled = len(publication.payload) + gateway.publisher.sealer.padding
-        if filled < SMALL_BYTES and not publication.properties:
+        of = publication
+        filled = len(of.payload) + CHAR_BYTES * len(of.topic) + gateway.publisher.sealer.padding
+        has_more = of.properties or of.correlation_data or of.response_topic or of.content_type
+        if filled < SMALL_BYTES and not has_more:
             return True
         home = gateway.home
         limit = self._dials.packet_limit(home.members, home.threshold)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -292,3 +293,25 @@ def test_what_fits_only_without_its_fill_is_refused_and_not_kept_for_ever(mode: 
         taken.append(fits)
     assert not taken[-1]
     assert taken[0] == (padding < FILL_MAX or mode is Mode.PLAIN)
+
+
+@pytest.mark.attack(197)
+@pytest.mark.parametrize(
+    "large",
+    [
+        {"topic": "plant/" + "t" * 4000}, {"topic": "plant/" + "\U0001f525" * 1000}, {"content_type": "t" * 4000},
+        {"response_topic": "plant/" + "t" * 4000}, {"correlation_data": bytes(4000)},
+        {"properties": (("a", "b" * 4000),)},
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("mode", [Mode.COPIES, Mode.PLAIN])
+def test_a_small_payload_with_much_beside_is_refused_and_not_kept_for_ever(mode: Mode, large: dict[str, Any]) -> None:
+    """Attack: a publication of one byte with correlation data of 64 KiB was acknowledged, and no broker took it: it
+    stayed in the outbox, and all others of the scope were told to follow it.
+    """
+    names = ["r1a", "r1b", "r1c"]
+    node = gateway(make_world({1: 3}, [], {"g1": 1}, [Scope("plant/#", mode)], hosted=names), "g1")
+    overlay: Any = SimpleNamespace(_dials=SimpleNamespace(packet_limit=lambda *_: PACKET_BYTES_MIN))
+    small = Publication("plant/t", b"x", 1, time_ms=int(NOW * 1000))
+    assert BrokerOverlay._fits(overlay, node, small)
+    assert not BrokerOverlay._fits(overlay, node, replace(small, **large))
