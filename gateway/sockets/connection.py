@@ -115,16 +115,23 @@ class MqttConnection(AcceptedTransport):
         self._cancel_timer()
         if self._room is not None:
             self._room.end()
-        if not self.closed and self._rest:
-            rest, self._rest = self._rest, memoryview(b"")
-            self._read(rest)
+        if self.closed:
+            self._rest = memoryview(b"")
         self.closed = True
         self._lost = (exc,)
+        self._paused &= BUSY | PARTS  # nothing else holds up what is left
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(ConnectionResetError("closed by the client"))
         # Packets before the end still count: a QoS 0 PUBLISH followed by a close is no lost message.
-        if self._task is None:
-            self._core.lost(self, exc)
+        if not self._rest:
+            self._end()
+        elif not self._is_taking and not self._paused & BUSY:
+            self._take_later()
+
+    def _end(self) -> None:
+        """Tells of the end of a connection that was lost, once nothing of it is under way."""
+        if self._lost is not None and self._task is None and not self._is_taking:
+            self._core.lost(self, self._lost[0])
 
     def _cancel_timer(self) -> None:
         if self._timer is not None:
@@ -211,17 +218,27 @@ class MqttConnection(AcceptedTransport):
     def _take_rest(self) -> None:
         """Takes a long read part by part, and goes on in a later turn once its time is over."""
         self._is_taking, ends = True, perf_counter() + self._core.turns.read_s
-        while self._rest and not self.closed and not self._paused & ~PARTS:
+        while self._rest and not self._is_over and not self._paused & ~PARTS:
             part, self._rest = self._rest[:PART_BYTES], self._rest[PART_BYTES:]
             self._read(part)
             if self._rest and perf_counter() > ends:
                 self._take_later()
                 return
         self._is_taking = False
-        if self.closed:
+        if self._is_over:
             self._rest = memoryview(b"")
         if not self._rest:
             self.resume(PARTS)
+            self._end()
+
+    @property
+    def _is_over(self) -> bool:
+        """True if the rest counts no more: closed by the broker or by a packet before it, taken over, or lost before
+        CONNECT was accepted.
+        """
+        if self._lost is None:
+            return self.closed
+        return self._decoder.error is not None or self.client is None or self.client.connection is not self
 
     def _take_later(self) -> None:
         """Takes the rest in a turn of the client's owner."""
@@ -455,10 +472,10 @@ class MqttConnection(AcceptedTransport):
         if self._task is not None:
             return
         self._held = None
-        if self._lost is not None:
-            self._core.lost(self, self._lost[0])
-        else:
+        if self._lost is None or self._rest:
             self.resume(BUSY)
+        else:
+            self._end()
 
     @property
     def is_waiting(self) -> bool:
@@ -466,6 +483,8 @@ class MqttConnection(AcceptedTransport):
         return self._task is not None and not self._is_paced
 
     def pause(self, why: int) -> None:
+        if self._lost is not None:
+            why &= BUSY | PARTS
         if not self._paused and self._is_open():
             self._transport.pause_reading()  # type: ignore[union-attr]
         self._paused |= why

@@ -11,6 +11,7 @@ import pytest
 from amqtt.adapters import StreamReaderAdapter, StreamWriterAdapter
 from websockets.asyncio.client import connect as websocket_connect
 
+from gateway.base import turns
 from gateway.base.config import StartError, parse
 from gateway.broker.running import make_broker
 from gateway.clients import EntitySeen
@@ -141,6 +142,65 @@ def test_everything_of_one_turn_leaves_in_one_write() -> None:
             assert [type(packet).__name__ for packet in packets] == (["SubAck"] + ["PingResp"] * 3 + ["Publish"] * 5)
             assert len(await sub.published()) == 5
             connection.connection_lost(None)
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("is_clock_over", [True, False])
+def test_what_a_reset_connection_had_sent_is_taken_in_turns(
+    is_clock_over: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Attack: a long read of small packets, then a reset: all of it was taken in one turn of the event loop."""
+
+    async def check() -> None:
+        async with serving() as broker:
+            connection, _ = await fake_client(broker, "fake")
+            monkeypatch.setattr(turns, "READS_S", 0.0 if is_clock_over else 60.0)
+            packets, before = 16_000, broker.lifecycle.traffic.publish_received
+            connection.data_received(encode(Publish("t", b"1"), Version.V5) * packets)
+            connection.connection_lost(ConnectionResetError())
+            taken = broker.lifecycle.traffic.publish_received - before
+            assert taken < packets / 2
+            assert connection in broker.lifecycle.connections
+            await until(lambda: connection not in broker.lifecycle.connections)
+            assert broker.lifecycle.traffic.publish_received - before == packets
+            assert broker.lifecycle.clients.get("fake") is None
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("last", [encode(Disconnect(), Version.V5), b"\x00\x00"])
+def test_nothing_counts_behind_the_end_that_a_reset_connection_had_sent(
+    last: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def check() -> None:
+        async with serving() as broker:
+            connection, _ = await fake_client(broker, "fake")
+            monkeypatch.setattr(turns, "READS_S", 0.0)
+            publish, before = encode(Publish("t", b"1"), Version.V5), broker.lifecycle.traffic.publish_received
+            connection.data_received(publish * 3 + last + publish * 10_000)
+            connection.connection_lost(ConnectionResetError())
+            await until(lambda: connection not in broker.lifecycle.connections)
+            assert broker.lifecycle.traffic.publish_received - before < 3_000
+            assert not connection._rest
+
+    asyncio.run(check())
+
+
+def test_a_connection_that_is_reset_before_its_connect_was_taken_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def check() -> None:
+        errors: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: errors.append(context))
+        async with serving() as broker:
+            monkeypatch.setattr(turns, "READS_S", 0.0)
+            connection = MqttConnection(broker.lifecycle, broker._flusher, "default", False, False)
+            connection.connection_made(RecordingTransport())
+            publish = encode(Publish("t", b"1"), Version.V5)
+            connection.data_received(encode(Connect("early"), Version.V5) + publish * 10_000)
+            connection.connection_lost(ConnectionResetError())
+            await until(lambda: connection not in broker.lifecycle.connections)
+            assert "early" not in broker.lifecycle.clients
+        assert not errors
 
     asyncio.run(check())
 
