@@ -128,7 +128,7 @@ class FarPassing:
     def _request(self, event: Received, now: float) -> list[Effect]:
         request = FarRequest.decode(event.wire.payload)
         before, behind = request.around(self._routes.name)
-        self._check_way(request, event.peer, before, behind)
+        self._check_way(request, event.peer, before)
         reader = self._readers.get(request.reader)
         if reader is None or now - reader.asked_at > FORGOTTEN_S:
             reader = _Reader(Allowance(ASKS_BURST, ASKS_EVERY_S, now))
@@ -146,25 +146,17 @@ class FarPassing:
         self._asked.put((request.reader, inner.number), request.reader.encode(), (request, event.peer))
         return self.answers(self._recorder.ask(request.reader, inner, now))
 
-    def _check_way(self, request: FarRequest, peer: str, before: str, behind: str) -> None:
+    def _check_way(self, request: FarRequest, peer: str, before: str) -> None:
         """Raises NotAuthorised for a request that came, or would go, another way than along the tree."""
         routes, members = self._routes, self._overlay.members
-        if request.reader not in members or request.asked not in members or (behind and behind not in members):
+        if not members.keys() >= {request.reader, *request.way}:
             raise _late(NotAuthorised("a far request that names nobody"))
         role = members[request.reader].certificate.role
         if peer != before or role not in _READERS or not routes.is_replica(request.asked):
             raise NotAuthorised(f"{peer} brings a far request of {request.reader}, who is somebody else")
-        trees, home = [tree.number for tree in self._overlay.trees.open], routes.region_of(request.reader)
-        came = routes.region_of(before)
-        if before == request.reader:
-            fits = came == routes.region
-        else:
-            fits = routes.is_replica(before)
-            fits = fits and came in {routes.topology.last_before(home, routes.region, tree) for tree in trees}
-        end = routes.region_of(request.asked)
-        goes = {routes.towards(end, tree) for tree in trees}
-        onwards = routes.is_replica(behind) and routes.region_of(behind) in goes if behind else end == routes.region
-        if not fits or not onwards:
+        home, end = routes.region_of(request.reader), routes.region_of(request.asked)
+        ways = [tuple(routes.topology.way(home, end, tree.number)) for tree in self._overlay.trees.open]
+        if not all(map(routes.is_replica, request.way)) or tuple(map(routes.region_of, request.way)) not in ways:
             raise _late(NotAuthorised("a far request that does not go along the tree"))
 
     def _check_reader(self, request: FarRequest, inner: HistoryRequest, reader: _Reader, now: float) -> None:

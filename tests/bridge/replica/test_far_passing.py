@@ -130,6 +130,19 @@ def test_what_goes_another_way_or_is_of_somebody_else_is_dropped(
     assert not [effect for effect in effects if isinstance(effect, Recall)]
 
 
+@pytest.mark.attack(183)
+@pytest.mark.parametrize(
+    "behind", [("x" * 60_000, "r1a"), ("late", "r1a"), ("r3b", "r1a"), ("r2b", "r1a"), ("r1b", "r1a"), ("r1a", "r2b")]
+)
+def test_a_way_is_looked_at_whole_before_a_request_is_passed_on(world: World, behind: tuple[str, ...]) -> None:
+    """Else the next replica refused it, charged the link of an honest one for it, and long names filled tables."""
+    node = a_node(world, "r3a")
+    effects = give(node, "late", a_request(world, way=("r3a", "r2a", *behind)))
+    assert passed(effects) == []
+    assert refused(effects) == ["NotAuthorised"]
+    assert passed(give(node, "late", a_request(world))) == ["r2a"]
+
+
 def test_a_signature_that_does_not_fit_is_charged_and_uses_up_no_number(world: World) -> None:
     node, request = a_node(world, "r2a"), a_request(world)
     forged = replace(request, signature=world.identities["greedy"].sign("veilmq/1 far request", request.signed_bytes()))
