@@ -161,14 +161,14 @@ class FarPassing:
 
     def _check_reader(self, request: FarRequest, inner: HistoryRequest, reader: _Reader, now: float) -> None:
         """Raises BadSignature, BadFrame, Expired, TooOften; NotAuthorised for a reader without the right now."""
-        member = self._overlay.members[request.reader]
-        verify_author(member, DOMAIN_FAR_REQUEST, request.signed_bytes(), request.signature, now)
         if inner.most_bytes > FAR_PAGE_BYTES and not (inner.eras or inner.digest):
             raise BadFrame(f"a far request for {inner.most_bytes} bytes; at most {FAR_PAGE_BYTES}")
         if self._overlay.policy.quantum_safe and not is_hybrid(request.box_key):
             raise _late(BadFrame(f"{request.reader} wants pages in boxes that a quantum computer opens"))
         if not self._recorder.may_ask(request.reader, inner, now):
             raise _late(NotAuthorised(f"{request.reader} may not read the history that it asks for"))
+        member = self._overlay.members[request.reader]
+        verify_author(member, DOMAIN_FAR_REQUEST, request.signed_bytes(), request.signature, now)
         if not reader.allowance.take(now):
             raise _late(TooOften(f"{request.reader} asks more than a reading needs"))
 

@@ -32,6 +32,7 @@ from bridge.contract import (
 from bridge.document import History, Scope
 from bridge.membership.adopting import canonical
 from bridge.node import ReplicaNode
+from bridge.replica import far_passing
 from bridge.replica.far_passing import ASKS_BURST, FORGOTTEN_S, HELD_S, OPEN_MAX, OPEN_S
 from keys.sealedbox import BoxKey
 from tests.sim.world import NOW, World, make_world
@@ -141,6 +142,17 @@ def test_a_way_is_looked_at_whole_before_a_request_is_passed_on(world: World, be
     assert passed(effects) == []
     assert refused(effects) == ["NotAuthorised"]
     assert passed(give(node, "late", a_request(world))) == ["r2a"]
+
+
+@pytest.mark.attack(183)
+def test_a_request_without_a_right_costs_no_verification(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    node, verified = a_node(world, "r2a"), list[object]()
+    monkeypatch.setattr(far_passing, "verify_author", lambda *told: verified.append(told))
+    assert refused(give(node, "r3a", a_request(world, "stranger"))) == ["NotAuthorised"]
+    assert refused(give(node, "r3a", a_request(world, most=FAR_PAGE_BYTES + 1))) == ["BadFrame"]
+    assert not verified
+    assert passed(give(node, "r3a", a_request(world))) == ["r1a"]
+    assert len(verified) == 1
 
 
 def test_a_signature_that_does_not_fit_is_charged_and_uses_up_no_number(world: World) -> None:
