@@ -6,11 +6,12 @@ granted if any matching topic may be read, and each delivery is checked, so that
 messages that it may read.
 
 In a filter `%u` stands for the client's user name and `%c` for its client id. A rule does not count for a client
-whose name would put a level or a wildcard into the filter.
+whose name would put a level or a wildcard into the filter, unless the rule denies.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -29,6 +30,7 @@ RULES = ("topic", "pattern")
 """First words of lines that are rules."""
 NEAR = 0.8
 """How alike a word must be to be taken for a misspelt access: such a rule would be one on a topic that nobody has."""
+_MARK = re.compile("%[uc]")
 _ACCESS = {"read": READ, "write": WRITE, "readwrite": READ | WRITE, "deny": 0}
 
 
@@ -52,14 +54,15 @@ class AclRules(Protocol):
         ...
 
 
-def filled_in(pattern: str, user: str | None, client_id: str) -> str | None:
-    """Returns the filter for this client, or None if the pattern does not count for the client."""
-    for mark, name in (("%u", user), ("%c", client_id)):
-        if mark in pattern:
-            if not name or set(name) & set("+#/"):
-                return None
-            pattern = pattern.replace(mark, name)
-    return pattern
+def filled_in(pattern: str, user: str | None, client_id: str, denies: bool = False) -> str | None:
+    """Returns the filter for this client, or None if the pattern does not count for the client. `denies`: the rule
+    takes rights away, and so counts for every name.
+    """
+    names = {"%u": user, "%c": client_id}
+    for name in (names[mark] for mark in _MARK.findall(pattern)):
+        if name is None or (not denies and (not name or set(name) & set("+#/"))):
+            return None
+    return _MARK.sub(lambda mark: names[mark[0]] or "", pattern)  # at once: a name may hold the mark of the other
 
 
 # --------------------------------------------------------------------------------------------------- tables
@@ -173,7 +176,10 @@ class FileRules:
 
 def _for_client(rules: Iterable[Rule], user: str | None, client_id: str) -> list[tuple[str, int]]:
     """Returns filter and access of the rules counting for this client."""
-    named = ((filled_in(one.filter, user, client_id) if one.is_pattern else one.filter, one.access) for one in rules)
+    named = (
+        (filled_in(one.filter, user, client_id, not one.access) if one.is_pattern else one.filter, one.access)
+        for one in rules
+    )
     return [(text, access) for text, access in named if text is not None]
 
 

@@ -40,6 +40,32 @@ def test_a_name_never_widens_a_pattern(name: str, pattern: str) -> None:
         assert "+" not in found
 
 
+@pytest.mark.attack(198)
+@pytest.mark.parametrize(("user", "client_id"), [("a/b", "c"), ("+", "c"), ("#", "c"), ("ann", "a/b"), ("ann", "+")])
+def test_no_name_takes_its_client_out_of_a_denial(user: str, client_id: str) -> None:
+    """Attack: a client whose name has a level or a wildcard; the rule that denied its own place did not count."""
+    for mark, name in (("%u", user), ("%c", client_id)):
+        rules = parse_acl(f"pattern deny private/{mark}/#\npattern readwrite #\n")
+        topic = f"private/{name}/t".replace("+", "x").replace("#", "x")
+        for action in (PUBLISH, RECEIVE):
+            assert not rules.permits(user, client_id, topic, action)
+            assert rules.permits(user, client_id, "other", action)
+        assert not rules.covers(user, client_id, "private/#")
+    assert parse_acl("pattern deny private/%u/#\npattern readwrite #\n").permits(None, "c", "private/t", PUBLISH)
+
+
+@pytest.mark.attack(199)
+def test_a_name_that_looks_like_a_mark_is_a_name() -> None:
+    """Attack: a user whose name at an identity provider is `%c` chooses the user name of another as its client id."""
+    rules = parse_acl("pattern readwrite own/%u/#\n")
+    table = Table({"*": ["own/%u/#"]}, {"*": ["own/%u/#"]}, None)
+    for each in (rules, table):
+        assert not each.permits("%c", "victim", "own/victim/t", PUBLISH)
+        assert not each.permits("%c", "victim", "own/victim/#", SUBSCRIBE)
+        assert each.permits("%c", "victim", "own/%c/t", PUBLISH)
+    assert filled_in("%c/%u", "%c", "%u") == "%u/%c"
+
+
 FILTERS = st.lists(st.sampled_from(["a", "b", "+"]), min_size=1, max_size=4).flatmap(
     lambda levels: st.sampled_from(["/".join(levels), "/".join([*levels, "#"])])
 )
