@@ -67,14 +67,17 @@ class ApiTokens:
         self, path: Path | None, random: Callable[[int], bytes], standing: Callable[[str], str | None]
     ) -> None:
         """Reads the file. Raises PrivateFileError if the file is readable by others or invalid."""
-        self._path, self._random, self._standing = path, random, standing
+        self._path, self._random, self.standing = path, random, standing
         self._tokens: dict[str, ApiToken] = {}
         self._stamps = Stamps([] if path is None else [path])
         self._taking = threading.Lock()  # held while `_tokens` is replaced from the file
         self._read()
 
-    def issue(self, user: str, days: int, days_max: int, note: str, now: float) -> tuple[str, ApiToken]:
-        """Returns the secret of a new token, which is shown once, and the stored token.
+    def issue(
+        self, user: str, days: int, days_max: int, note: str, now: float, mark: str | None = None
+    ) -> tuple[str, ApiToken]:
+        """Returns the secret of a new token, which is shown once, and the stored token. `mark`: the user's standing
+        when the user was last proven, if that is not now.
 
         Raises ApiTokenError, PrivateFileError.
         """
@@ -85,7 +88,7 @@ class ApiTokens:
         if len(note) > NOTE_MAX or not (note.isprintable() or not note):
             raise ApiTokenError(f"a note is one line of at most {NOTE_MAX} characters; shorten it")
         secret = self._random(SECRET_BYTES).hex()
-        mark = self._standing(user)
+        mark = self.standing(user) if mark is None else mark
         if mark is None:
             raise ApiTokenError(f"there is no user {user} that may log in; make the user first")
         token = ApiToken(_digest(secret), user, now + days * 86_400.0, note, mark)
@@ -101,7 +104,7 @@ class ApiTokens:
         return secret, token
 
     def _counts(self, token: ApiToken, now: float) -> bool:
-        return token.ends > now and self._standing(token.user) == token.mark
+        return token.ends > now and self.standing(token.user) == token.mark
 
     def user_of(self, secret: str, now: float) -> str | None:
         """Returns the user of a token, or None if the token is unknown or has ended."""

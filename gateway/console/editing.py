@@ -85,7 +85,10 @@ class Editing:
             raise ApiError(400, "a login at the provider ends with its token; programs show its access tokens")
         most = self._settings.token_days
         days, note = int(asked.body.get("days", most)), str(asked.body.get("note", ""))
-        secret, token = await self._alone(asked, lambda: self._tokens.issue(asked.user, days, most, note, time.time()))
+        mark = self._tokens.standing(asked.user)  # now, not in the thread: the login may be over then
+        secret, token = await self._alone(
+            asked, lambda: self._tokens.issue(asked.user, days, most, note, time.time(), mark)
+        )
         return {"token": secret, "id": token.id, "ends": token.ends}
 
     async def revoke_token(self, asked: ApiRequest) -> Any:
@@ -161,10 +164,11 @@ class Editing:
     async def _change(self, asked: ApiRequest, change: Callable[[Security], None]) -> Any:
         """Changes the document and has the broker follow it. Answers with its version. Raises ApiError."""
         dynamic, wanted = self._known(), asked.query.get("version")
+        stood = dynamic.security.hash_of(asked.user)  # now: a change may be in force when it is our turn to write
 
         def write() -> int:
             with changing(dynamic.path) as security:
-                if security.hash_of(asked.user) != dynamic.security.hash_of(asked.user):
+                if security.hash_of(asked.user) != stood:
                     raise ApiError(401, "your user was changed meanwhile; log in again")
                 if wanted is not None and wanted != str(security.version):
                     raise ApiError(409, f"this is version {security.version} of the users, not {wanted}; look again")

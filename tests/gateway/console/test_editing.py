@@ -336,3 +336,56 @@ def test_a_password_that_is_hashed_meanwhile_undoes_nothing(
                 assert found[name].hash == old[name].hash
 
     asyncio.run(check())
+
+
+@pytest.mark.attack(200)
+def test_who_was_removed_while_a_change_waits_for_its_turn_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Attack: an admin sends changes and asks for tokens while she is removed, by a command or SIGHUP. Once her removal
+    was in force, the file and the broker agreed about her, and a token had her new standing.
+    """
+    path, make_again = tmp_path / "security.json", user("ann", "topic readwrite #")
+    Security(users={"ann": make_again, "bob": user("bob")}).save(path)
+
+    async def check() -> None:
+        loop = asyncio.get_running_loop()
+        plugins = {"gateway.auth.dynamic.DynamicPlugin": {"file": str(path)}}
+        async with serving({"plugins": plugins, "allow_anonymous": False}) as broker:
+            held = Held(broker, monkeypatch, path)
+            plugin, tokens = held.editing._dynamic, held.editing._tokens
+            assert plugin is not None
+
+            def in_force(change: Callable[[Security], None]) -> None:
+                with changing(path) as security:
+                    change(security)
+                asyncio.run_coroutine_threadsafe(plugin.follow(), loop).result(20)
+
+            @contextlib.contextmanager
+            def late(where: Path) -> Iterator[Security]:
+                in_force(remove("ann"))
+                with changing(where) as security:
+                    yield security
+
+            def with_password(security: Security) -> None:
+                security.users["ann"] = user("another")
+
+            issue = tokens.issue
+
+            def issue_late(*asked: Any) -> Any:
+                in_force(with_password)
+                return issue(*asked)
+
+            monkeypatch.setattr(tokens, "issue", issue_late)
+            given = await held.editing.issue_token(held.asked(""))
+            assert tokens.user_of(given["token"], time.time()) is None
+            secret = held.logins.begin(ConsoleUser("ann"), 0.0)
+            held.goes_on = lambda: held.logins.is_on(secret, 0.0)
+            monkeypatch.setattr(editing, "changing", late)
+            with pytest.raises(ApiError) as refused:
+                await held.editing.put_group(held.asked("hers", acl=["topic readwrite #"]))
+            assert refused.value.status == 401
+            found = Security.load(path)
+            assert (set(found.users), set(found.groups)) == ({"bob"}, set())
+
+    asyncio.run(check())
