@@ -75,7 +75,7 @@ async def test_a_group_is_whole_while_a_member_may_receive_all_of_it(tmp_path: P
         await member(broker, "odd", version)
         assert not overlay.told[-1].is_whole, "something is denied within it"
         good = await member(broker, "good", version)
-        assert overlay.told[-1] == LocalGroup("w", "plant/#", True, "user evil")
+        assert overlay.told[-1] == LocalGroup("w", "plant/#", True, "user good")
         good.send(Disconnect())
         await good.closed()
         await until(lambda: not overlay.told[-1].is_whole)

@@ -1,4 +1,4 @@
-"""FairTurns: origin by origin, so that a flood of one keeps nobody waiting."""
+"""Turns: origin by origin, so that a flood of one keeps nobody waiting."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.base.turns import FairTurns
+from bridge.base.turns import Turns
 
 
-def all_of(turns: FairTurns) -> list[str]:
+def all_of(turns: Turns) -> list[str]:
     return [turns.take() for _ in range(len(turns))]
 
 
 def test_origins_take_turns_and_each_keeps_its_order() -> None:
-    turns = FairTurns()
+    turns = Turns()
     for name in ("a1", "a2", "a3", "b1", "c1", "c2"):
         turns.add(name, name[:1].encode())
     assert all_of(turns) == ["a1", "b1", "c1", "a2", "c2", "a3"]
 
 
 def test_a_flood_delays_another_by_one() -> None:
-    turns = FairTurns()
+    turns = Turns()
     for number in range(1_000):
         turns.add(f"flood {number}", b"bad")
     turns.add("one", b"good")
@@ -30,7 +30,7 @@ def test_a_flood_delays_another_by_one() -> None:
 
 
 def test_a_name_waits_once_where_it_was_first() -> None:
-    turns = FairTurns()
+    turns = Turns()
     turns.add("x", b"a")
     turns.add("y", b"a")
     turns.add("x", b"b")
@@ -39,7 +39,7 @@ def test_a_name_waits_once_where_it_was_first() -> None:
 
 
 def test_who_is_dropped_waits_no_longer_and_may_come_again() -> None:
-    turns = FairTurns()
+    turns = Turns()
     turns.add("x", b"a")
     turns.drop("x")
     turns.drop("never")
@@ -52,7 +52,7 @@ def test_who_is_dropped_waits_no_longer_and_may_come_again() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from("atd"), st.integers(0, 9), st.sampled_from([b"p", b"q", b"r"]))))
 def test_whoever_waits_is_taken_once(steps: list[tuple[str, int, bytes]]) -> None:
-    turns, waiting = FairTurns(), set()
+    turns, waiting = Turns(), set()
     for what, number, origin in steps:
         if what == "a":
             turns.add(str(number), origin)
@@ -67,7 +67,7 @@ def test_whoever_waits_is_taken_once(steps: list[tuple[str, int, bytes]]) -> Non
 
 
 def test_who_is_dropped_takes_nobody_of_its_origin_along() -> None:
-    turns = FairTurns()
+    turns = Turns()
     for name in ("x", "y", "z"):
         turns.add(name, b"a")
     turns.drop("y")
