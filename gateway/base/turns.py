@@ -21,8 +21,10 @@ user with a thousand clients, from keeping all others waiting.
 """
 ALONE_S = 0.005
 """Seconds of a turn while nobody else sends. A burst of one client is taken whole then, so that one commit and one
-batch of a scope hold it: in turns of `TURN_S` sealed messages cost half as much again.
+batch of a scope hold it. In turns of `TURN_S` sealed messages cost half as much again.
 """
+SHARED_S = 0.05
+"""Seconds after the data of another connection in which nobody sends alone."""
 READS_S = 0.002
 """Seconds for which reads of clients are taken as they come, in one turn of the event loop; later ones wait for the
 turn of their owner. Stops reads of many connections that would be taken one after the other, before anything else.
@@ -46,7 +48,7 @@ class FairTurns:
         self.first: Callable[[], None] = _nothing
         """Called before each turn: what was made for others leaves first."""
         self._reader: object = None  # whose data came last
-        self._is_shared = True  # False while data of a single connection comes
+        self._shared_until = 0.0
         self._waiting: OrderedDict[str, deque[Callable[[], object]]] = OrderedDict()  # who is next first
         self._is_running = False
         self._reads_end = 0.0  # when reads of this turn of the event loop have had their time; 0: at its beginning
@@ -87,13 +89,13 @@ class FairTurns:
 
     def came(self, reader: object) -> None:
         """Notes that data of a connection came."""
-        self._is_shared = self._reader is not reader
-        self._reader = reader
+        if self._reader is not reader:
+            self._reader, self._shared_until = reader, perf_counter() + SHARED_S
 
     @property
     def read_s(self) -> float:
         """The seconds for which a read is taken before others have a turn."""
-        return TURN_S if self._is_shared else ALONE_S
+        return TURN_S if perf_counter() < self._shared_until else ALONE_S
 
     def reads_go_on(self) -> bool:
         """Returns True if a read may be taken as it comes, in this turn of the event loop."""

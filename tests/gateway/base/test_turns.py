@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from gateway.base import turns
-from gateway.base.turns import ALONE_S, TURN_S, FairTurns, behind_reads
+from gateway.base.turns import ALONE_S, SHARED_S, TURN_S, FairTurns, behind_reads
 from tests.gateway.harness import on_loop
 
 
@@ -119,13 +119,17 @@ async def test_reads_are_taken_as_they_come_for_a_while_in_each_turn_of_the_loop
     assert queue.reads_go_on()
 
 
-def test_a_read_may_last_longer_while_data_of_one_connection_comes() -> None:
-    turns, one, other = FairTurns(), object(), object()
-    turns.came(one)
-    assert turns.read_s == TURN_S, "another may have sent before"
-    turns.came(one)
-    assert turns.read_s == ALONE_S
-    turns.came(other)
-    assert turns.read_s == TURN_S
-    turns.came(one)
-    assert turns.read_s == TURN_S
+def test_a_read_may_last_longer_while_data_of_one_connection_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, fair, one, other = [100.0], FairTurns(), object(), object()
+    monkeypatch.setattr(turns, "perf_counter", lambda: now[0])
+    fair.came(one)
+    assert fair.read_s == TURN_S, "another may have sent before"
+    now[0] += SHARED_S
+    fair.came(one)
+    assert fair.read_s == ALONE_S
+    fair.came(other)
+    fair.came(one)
+    fair.came(one)
+    assert fair.read_s == TURN_S, "another sent a moment ago"
+    now[0] += SHARED_S
+    assert fair.read_s == ALONE_S
