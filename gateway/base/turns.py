@@ -48,7 +48,7 @@ class FairTurns:
         self.first: Callable[[], None] = _nothing
         """Called before each turn: what was made for others leaves first."""
         self._reader: object = None  # whose data came last
-        self._shared_until = 0.0
+        self._shared_until = 0.0  # until then others count as sending
         self._waiting: OrderedDict[str, deque[Callable[[], object]]] = OrderedDict()  # who is next first
         self._is_running = False
         self._reads_end = 0.0  # when reads of this turn of the event loop have had their time; 0: at its beginning

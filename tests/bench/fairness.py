@@ -177,7 +177,7 @@ async def _both(kind: str, port: int, console_port: int, core: int) -> tuple[Tim
 
 
 def turns(kind: str) -> Iterator[tuple[str, dict[str, float]]]:
-    """FairTurns of the broker's event loop without the bad client, beside it, and without it again."""
+    """Turns of the broker's event loop without the bad client, beside it, and without it again."""
     core, (other, _) = cores()
     with tempfile.TemporaryDirectory(prefix="veilmq-bench-") as directory:
         port, console_port = free_ports(2)

@@ -25,7 +25,7 @@ from gateway.cli import run
 
 
 class LoopTurns:
-    """FairTurns of the running event loop, in seconds of its thread."""
+    """Turns of the running event loop, in seconds of its thread."""
 
     def __init__(self) -> None:
         self.turns: list[float] = []
