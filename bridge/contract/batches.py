@@ -23,7 +23,10 @@ BATCH_BYTES = BATCHING.content_bytes  # of topics, payloads and extras together;
 RECORD_BYTES = 30  # the most that a record takes beside them: columns, a topic's length, its own number
 BATCH_FORM_BYTES = 80  # the most that a batch takes beside its records: the head, and padding of sections
 
-_sealed_of: Callable[[Publication], tuple[Any, ...]] = attrgetter(*SEALED_PROPERTIES)
+sealed_of: Callable[[Publication], tuple[str | None, str | None, bytes | None, int | None]] = attrgetter(
+    *SEALED_PROPERTIES
+)
+"""Returns the sealed properties of a publication, in the order of `SEALED_PROPERTIES`."""
 
 
 class Chain(NamedTuple):
@@ -49,7 +52,7 @@ class Numbered(NamedTuple):
 
 def is_bare(p: Publication) -> bool:
     """Returns True for a publication that is no more than topic and payload, as most are. Called twice for each."""
-    return p.expiry_s is None and not p.properties and _sealed_of(p) == NOTHING
+    return p.expiry_s is None and not p.properties and sealed_of(p) == NOTHING
 
 
 def size_of(publication: Publication) -> int:
@@ -172,7 +175,7 @@ def _extras(publication: Publication, number: int | None) -> bytes:
     p = publication
     if number is None and is_bare(p):
         return b""
-    return Extras(p.expiry_s, _sealed_of(p), number, p.properties).encode()
+    return Extras(p.expiry_s, sealed_of(p), number, p.properties).encode()
 
 
 _WITHOUT_EXTRAS = bytes(flag for flag in range(256) if not flag & HAS_EXTRAS)

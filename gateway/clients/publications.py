@@ -7,20 +7,21 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 from bridge.base import check_name
-from bridge.contract import Publication, UserProperties, is_bare
+from bridge.contract import Publication, UserProperties, is_bare, sealed_of
 from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import NO_PROPERTIES, Properties
 from gateway.mqtt5.properties import Carrier, encode_property_fields
 from keys.message import SEALED_PROPERTIES
+from keys.records import NOTHING
 
 RESERVED_PROPERTY = "vmq"
 """User properties with this prefix belong to the overlay; ordinary clients neither send nor see them."""
 
 ONE_PROPERTY_MAX = 64
 """Encoded user properties of messages with a single one: past messages have the time of publication, by batches."""
-NOTHING = (None,) * len(SEALED_PROPERTIES)
 
 
 def publication_of(message: Message, now: float, owner: str = "") -> Publication:
@@ -50,19 +51,14 @@ def message_of(publication: Publication, now: float) -> Message:
     if is_bare(publication):  # as most are
         return Message(topic, publication.payload, publication.qos, publication.retain)
     expires_at = None if expiry_s is None else now + expiry_s
-    rest = (
-        publication.content_type,
-        publication.response_topic,
-        publication.correlation_data,
-        publication.payload_format,
-    )
-    if rest == NOTHING and len(publication.properties) == 1:
+    sealed = sealed_of(publication)
+    if sealed == NOTHING and len(publication.properties) == 1:
         properties, encoded = _one_property(publication.properties)
         message = Message(topic, publication.payload, publication.qos, publication.retain, properties, expires_at)
         message.has_encoded(encoded)
         return message
-    sealed = {name: getattr(publication, name) for name in SEALED_PROPERTIES}
-    properties = without_reserved(Properties(user=publication.properties, **sealed))
+    named: dict[str, Any] = dict(zip(SEALED_PROPERTIES, sealed, strict=True))
+    properties = without_reserved(Properties(user=publication.properties, **named))
     return Message(topic, publication.payload, publication.qos, publication.retain, properties, expires_at)
 
 

@@ -26,6 +26,7 @@ from bridge.contract import (
     ReadAgainLive,
     Reread,
     StopReading,
+    sealed_of,
 )
 
 Give: TypeAlias = Callable[[Publication], "Coroutine[None, None, None] | None"]
@@ -112,7 +113,7 @@ def _size(publication: Publication) -> int:
 def _as_past(p: Publication) -> Publication:
     """Returns a publication with the time of publication, and no retain flag: `replace` takes six times as long."""
     told = (*p.properties, _published(p.time_ms))
-    sealed = p.content_type, p.response_topic, p.correlation_data, p.payload_format
+    sealed = sealed_of(p)
     return Publication(
         p.topic, p.payload, p.qos, False, *sealed, told, p.expiry_s, p.time_ms, p.records, p.in_clear, p.owner
     )

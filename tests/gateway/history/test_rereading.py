@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import astuple, replace
 
 import pytest
 
@@ -210,3 +211,12 @@ def test_a_client_without_room_is_looked_at_less_and_less_until_it_takes_somethi
     looks.pop()()
     assert reader.got == [b"0", b"1"]
     assert pauses[-1] == LOOK_S
+
+
+def test_a_past_publication_keeps_all_but_its_retain_flag() -> None:
+    whole = Publication(
+        "plant/a", b"x", 1, True, "text/plain", "answers/a", b"7", 1, (("site", "north"),), 60, 1_000, 3, True, "ann"
+    )
+    told = (*whole.properties, ("published", "1970-01-01T00:00:01.000Z"))
+    past = rereading_module._as_past(whole)
+    assert astuple(past) == astuple(replace(whole, retain=False, properties=told))
