@@ -478,16 +478,14 @@ class Subscriptions:
             if is_unwanted or (known.course is Course.LEFT and now > known.until):
                 self.paused(stream)
         for stream in wanted:
-            running = self._of.get(stream)
-            if running is None or running.course is not Course.RUNNING:
+            if not self.is_wanted(stream):
                 self.resumed(stream, now)
         for stream in {scope.stream for scope in overlay.policy.scopes if scope.filter in widened} if widened else ():
             self.widened(stream, now)
 
-    @property
-    def wanted(self) -> frozenset[int]:
-        """The scopes wanted by local clients."""
-        return frozenset(stream for stream, known in self._of.items() if known.course is Course.RUNNING)
+    def is_wanted(self, stream: int) -> bool:
+        """Returns True if local clients want the scope."""
+        return self._course(stream) is Course.RUNNING
 
     def _course(self, stream: int) -> Course:
         known = self._of.get(stream)

@@ -259,8 +259,10 @@ class Readings:
             return effects
         since, self._cut_since = self._cut_since, None
         for secret in self._secrets if now - since > AWAY_S else ():
-            scope, wanted = secret.scope, self._collector.subscriptions.wanted
-            if scope.history is not None and not scope.retiring and scope.stream in wanted - self._own.keys():
+            scope = secret.scope
+            if scope.history is None or scope.retiring or scope.stream in self._own:
+                continue
+            if self._collector.subscriptions.is_wanted(scope.stream):
                 rows = self._collector.rows_of(scope.stream)
                 effects += self._read_on(scope, since, rows, now)
         return effects
