@@ -21,7 +21,7 @@ user with a thousand clients, from keeping all others waiting.
 """
 ALONE_S = 0.005
 """Seconds of a turn while nobody else sends. A burst of one client is taken whole then, so that one commit and one
-batch of a scope hold it. In turns of `TURN_S` sealed messages cost half as much again.
+batch of a scope hold it. Turns of `TURN_S` would make several of both.
 """
 SHARED_S = 0.05
 """Seconds after the data of another connection in which nobody sends alone."""
