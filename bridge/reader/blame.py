@@ -10,7 +10,7 @@ allows no innocent explanation:
   explanations under which an allegedly honest column contradicts its commitment. Honest members always form
   explanations that survive, so a member that is in no surviving explanation of the view lied.
 
-Counting accusers instead would frame innocents (docs/protocol.md §3.4 has the figure). Absent, late or wrong-view
+Counting accusers instead would frame innocents (docs/explanation/reasons.md says why). Absent, late or wrong-view
 shares are no evidence. Contradicting signed statements and audit mode are subjects of other modules.
 
 `WrappedEvidence` is the same for wrapped keys (docs/protocol.md §3.5). What wraps and shares contradict concerns a
