@@ -88,7 +88,7 @@ def test_shares_by_hand():
 
 @pytest.mark.parametrize(("hops", "replicas"), [(4, 3), (6, 3), (4, 5)])
 def test_wrapped_shares_are_as_many_as_replicas_really_make(hops: int, replicas: int) -> None:
-    """Counted by who gets which (docs/protocol-options.md §3.5, rule 5), of wraps and shares that live functions made."""
+    """Counted by who gets which (docs/protocol-options.md §3.5, rule 5), of what the live functions made."""
     way = Way((replicas,) * (hops + 1))
     carried = len(way.level1) + len(way.values[1])
     for at in range(2, hops + 1):
