@@ -1,4 +1,5 @@
-"""The measurements of a replica: its links by probes, its work, its gateways' publications, absent neighbours.
+"""The measurements of a replica: its links by probes, its work, its gateways' publications, absent neighbours
+(docs/protocol.md §15.1).
 
 A probe is a wire like others, so the acknowledgement shows the time of the link and its queue; potential links carry
 nothing else (`topology.potential_peers`). At the end of each interval the replica signs a summary and the filter of

@@ -1,4 +1,5 @@
-"""The table of words of presence at a member, and the machine of a replica that tells and passes them on.
+"""The table of words of presence at a member, and the machine of a replica that tells and passes them on
+(docs/protocol.md §15.2).
 
 A word travels along the edges between regions to every replica, and from the replicas of a region to its gateways. A
 member hearing nothing of a replica for `LOST_S` takes it for silent: the replica is down, or no way from it to here is

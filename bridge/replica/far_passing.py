@@ -3,7 +3,7 @@
 A request goes the reader's way, a page back on the links of the request. Towards each replica few requests are open at
 once, shared fairly by readers: so pages take the rest of live traffic, and no reader spends the links of others. The
 asked replica has `recording` read the page, and seals the page to the reader. Not here: frames
-(`contract.far_history`), ways (`reader.far_asking`).
+(`contract.history`), ways (`reader.far_asking`).
 """
 
 from __future__ import annotations

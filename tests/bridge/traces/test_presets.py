@@ -49,7 +49,7 @@ def test_times_grow_with_a_goal_and_those_with_bounds_up_to_these(
     ],
     ids=lambda preset: preset.name,
 )
-def test_presets_are_as_the_protocol_tells_them(preset: Preset) -> None:
-    """docs/protocol.md §11.3."""
+def test_presets_are_as_the_page_tells_them(preset: Preset) -> None:
+    """docs/explanation/availability.md has the table."""
     assert PRESETS[preset.name] == preset
     assert list(PRESETS) == ["lan", "wan", "cellular"]
