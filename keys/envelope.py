@@ -128,8 +128,8 @@ class DataKey:
             raise BadContent("sealed content does not open under this key, header and topic") from None
 
     def blinding(self, sequence: int) -> bytes:
-        """Returns 32 secret bytes of this key and number, which tell nothing of what is sealed (docs/protocol.md
-        §14.2). The first byte of the nonce sets it apart from the nonces of sealing.
+        """Returns 32 secret bytes of this key and number, which tell nothing of what is sealed
+        (docs/protocol-options.md §14.2). The first byte of the nonce sets it apart from the nonces of sealing.
         """
         return self._aead.encrypt(BLINDING + _nonce(sequence)[1:], _ZEROS, None)[: len(_ZEROS)]
 

@@ -49,7 +49,8 @@ def dangling(text: str, path: str) -> Iterator[str]:
     rest = OURS.sub("", text)
     if not STANDARD.search(rest):
         # Pages of the site name sections of the protocol in links; the build of the site checks where those lead.
-        known = sections_of("docs/protocol.md") if path.startswith("docs/") else set()
+        pages = ("docs/protocol.md", "docs/protocol-options.md") if path.startswith("docs/") else ()
+        known = {section for page in pages for section in sections_of(page)}
         yield from (f"§{each}, of what?" for each in NUMBER.findall(rest) if each not in known)
 
 

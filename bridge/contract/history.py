@@ -1,4 +1,4 @@
-"""History of a scope: records of replicas, requests of readers, and pages (docs/protocol.md §12).
+"""History of a scope: records of replicas, requests of readers, and pages (docs/protocol-options.md §12).
 
 A *record* is a publication at a replica. A *position* follows from signed bytes, so all replicas agree on the order of
 records. A *key* is a data key's header with the replica's own shares. An *era* is a version of the overlay with the

@@ -1,8 +1,10 @@
-"""Asking of replicas in another region: requests signed and sent along a way, pages opened (docs/protocol.md §12.6).
+"""Asking of replicas in another region: requests signed and sent along a way, pages opened.
 
 A `replay` asks replicas of another region as if linked to them. Here requests of the replay become far requests, and
 far pages become pages. Replicas on the way may drop anything: after a wait in vain the next way to the asked replica is
 taken, until a way brings pages. Not here: passing on (`replica.far_passing`).
+
+Source: docs/protocol-options.md §12.6.
 """
 
 from __future__ import annotations

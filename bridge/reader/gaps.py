@@ -1,4 +1,4 @@
-"""Gaps in streams of scopes with a history, while they are read again (docs/protocol.md §12.4).
+"""Gaps in streams of scopes with a history, while they are read again (docs/protocol-options.md §12.4).
 
 Replicas recall a publication for half a minute. A predecessor that does not come within `waiting.REPAIR_S` is looked
 for in the histories of the replicas: by the publishers that may have signed it, in the span in which they sealed it.

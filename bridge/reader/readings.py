@@ -1,4 +1,4 @@
-"""Readings of histories at one gateway: after a long absence, and for clients (docs/protocol.md §12).
+"""Readings of histories at one gateway: after a long absence, and for clients (docs/protocol-options.md §12).
 
 After an absence a gateway reads on with the streams of the former process; live publications of the scope are dropped
 meanwhile, but for keys, and come by the reading. A client's reading begins with nothing known, for the client alone.

@@ -1,4 +1,4 @@
-"""Replay: one reading of a history from replicas that may lie, by the machine of live readers (docs/protocol.md §12).
+"""Replay: one reading of a history from replicas that may lie, by the machine of live readers.
 
 Each replica of a region is asked separately, in pages; positions are equal at all of them. A publication of f +
 1 replicas goes, with all copies, to a *judge* whose clock is the time of sealing: the machine of a gateway or of an
@@ -6,9 +6,12 @@ ingest job. So past publications are judged as in their time: epochs, views, tre
 come laps for publications that reached replicas meanwhile, until a lap is short: then live publications go on from
 there. `readings` knows the readers.
 
-*Eras* are the versions of the overlay of a span, each with the time of adoption (docs/protocol.md §12.3). Replicas list
-versions with times. A version counts if f + 1 replicas name the version, from the f + 1st of their times on: liars can
-neither invent a version nor move a time beyond those of honest replicas. Each document bears the owner's signature.
+*Eras* are the versions of the overlay of a span, each with the time of adoption (docs/protocol-options.md §12.3).
+Replicas list versions with times. A version counts if f + 1 replicas name the version, from the f + 1st of their times
+on: liars can neither invent a version nor move a time beyond those of honest replicas. Each document bears the owner's
+signature.
+
+Source: docs/protocol-options.md §12.
 """
 
 from __future__ import annotations

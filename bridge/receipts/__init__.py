@@ -1,4 +1,4 @@
-"""Receipts: signed words of readers on batches of a publisher, and proofs of delivery (docs/protocol.md §14).
+"""Receipts: signed words of readers on batches of a publisher, and proofs of delivery (docs/protocol-options.md §14).
 
 Start with `receipt` and `hashes`. `acknowledging` is the reader's side, `relay` a replica's, `acknowledged` the
 publisher's; `delivery_proof` is the file for a third party. Imports `topology`, `wire`, `contract` and below, never

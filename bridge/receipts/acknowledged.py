@@ -1,8 +1,10 @@
-"""The publisher's side of receipts: words of readers, compared with the sealed batches (docs/protocol.md §14.4).
+"""The publisher's side of receipts: words of readers, compared with the sealed batches.
 
 A batch counts as acknowledged if the root of the receipt is the root over the batches of this gateway. Each counts once
 for each reader, so who repeats itself fills neither disk nor sessions. A receipt stays true, so order does not
 matter. Not here: proofs (`delivery_proof`), the disk.
+
+Source: docs/protocol-options.md §14.4.
 """
 
 from __future__ import annotations

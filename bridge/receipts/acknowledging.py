@@ -1,8 +1,10 @@
-"""The reader's side of receipts: batches of each chain, and the times of their receipts (docs/protocol.md §14.1).
+"""The reader's side of receipts: batches of each chain, and the times of their receipts.
 
 A batch comes in once its records were handed to local clients, or are in the spool of a job (`had`). Before a receipt
 of its chain, the machine asks for a sign that deliveries are on disk (`AskKept`); with the answer the machine signs and
 sends. Not here: the numbers of a stream (`reader.streams`), the way of a receipt (`relay`).
+
+Source: docs/protocol-options.md §14.1.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The checks of a receipt at every honest member, before all else (docs/protocol.md §14.3).
+"""The checks of a receipt at every honest member, before all else (docs/protocol-options.md §14.3).
 
 A known receipt is dropped unverified. Each reader has an allowance of its own, and only receipts with the reader's
 signature spend from the allowance. A refusal explained by another version of the overlay, or by another allowance,

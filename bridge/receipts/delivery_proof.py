@@ -1,8 +1,8 @@
 """A proof of delivery: the words of a publisher and of a reader on a single message, for anybody to check.
 
-Source: docs/protocol.md §14.5. The publisher signs the hashes of the record and of the batch's header; the reader
-signed the root of a receipt. Paths of hashes lead from the record to the root and show nothing of other messages. A
-check needs no network and no secret, and trusts the owner's key in the file: the caller compares the keys.
+Source: docs/protocol-options.md §14.5. The publisher signs the hashes of the record and of the batch's header; the
+reader signed the root of a receipt. Paths of hashes lead from the record to the root and show nothing of other
+messages. A check needs no network and no secret, and trusts the owner's key in the file: the caller compares the keys.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Hashes of receipts: of a record, of a batch, and of a list of such hashes as a tree (docs/protocol.md §14.2).
+"""Hashes of receipts: of a record, of a batch, and of a list of such hashes as a tree (docs/protocol-options.md §14.2).
 
 A tree shows by a path that a hash is in a list, and tells nothing of the other hashes (RFC 9162 §2.1). Leaves and
 inner nodes begin with different bytes, so no node passes for a leaf. A salt in the hash of each record stops guesses

@@ -1,7 +1,9 @@
-"""The relay of receipts at a replica: from readers to the publisher's gateway, along the tree (docs/protocol.md §14.3).
+"""The relay of receipts at a replica: from readers to the publisher's gateway, along the tree.
 
 All replicas of a region pass a receipt on to all of the next, so that no minority holds one back. The newest receipt of
 each chain is told again when the link of the next receiver comes up.
+
+Source: docs/protocol-options.md §14.3.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""Passing on at one replica: far requests towards the asked replica, and far pages back (docs/protocol.md §12.6).
+"""Passing on at one replica: far requests towards the asked replica, and far pages back.
 
 A request goes the reader's way, a page back on the links of the request. Towards each replica few requests are open at
 once, shared fairly by readers: so pages take the rest of live traffic, and no reader spends the links of others. The
 asked replica has `recording` read the page, and seals the page to the reader. Not here: frames
 (`contract.history`), ways (`reader.far_asking`).
+
+Source: docs/protocol-options.md §12.6.
 """
 
 from __future__ import annotations

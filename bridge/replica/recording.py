@@ -1,8 +1,10 @@
-"""Recording at one replica: publications of scopes with a history are kept and handed out (docs/protocol.md §12).
+"""Recording at one replica: publications of scopes with a history are kept and handed out.
 
 A record has the topic, header, attributes and pieces that a reader here would get; beside records stand headers of data
 keys with our own shares. Later pieces and shares replace earlier ones. A reader with a right to the scope now gets
 pages, in turns with other readers. The shell has the files (`Record`, `Recall`); `reader.replay` reads pages.
+
+Source: docs/protocol-options.md §12.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Ways to replicas of other regions, and the region of a history's reading (docs/protocol.md §12.6)."""
+"""Ways to replicas of other regions, and the region of a history's reading (docs/protocol-options.md §12.6)."""
 
 from __future__ import annotations
 

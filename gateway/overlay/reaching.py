@@ -1,8 +1,9 @@
 """Reaches of the replicas of a gateway's region, for each scope that the gateway may read.
 
-Replicas are asked for empty pages: a page has the time of the oldest record (docs/protocol.md §12.2). One request is
-under way to each replica, and nothing is asked unless somebody looks. A liar can say anything here. The figure of the
-quorum holds all the same, since at least one of so many is honest. Not here: reading (`bridge.reader.replay`).
+Replicas are asked for empty pages: a page has the time of the oldest record (docs/protocol-options.md §12.2). One
+request is under way to each replica, and nothing is asked unless somebody looks. A liar can say anything here. The
+figure of the quorum holds all the same, since at least one of so many is honest. Not here: reading
+(`bridge.reader.replay`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Receipts of a gateway on disk: what it sealed, and what its readers signed (docs/protocol.md §14.4).
+"""Receipts of a gateway on disk: what it sealed, and what its readers signed (docs/protocol-options.md §14.4).
 
 `database` is the file, `keeper` writes it behind the traffic, `proving` makes proofs of delivery from it. Rules of the
 protocol stand in `bridge.receipts`.

@@ -1,4 +1,4 @@
-"""Batches of a group for receipts: what the spool of a job has on disk (docs/protocol.md §14).
+"""Batches of a group for receipts: what the spool of a job has on disk (docs/protocol-options.md §14).
 
 A receipt binds content, so batches of scopes with receipts are opened here, with the epoch keys of the job, by the
 rules of gateways (`bridge.reader.Unpacked`). A batch that does not open is in no receipt. Pure. Not here: the signature

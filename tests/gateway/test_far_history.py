@@ -1,4 +1,4 @@
-"""Real processes: a client in one region reads what only another region keeps (docs/protocol.md §12.6)."""
+"""Real processes: a client in one region reads what only another region keeps (docs/protocol-options.md §12.6)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""The list of a live reader and the list of a late one are equal: the heart of the history (docs/protocol.md §12).
+"""The list of a live reader and the list of a late one are equal: the heart of the history.
 
 Random schedules with liars, restarts, epochs' bumps, views and trees, drawn from a seed.
+
+Source: docs/protocol-options.md §12.
 """
 
 from __future__ import annotations

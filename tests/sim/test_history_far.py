@@ -1,4 +1,4 @@
-"""Histories of other regions: what a reader far from the region that keeps gets (docs/protocol.md §12.6).
+"""Histories of other regions: what a reader far from the region that keeps gets (docs/protocol-options.md §12.6).
 
 Regions 1, 2, 3 stand in a row. Region 1 publishes and keeps, region 3 reads, region 2 passes on.
 """

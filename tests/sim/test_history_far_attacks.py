@@ -1,4 +1,4 @@
-"""Attacks on histories of other regions (docs/protocol.md §12.6): what they give, and whom they cost."""
+"""Attacks on histories of other regions (docs/protocol-options.md §12.6): what they give, and whom they cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Gaps older than the memory of replicas are read again from histories, in order and once (docs/protocol.md §12.4)."""
+"""Gaps older than the memory of replicas are read again from histories, in order and once.
+
+Source: docs/protocol-options.md §12.4.
+"""
 
 from __future__ import annotations
 

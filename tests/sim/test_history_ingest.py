@@ -1,4 +1,4 @@
-"""An ingest job that reads histories back: rows once, whatever it has already (docs/protocol.md §12)."""
+"""An ingest job that reads histories back: rows once, whatever it has already (docs/protocol-options.md §12)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asking of replicas in another region: which way, and which pages count (docs/protocol.md §12.6)."""
+"""Asking of replicas in another region: which way, and which pages count (docs/protocol-options.md §12.6)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Passing on at a replica: whose far requests go on, in which turn, and which pages come back (docs/protocol.md
-§12.6)."""
+"""Passing on at a replica: whose far requests go on, in which turn, and which pages come back
+(docs/protocol-options.md §12.6)."""
 
 from __future__ import annotations
 

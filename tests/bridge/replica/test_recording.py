@@ -1,4 +1,4 @@
-"""Recording at a replica: who may ask, in which turn, and for how much (docs/protocol.md §12.2)."""
+"""Recording at a replica: who may ask, in which turn, and for how much (docs/protocol-options.md §12.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ways to replicas of other regions: each once, and the region that is read in (docs/protocol.md §12.6)."""
+"""Ways to replicas of other regions: each once, and the region that is read in (docs/protocol-options.md §12.6)."""
 
 from __future__ import annotations
 
