@@ -93,9 +93,14 @@ class FairTurns:
             self._reader, self._shared_until = reader, perf_counter() + SHARED_S
 
     @property
+    def is_alone(self) -> bool:
+        """True if nobody but the connection whose data came last has sent for `SHARED_S`."""
+        return perf_counter() >= self._shared_until
+
+    @property
     def read_s(self) -> float:
         """The seconds for which a read is taken before others have a turn."""
-        return TURN_S if perf_counter() < self._shared_until else ALONE_S
+        return ALONE_S if self.is_alone else TURN_S
 
     def reads_go_on(self) -> bool:
         """Returns True if a read may be taken as it comes, in this turn of the event loop."""

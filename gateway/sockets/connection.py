@@ -146,10 +146,11 @@ class MqttConnection(AcceptedTransport):
             turns.came(self)
         if self.closed or (len(data) <= LONE_BYTES and self._has_taken(data)):
             return
-        is_now = self.is_overlay or (not self._rest and turns.reads_go_on())
-        if is_now and (self.is_overlay or len(data) <= PART_BYTES):
+        is_short = len(data) <= PART_BYTES
+        if self.is_overlay or (is_short and not self._rest and turns.reads_go_on()):
             self._read(data)
             return
+        is_now = not is_short and not self._rest and turns.is_alone
         self._rest = memoryview(data if not self._rest else b"".join((self._rest, data)))
         if self._is_taking:
             return
@@ -217,11 +218,13 @@ class MqttConnection(AcceptedTransport):
 
     def _take_rest(self) -> None:
         """Takes a long read part by part, and goes on in a later turn once its time is over."""
-        self._is_taking, ends = True, perf_counter() + self._core.turns.read_s
+        self._is_taking, now = True, perf_counter()
+        ends = now + self._core.turns.read_s
         while self._rest and not self._is_over and not self._paused & ~PARTS:
             part, self._rest = self._rest[:PART_BYTES], self._rest[PART_BYTES:]
             self._read(part)
-            if self._rest and perf_counter() > ends:
+            began, now = now, perf_counter()
+            if self._rest and now + (now - began) > ends:  # another part like this one would end too late
                 self._take_later()
                 return
         self._is_taking = False

@@ -1,4 +1,4 @@
-"""What each process of a sealed path does for a message: processor time, syncs of the disk, where the time goes.
+"""Costs of a message at each process of a sealed path: processor time, wake-ups, syncs of the disk, functions.
 
 `python -m tests.bench.forwarding_profile`: one region of three, 256 bytes, QoS 1, 100 in flight, as the first rows of
 `tests.bench.forwarding`; with `--pace RATE` so many messages a second, each alone on its way. Processor time is taken
@@ -49,14 +49,17 @@ def lines(seconds: float, pace: float | None) -> Iterator[str]:
         with overlay(Sampled(directory=directory)) as (running, way):
             names = {each.pid: _name(each) for each in running}
             used = {each.pid: each.cpu_s() for each in running}
+            woken = {each.pid: _wakeups(each.pid) for each in running}
             delivered, what = _loaded(way, seconds, pace)
+            woken = {each.pid: (_wakeups(each.pid) - woken[each.pid]) / delivered for each in running}
             used = {each.pid: (each.cpu_s() - used[each.pid]) / delivered * 1e6 for each in running}
             yield f"{what}, {sum(used.values()):.0f} us of processor time each"
             with _sampled(running, Path(directory)):
                 _loaded(way, seconds, pace)
             syncs = _syncs(running, way, seconds, pace)
         for pid, name in names.items():
-            yield f"{name}: {used[pid]:.0f} us a message, {syncs.get(pid, 'strace is missing, so no')} syncs a second"
+            synced = syncs.get(pid, "strace is missing, so no")
+            yield f"{name}: {used[pid]:.0f} us and {woken[pid]:.1f} wake-ups a message, {synced} syncs a second"
             for function, share in sampling.shares(Path(directory, f"{pid}.json"), LARGEST):
                 yield f"  {share:5.1%}  {function}"
 
@@ -70,6 +73,13 @@ def _loaded(way: across.Way, seconds: float, pace: float | None) -> tuple[int, s
         ), f"{pace:,.0f} messages a second, p50 {p50_us / 1000:.1f} ms, p99 {p99_us / 1000:.1f} ms"
     flow: across.Flow = in_process(across.windowed, way, seconds, WINDOW)
     return flow.delivered, f"{flow.rate:,.0f} messages a second"
+
+
+def _wakeups(pid: int) -> int:
+    """Returns how often the threads of a process waited and were woken since it started."""
+    tasks = Path(f"/proc/{pid}/task").glob("*/status")
+    found = (line for task in tasks for line in task.read_text().splitlines())
+    return sum(int(line.split()[1]) for line in found if line.startswith("voluntary_ctxt_switches"))
 
 
 def _name(process: Running) -> str:

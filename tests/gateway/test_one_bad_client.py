@@ -196,6 +196,37 @@ async def test_a_long_read_is_taken_in_parts_and_others_are_served_between_them(
         assert turned.most == 1 or qos == 0, "the rest of a connection that ended is taken at once"
 
 
+@pytest.mark.attack(170)
+@on_loop
+async def test_a_long_read_waits_for_the_turn_of_its_owner_while_others_send(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attack: a flood's read was taken where the event loop reads sockets, and another part of it right behind, in its
+    owner's turn: a packet that came meanwhile waited for both.
+    """
+    monkeypatch.setattr(connection, "PART_BYTES", 64)
+    async with serving() as broker:
+        bad, good = await Wire.connect(broker, "bad"), await Wire.connect(broker, "good")
+        reading, taken = [""], list[str]()
+        received, read = connection.MqttConnection.data_received, connection.MqttConnection._read
+
+        def coming(self: Any, data: bytes) -> None:
+            reading[0] = "socket"
+            received(self, data)
+            reading[0] = "turn"
+
+        def counted(self: Any, data: bytes) -> None:
+            if self.client is not None and self.client.client_id == "bad" and len(data) == 64:
+                taken.append(reading[0])
+            read(self, data)
+
+        monkeypatch.setattr(connection.MqttConnection, "data_received", coming)
+        monkeypatch.setattr(connection.MqttConnection, "_read", counted)
+        assert await good.barrier() == []
+        for number in range(200):
+            bad.publish(f"bad/{number}", b"x")
+        assert await bad.barrier() == []
+        assert set(taken) == {"turn"}
+
+
 @pytest.mark.attack(157)
 @pytest.mark.parametrize("qos", [0, 1])
 @on_loop

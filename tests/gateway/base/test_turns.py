@@ -124,8 +124,10 @@ def test_a_read_may_last_longer_while_data_of_one_connection_comes(monkeypatch: 
     monkeypatch.setattr(turns, "perf_counter", lambda: now[0])
     fair.came(one)
     assert fair.read_s == TURN_S, "another may have sent before"
+    assert not fair.is_alone
     now[0] += SHARED_S
     fair.came(one)
+    assert fair.is_alone
     assert fair.read_s == ALONE_S
     fair.came(other)
     fair.came(one)
