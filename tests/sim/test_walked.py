@@ -13,11 +13,14 @@ import pytest
 from bridge.base import Transitions
 from bridge.contract import Subscribed, Unsubscribed
 from bridge.document.succession import VIEW
+from bridge.document.trees import TREE, Phase, TreeChange, Trees
 from bridge.publisher import residents
 from bridge.publisher.entry import ENTRY, EntryTurn, Standing
 from bridge.reader.interest import SUBSCRIPTION
 from bridge.reader.streams import HELD
 from bridge.replica.resplitting import DATA_KEY
+from bridge.traces.pings import ENTITY, Health, Ping, Pulse
+from bridge.traces.presets import LAN
 from bridge.wire.admission import GATEWAY_SESSION_S
 from bridge.wire.pieces import NO_PART, PROPERTY_PART
 from keys.envelope import Mode
@@ -75,6 +78,42 @@ def read_and_wait() -> None:
     schedule.tick(schedule.now + 12.0)
 
 
+def change_the_tree() -> None:
+    """A member is asked for the phase in each step of a change, and long after it: it slept through all of it."""
+    change = TreeChange(7, 1_000, 2, 60, ((1, 2), (2, 3)))
+    trees = Trees.of(change, ((1, 3), (2, 3)), {1, 2, 3})
+    while (at := trees.next_change()) is not None:
+        trees = replace(trees, phase=trees.phase_at(at))
+        assert trees.phase_at(at - 10) is trees.phase
+    assert Trees.of(change, ((1, 3), (2, 3)), {1, 2, 3}).phase_at(3_600.0) is Phase.ALONE
+    assert trees.phase_at(3_600.0) is Phase.ALONE
+
+
+def live_and_die() -> None:
+    """An entity answers, falls silent, is heard elsewhere and answers again, once suspected and once failed."""
+    pulse = Pulse(LAN, NOW)
+
+    def silent_until(health: Health) -> tuple[Ping, float]:
+        """Lets time pass without an answer; returns the last ping and the time of the verdict."""
+        last = None
+        while True:
+            at = pulse.next_deadline
+            ping, found = pulse.tick(at)
+            last = ping or last
+            if found is health:
+                assert last is not None
+                return last, at
+
+    for until in (Health.SUSPECTED, Health.FAILED):
+        ping, at = silent_until(until)
+        pulse.vouched(ping.number, ping.sent_ms, at)
+        assert pulse.health is Health.SUSPECTED
+        ping, at = silent_until(Health.FAILED) if until is Health.FAILED else (ping, at)
+        pulse.answered(ping.number, ping.sent_ms, at)
+        assert pulse.health is Health.ALIVE
+        pulse.lives(at + 0.1)
+
+
 NEVER: dict[str, set[tuple[Enum, Enum]]] = {
     # An acknowledgement counts for a sealing alone, but whatever comes must not make a publisher raise.
     "entry": {(EntryTurn.HAD, Standing.FRESH), (EntryTurn.HAD, Standing.WAITING)},
@@ -86,6 +125,8 @@ WALKS: dict[str, tuple[Transitions[Any, Any], Callable[[], object]]] = {
     "publication": (HELD, read_and_wait),
     "data key": (DATA_KEY, carry_keys),
     "subscription": (SUBSCRIPTION, subscribe_and_leave),
+    "tree": (TREE, change_the_tree),
+    "entity": (ENTITY, live_and_die),
 }
 
 
