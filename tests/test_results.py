@@ -67,6 +67,38 @@ def test_rows_without_a_goal_are_shown_where_none_has_one(tmp_path: Path) -> Non
     assert "split" not in results.table(path)
 
 
+@pytest.mark.parametrize(("before", "said"), [(None, "load not noted."), (3.0, "load 3.0."), (3.1, "a busy machine.")])
+def test_a_table_says_that_the_machine_was_busy_or_that_no_load_was_noted(
+    tmp_path: Path, before: float | None, said: str
+) -> None:
+    row = {"work": "split", "ours": 2.5, "peer": None, "peer_name": "", "ratio": None, "unit": "us"}
+    head = {"command": "make bench", "day": "2026-11-28", "load_before": before}
+    path = tmp_path / "few.jsonl"
+    path.write_text(f"{json.dumps(head)}\n{json.dumps(row)}\n")
+    assert results.table(path).splitlines()[0].endswith(said)
+
+
+def test_words_of_the_row_above_are_a_dash_and_an_empty_column_is_left_out(tmp_path: Path) -> None:
+    row = {"work": "", "ours": 2.5, "peer": 5.0, "peer_name": "other", "ratio": None, "unit": "us"}
+    rows = [row | {"work": work} for work in ("A: split", "A: join", "A: join")]
+    rows[2]["peer_name"] = "third"
+    rows += [row | {"work": "B: join"}, row | {"work": "seal", "peer_version": "2"}]
+    rows += [row | {"work": "seal", "peer_name": "named", "peer_version": "1"}]
+    head = json.dumps({"command": "make bench", "day": "2026-11-28", "found": {"named": "1"}})
+    path = tmp_path / "few.jsonl"
+    path.write_text("".join(f"{line}\n" for line in (head, *map(json.dumps, rows))))
+    assert results.table(path).splitlines()[2:] == [
+        "| work | ours | beside |",
+        "|---|---|---|",
+        "| A: split | 2.5 µs | other: 5 |",
+        "| – join | 2.5 µs | 5 |",
+        "| – join | 2.5 µs | third: 5 |",
+        "| B: join | 2.5 µs | other: 5 |",
+        "| seal | 2.5 µs | other 2: 5 |",
+        "| – | 2.5 µs | named: 5 |",
+    ]
+
+
 def test_a_row_with_intervals_shows_them(tmp_path: Path) -> None:
     path = tmp_path / "few.jsonl"
     row = json.loads(papers.as_json("p50", "ms", [9.0, 10.0, 11.0], "static", [100.0, 300.0]))

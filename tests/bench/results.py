@@ -5,13 +5,15 @@
 
 `keep` runs a bench and writes `results/NAME.jsonl`: first the command, day, load and speed of the machine, then the
 bench's own JSON lines. `page` writes the tables anew between the marks of the page, one table for each file. A row is
-shown if it has a goal, or if its file has none at all.
+shown if it has a goal, or if its file has none at all. A dash stands for the words that a row has in common with the
+row above. The line above a table says that the machine was busy when the bench began, or that no load was noted.
 """
 
 from __future__ import annotations
 
 import argparse
 import datetime
+import itertools
 import json
 import os
 import re
@@ -29,8 +31,10 @@ ROOT = Path(__file__).resolve().parents[2]
 RESULTS = Path(__file__).parent / "results"
 PAGE = ROOT / "docs" / "measured.md"
 MARK = re.compile(r"(<!-- results: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+TITLES = ("work", "ours", "beside", "ratio", "goal")
 SPEED_S = 1.0
 FEW = 100.0
+BUSY_LOAD = 3.0  # one more than the cores of the machine that the page speaks of: other work kept both
 Line = dict[str, Any]
 
 
@@ -64,9 +68,12 @@ def table(path: Path) -> str:
     """Returns the table of a result file in Markdown, below a line that says how it was measured."""
     head, *rows = [json.loads(line) for line in path.read_text().splitlines()]
     has_goals = any(row.get("goal") for row in rows)
-    text = [_said(head), "", "| work | ours | beside | ratio | goal |", "|---|---|---|---|---|"]
-    text += [_row(row) for row in rows if row.get("goal") or not has_goals]
-    return "\n".join(text) + "\n"
+    shown = [row for row in rows if row.get("goal") or not has_goals]
+    cells = [_cells(row, above, head) for above, row in itertools.pairwise([{}, *shown])]
+    used = [column for column in range(len(TITLES)) if any(row[column] for row in cells)]
+    lines = [_said(head), "", _line([TITLES[column] for column in used]), f"|{'---|' * len(used)}"]
+    lines += [_line([row[column] for column in used]) for row in cells]
+    return "\n".join(lines) + "\n"
 
 
 def page(text: str) -> str:
@@ -81,22 +88,34 @@ def page(text: str) -> str:
 
 def _said(head: Line) -> str:
     load = " to ".join(f"{head[key]:.1f}" for key in ("load_before", "load_after") if head.get(key) is not None)
-    said = [f"`{head['command']}`", head["day"]]
-    said += [f"load {load}"] if load else []
+    busy = ", a busy machine" if (head.get("load_before") or 0.0) > BUSY_LOAD else ""
+    said = [f"`{head['command']}`", head["day"], f"load {load}{busy}" if load else "load not noted"]
     said += [f"{head['speed']:,} Ed25519 verifications a second"] if head.get("speed") else []
     said += [", ".join(f"{name} {version}" for name, version in head.get("found", {}).items())]
     return "; ".join(each for each in said if each) + "."
 
 
-def _row(row: Line) -> str:
+def _cells(row: Line, above: Line, head: Line) -> list[str]:
+    """Returns the cells of a row, without the words that the row above has, too."""
     unit = row.get("unit", "").replace("us", "µs")
-    peer = f"{row['peer_name']} {row.get('peer_version', '')}".strip()
-    beside = f"{peer}: {_figure(row['peer'])}{_spread(row, 'peer_interval')}" if row.get("peer") is not None else peer
+    version = row.get("peer_version", "")
+    peer = f"{row['peer_name']} {'' if head.get('found', {}).get(row['peer_name']) == version else version}".strip()
+    work, begins = row["work"], row["work"].rpartition(": ")[0]
+    if begins and begins == above.get("work", "").rpartition(": ")[0]:
+        work = f"– {work.rpartition(': ')[2]}"
+        peer = "" if row["peer_name"] == above["peer_name"] and row.get("peer") is not None else peer
+    elif work == above.get("work"):
+        work = "–"
+    beside = f"{_figure(row['peer'])}{_spread(row, 'peer_interval')}" if row.get("peer") is not None else ""
+    beside = ": ".join(each for each in (peer, beside) if each)
     ratio = f"{row['ratio']:.2f}" if row.get("ratio") is not None else ""
     judged = {True: ", met", False: ", **missed**"}.get(row.get("met", row.get("is_met")), "")
     goal = f"{row['goal']}{judged}".replace(">=", "≥").replace("<=", "≤").replace(" x", "") if row.get("goal") else ""
-    ours = f"{_figure(row['ours'])}{_spread(row, 'interval')} {unit}"
-    return f"| {row['work']} | {ours} | {beside} | {ratio} | {goal} |".replace("  ", " ")
+    return [work, f"{_figure(row['ours'])}{_spread(row, 'interval')} {unit}".strip(), beside, ratio, goal]
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |".replace("  ", " ")
 
 
 def _spread(row: Line, name: str) -> str:
