@@ -36,6 +36,7 @@ from bridge.contract import (
     Doubted,
     Effect,
     Event,
+    GoOn,
     GroupJoined,
     GroupLeft,
     HoldReading,
@@ -419,7 +420,7 @@ class GatewayNode(ReaderNode):
                 return self.acknowledged.received(event, now)
             case OnDisk(mark):
                 return self.acknowledging.kept(mark, now)
-            case ReadAgain() | StopReading() | HoldReading():
+            case ReadAgain() | StopReading() | HoldReading() | GoOn():
                 return self._collected(self._reads(event, now), now)
             case Received():
                 kept = self._of_history(event, now)
@@ -491,8 +492,10 @@ class GatewayNode(ReaderNode):
             return refused(event.peer, error)
         return self.readings.instead(event, now) if self.readings.is_behind else None
 
-    def _reads(self, event: ReadAgain | StopReading | HoldReading, now: float) -> list[Effect]:
+    def _reads(self, event: ReadAgain | StopReading | HoldReading | GoOn, now: float) -> list[Effect]:
         match event:
+            case GoOn():
+                return self.readings.go_on(now)
             case ReadAgain():
                 return self.readings.read_again(event, now)
             case HoldReading(reading, is_held):

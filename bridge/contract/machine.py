@@ -254,6 +254,11 @@ class Tick:
 
 
 @value
+class GoOn:
+    """The answer to `Pause`: everything else that was ready is done."""
+
+
+@value
 class Rotated:
     """Our key pair changed to the pair of our certificate in the overlay in force."""
 
@@ -278,7 +283,7 @@ Event: TypeAlias = (
     LinkUp | LinkDown | Received | Acked | NotTaken | Lost | Appending | NotAppended | Committed | Unstored
     | OutboxPage | Subscribed | Unsubscribed | GroupJoined | GroupLeft | Offered | KeyWanted | KeyDoubted | Tick
     | Rotated | Restored | Loads | Worked | Beat | Recalled
-    | ReadAgain | StopReading | HoldReading | OnDisk
+    | ReadAgain | StopReading | HoldReading | OnDisk | GoOn
 )  # fmt: skip
 
 
@@ -430,6 +435,11 @@ class ReadPage:
 
 
 @value
+class Pause:
+    """A long task has more to do: answer with `GoOn` behind everything else that is ready."""
+
+
+@value
 class NotAdopted:
     """The refusal of the offered document, with the reason in a line."""
 
@@ -530,6 +540,7 @@ Effect: TypeAlias = (
     Send | Refuse | Delay | Withhold | Take | Watch | Deliver | DeliverShared | Forget | LeaveOnDisk | ReadPage | Count
     | Blame | Prove | Wanted | Doubted | Adopt | NotAdopted | KeysChanged | KeepMaterial | KeepArchive | Keep | Outlived
     | Record | RecordEra | Recall | Reread | ReadAgainLive | ReadAgainDone | AskKept | KeepSealed | ReceiptCame
+    | Pause
 )  # fmt: skip
 
 

@@ -145,7 +145,8 @@ OWNERS: dict[str, dict[str, str]] = {
         "bridge.contract.early_room.EARLY_BYTES": """
             bridge.node.ReplicaNode _again""",
         "bridge.reader.replay.SOURCE_KEYS_MAX": """
-            bridge.reader.replay._Source keys queue""",
+            bridge.reader.replay._Page bodies
+            bridge.reader.replay._Source keys pages""",
         "beside": """
             bridge.membership.early_wires.EarlyWires _due _instead _links taken""",
         "bridge.organising.interests.CACHE_IDS": """

@@ -27,6 +27,7 @@ from bridge.contract import (
     Effect,
     Event,
     Forget,
+    GoOn,
     Keep,
     KeepSealed,
     KeysChanged,
@@ -37,6 +38,7 @@ from bridge.contract import (
     Offered,
     Outlived,
     OverlayNode,
+    Pause,
     Prove,
     ReadAgainDone,
     ReadAgainLive,
@@ -59,6 +61,7 @@ from bridge.contract import (
 from bridge.document import Overlay
 from gateway.base import Alarm, Defects, Figures
 from gateway.base.log_events import LogEvent
+from gateway.base.turns import behind_reads
 from gateway.overlay.dials import Dials
 from gateway.trust import LiveOverlay, TrustError
 from gateway.trust.live_overlay import LOOK_EVERY_S
@@ -200,6 +203,8 @@ class Driver:
             case ReadPage(start):
                 # Not from inside the handling of another event, and with turns for others between two pages.
                 asyncio.get_running_loop().call_soon(hands.read_page, start)
+            case Pause():
+                behind_reads(lambda: self.handle(GoOn()))
             case Refuse(reason):
                 hands.refuse(reason)
             case Delay(delay_s):

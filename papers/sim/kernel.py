@@ -28,6 +28,7 @@ from bridge.contract import (
     Effect,
     Event,
     Forget,
+    GoOn,
     Keep,
     KeepSealed,
     KeysChanged,
@@ -39,6 +40,7 @@ from bridge.contract import (
     NotTaken,
     OnDisk,
     Outlived,
+    Pause,
     Prove,
     ReadAgainDone,
     ReadAgainLive,
@@ -326,7 +328,7 @@ class Kernel:
                 self._outboxes[name].leave(sequences)
             case ReadPage(start):
                 self.at(self.now, name, self._outboxes[name].page(start))
-            case Reread() | ReadAgainLive() | ReadAgainDone() | Record() | RecordEra() | Recall():
+            case Pause() | Reread() | ReadAgainLive() | ReadAgainDone() | Record() | RecordEra() | Recall():
                 self._of_history(name, effect)
             case AskKept() | KeepSealed() | ReceiptCame():
                 self._of_receipts(name, effect)
@@ -354,9 +356,11 @@ class Kernel:
                 self.trace.receipts.setdefault(name, []).append(effect)
 
     def _of_history(
-        self, name: str, effect: Reread | ReadAgainLive | ReadAgainDone | Record | RecordEra | Recall
+        self, name: str, effect: Pause | Reread | ReadAgainLive | ReadAgainDone | Record | RecordEra | Recall
     ) -> None:
         match effect:
+            case Pause():
+                self.at(self.now, name, GoOn())
             case Reread(readings, deliver):
                 for reading in readings:
                     self.trace.reread.setdefault(reading, []).append(deliver)

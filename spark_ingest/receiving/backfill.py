@@ -25,6 +25,7 @@ from spark_ingest.receiving.sealings import Group
 from spark_ingest.spool.backfilled import BackfillRecord, ScopeRecord
 
 READY_MAX = 4_096  # publications that wait for the disk; beyond that the reading rests
+TURN_RECORDS = 32  # taken in one turn; links are served in between
 LANES_MAX = 64  # backfills of one receiver, each of a worker; their requests have different numbers
 
 
@@ -88,6 +89,8 @@ class Backfill:
         self._up = set(up)
         self._perform(self._replay.hold(self._past.ready > READY_MAX, now))
         self._perform(self._replay.tick(now))
+        for _ in range(TURN_RECORDS):
+            self._perform(self._replay.go_on(now))
         if self._replay.is_done and not self._past.ready and self._writing is None:
             self._ends()
 
@@ -163,7 +166,9 @@ class Backfill:
     @property
     def next_deadline(self) -> float | None:
         """The time at which `tick` is wanted."""
-        return None if self._replay is None else self._replay.next_deadline
+        if self._replay is None:
+            return None
+        return 0.0 if self._replay.has_more else self._replay.next_deadline
 
     # ------------------------------------------------------------------------------------------- writing
 

@@ -24,13 +24,16 @@ from bridge.contract.machine import (
     Effect,
     Event,
     Forget,
+    GoOn,
     Keep,
     KeepSealed,
     KeysChanged,
     LeaveOnDisk,
+    LinkUp,
     NotAdopted,
     Offered,
     Outlived,
+    Pause,
     Prove,
     Publication,
     ReadPage,
@@ -86,7 +89,7 @@ EFFECTS: dict[str, tuple[Effect, ...]] = {
     "of_receipts": (AskKept(1), KeepSealed(1, b""), ReceiptCame("lab", 1, 1, 1, b"", ())),
     "adopted": (Adopt(OVERLAY, b"", Adoption.LIVE), Adopt(OVERLAY, b"", Adoption.REMOVED)),
 }
-OTHERS = (Count, Blame, Prove, Watch, NotAdopted, Wanted, Doubted, Outlived)
+OTHERS = (Count, Blame, Prove, Watch, NotAdopted, Wanted, Doubted, Outlived, Pause)
 
 
 class Node:
@@ -170,6 +173,20 @@ def test_an_effect_reaches_the_hands(name: str) -> None:
         driver.handle(Tick())
         await asyncio.sleep(0)
         assert [did for did in hands.did if did != "peers_to_dial"] == [name] * len(EFFECTS[name])
+
+    asyncio.run(check())
+
+
+def test_a_pause_ends_behind_everything_that_is_ready() -> None:
+    async def check() -> None:
+        driver, node, *_ = made()
+        node.effects = [Pause()]
+        driver.handle(Tick())
+        loop = asyncio.get_running_loop()
+        loop.call_soon(driver.handle, LinkUp("r1a"))
+        while GoOn() not in node.told:
+            await asyncio.sleep(0)
+        assert node.told == [Tick(), LinkUp("r1a"), GoOn()]
 
     asyncio.run(check())
 
