@@ -16,7 +16,9 @@ from math import ceil, inf
 from typing import Protocol, TypeAlias
 
 from bridge.contract.history import (
+    AskHistory,
     HoldReading,
+    PageCame,
     ReadAgain,
     ReadAgainDone,
     ReadAgainLive,
@@ -283,7 +285,7 @@ Event: TypeAlias = (
     LinkUp | LinkDown | Received | Acked | NotTaken | Lost | Appending | NotAppended | Committed | Unstored
     | OutboxPage | Subscribed | Unsubscribed | GroupJoined | GroupLeft | Offered | KeyWanted | KeyDoubted | Tick
     | Rotated | Restored | Loads | Worked | Beat | Recalled
-    | ReadAgain | StopReading | HoldReading | OnDisk | GoOn
+    | ReadAgain | StopReading | HoldReading | OnDisk | GoOn | AskHistory
 )  # fmt: skip
 
 
@@ -540,7 +542,7 @@ Effect: TypeAlias = (
     Send | Refuse | Delay | Withhold | Take | Watch | Deliver | DeliverShared | Forget | LeaveOnDisk | ReadPage | Count
     | Blame | Prove | Wanted | Doubted | Adopt | NotAdopted | KeysChanged | KeepMaterial | KeepArchive | Keep | Outlived
     | Record | RecordEra | Recall | Reread | ReadAgainLive | ReadAgainDone | AskKept | KeepSealed | ReceiptCame
-    | Pause
+    | Pause | PageCame
 )  # fmt: skip
 
 

@@ -38,6 +38,7 @@ from bridge.contract import (
     Offered,
     Outlived,
     OverlayNode,
+    PageCame,
     Pause,
     Prove,
     ReadAgainDone,
@@ -70,8 +71,8 @@ from keys.issuing import KeepArchive, KeepMaterial
 log = logging.getLogger("veilmq.links")
 
 
-OfHistory: TypeAlias = Record | RecordEra | Recall | Reread | ReadAgainLive | ReadAgainDone
-"""The effects of a history: of a replica that keeps one, and of a gateway that reads one."""
+OfHistory: TypeAlias = Record | RecordEra | Recall | Reread | ReadAgainLive | ReadAgainDone | PageCame
+"""The effects of a history: of a replica that keeps one, and of a gateway or job that reads one."""
 OfReceipts: TypeAlias = AskKept | KeepSealed | ReceiptCame
 """The effects of receipts: of a gateway that reads, and of one that publishes."""
 Upkeep: TypeAlias = Adopt | NotAdopted | Outlived
@@ -227,7 +228,7 @@ class Driver:
                 hands.keep_material(material)
             case KeepArchive(epoch, content):
                 hands.keep_archive(epoch, content)
-            case Record() | RecordEra() | Recall() | Reread() | ReadAgainLive() | ReadAgainDone():
+            case Record() | RecordEra() | Recall() | Reread() | ReadAgainLive() | ReadAgainDone() | PageCame():
                 hands.of_history(effect)
             case AskKept() | KeepSealed() | ReceiptCame():
                 hands.of_receipts(effect)

@@ -40,6 +40,7 @@ from bridge.contract import (
     NotTaken,
     OnDisk,
     Outlived,
+    PageCame,
     Pause,
     Prove,
     ReadAgainDone,
@@ -339,8 +340,8 @@ class Kernel:
                 self.trace.proved.append((name, evidence))
             case Watch() | KeysChanged() | KeepMaterial() | KeepArchive() | Keep() | Outlived() | Refuse() | Delay():
                 pass  # no stock brokers here, and no files
-            case Withhold() | Take():
-                pass  # nor windows of links
+            case Withhold() | Take() | PageCame():
+                pass  # nor windows of links, nor receivers
             case Wanted() | Doubted():
                 raise AssertionError("what a reader says to its own node")
             case _:

@@ -14,6 +14,7 @@ from itertools import count
 from bridge.contract import HISTORY_TOPIC, Blame, Count, Doubted, Effect, Received, Send, Wanted, Wire, number_of
 from bridge.document import Scope
 from bridge.reader import OVERLAP_S, Replay
+from bridge.topology import FarWays, keeping
 from bridge.wire import AHEAD_S
 from gateway.overlay import Publish
 from keys.envelope import KeyName
@@ -107,12 +108,18 @@ class Backfill:
                 known = ScopeRecord(int(since * 1000), until_ms, int(since * 1000))
                 self.record.scopes[scope.number] = known
             known.until_ms, begins = until_ms, max(since, known.upto_ms / 1000 - OVERLAP_S)
-            self._past = PastPublications(self._live, self._part)
+            overlay, region = self._live.overlay, keeping(self._live.overlay, name, scope)
+            self._past = PastPublications(self._live, self._part, region)
             self._past.learn(self._live.granted.check_values)
+            ways = FarWays(overlay, self._live.home, region).count
             numbers = self._numbers.__next__
-            self._replay = Replay(self._live.overlay, name, self._past, scope, begins, numbers, until_ms=until_ms)
+            self._replay = Replay(
+                overlay, name, self._past, scope, begins, numbers, until_ms=until_ms, region=region, ways=ways
+            )
             self._upto_ms, self._up = int(begins * 1000), set(up)
-            self._perform(self._replay.begin(sorted(up), now))
+            # Replicas of another region are asked through ours, and count as linked.
+            asked = sorted(up) if region == self._live.home else overlay.replicas(region)
+            self._perform(self._replay.begin(asked, now))
             return True
         self.record.is_over = True
         return False
