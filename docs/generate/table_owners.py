@@ -166,7 +166,7 @@ OWNERS: dict[str, dict[str, str]] = {
         "document": """
             bridge.reader.far_asking.FarAsking _asked
             bridge.reader.readings.Readings up
-            bridge.replica.far_passing.FarPassing _lanes _readers
+            bridge.replica.far_passing.FarPassing _brought _lanes _readers _taken
             bridge.reader.replay.Replay _deniers _left _sources _up
             bridge.replica.recording.Recorder _budgets _waiting
             gateway.history.archive._Known owned
