@@ -349,10 +349,10 @@ class Deliver:
 
 @value
 class Reread:
-    """A publication of the past, for the local clients of these readings alone."""
+    """Publications of the past, in order, for the local clients of these readings alone."""
 
     readings: tuple[int, ...]
-    deliver: Deliver
+    delivers: tuple[Deliver, ...]
 
 
 @value

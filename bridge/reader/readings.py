@@ -344,7 +344,8 @@ class Readings:
             return effects + self._collector.filled(reading.gap, now) if replay.is_done else effects
         if reading.ids:
             ids = tuple(reading.ids)
-            effects = [Reread(ids, each) if isinstance(each, Deliver) else each for each in effects]
+            if delivers := tuple([each for each in effects if isinstance(each, Deliver)]):
+                effects = [each for each in effects if not isinstance(each, Deliver)] + [Reread(ids, delivers)]
             reading.past.changed_streams()
             if replay.is_last and not reading.is_told:
                 reading.is_told = True

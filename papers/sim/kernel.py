@@ -362,9 +362,9 @@ class Kernel:
         match effect:
             case Pause():
                 self.at(self.now, name, GoOn())
-            case Reread(readings, deliver):
+            case Reread(readings, delivers):
                 for reading in readings:
-                    self.trace.reread.setdefault(reading, []).append(deliver)
+                    self.trace.reread.setdefault(reading, []).extend(delivers)
             case ReadAgainLive():
                 pass
             case ReadAgainDone(reading):

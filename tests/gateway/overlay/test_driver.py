@@ -83,7 +83,7 @@ EFFECTS: dict[str, tuple[Effect, ...]] = {
         Record((), ()),
         RecordEra(1, b"", b""),
         Recall("site", HistoryRequest(1)),
-        Reread((1,), Deliver("site", 1, MESSAGE)),
+        Reread((1,), (Deliver("site", 1, MESSAGE),)),
         ReadAgainLive(1),
         ReadAgainDone(1, True),
         PageCame("r2a", b""),
