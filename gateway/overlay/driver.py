@@ -118,7 +118,10 @@ class NoHands:
         raise AssertionError("an effect that this party's machine does not have")
 
     deliver = deliver_shared = forget = leave = read_page = _never
-    keep = refuse = delay = withhold = take = keep_material = keep_archive = of_history = of_receipts = _never
+    keep = refuse = delay = withhold = take = keep_material = keep_archive = of_receipts = _never
+
+    def of_history(self, effect: OfHistory) -> None:
+        self._never(effect)
 
 
 class Driver:
