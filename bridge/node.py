@@ -25,6 +25,7 @@ from bridge.contract import (
     HISTORY_TOPIC,
     Acked,
     Appending,
+    AskHistory,
     AskKept,
     Beat,
     Blame,
@@ -36,6 +37,7 @@ from bridge.contract import (
     Doubted,
     Effect,
     Event,
+    GoOn,
     GroupJoined,
     GroupLeft,
     HoldReading,
@@ -51,6 +53,7 @@ from bridge.contract import (
     Numbered,
     OnDisk,
     OutboxPage,
+    PageCame,
     Publication,
     PublisherGuard,
     ReadAgain,
@@ -65,6 +68,7 @@ from bridge.contract import (
     Unstored,
     Unsubscribed,
     Wanted,
+    Wire,
     Worked,
     earliest,
     unpacked,
@@ -219,8 +223,13 @@ class ReaderNode(Node):
         return [self.interest.next_deadline, self._signing.next_deadline, client]
 
 
+FAR_REST_S = 60.0  # a receiver that asked other regions for nothing for so long reads no history of theirs
+
+
 class JobNode(ReaderNode):
-    """An ingest job: a reader whose receiver opens publications. Batches in the spool get receipts."""
+    """An ingest job: a reader whose receiver opens publications and reads histories. Batches in the spool get
+    receipts.
+    """
 
     def __init__(
         self,
@@ -234,6 +243,14 @@ class JobNode(ReaderNode):
         super().__init__(overlay, identity, name, secrets, keys, random)
         # The receiver follows no chain, so it does not know which numbers it lacks.
         self.acknowledging = Acknowledging(overlay, identity, name, lambda author, scope: StreamNumbers())
+        self._up: set[str] = set()
+        self._number = 0  # of the last far request
+        self._asking = FarAsking(overlay, name, identity, random, self._next_number, self._up)
+        self._rests_at: float | None = None  # when nothing far is read any more
+
+    def _next_number(self) -> int:
+        self._number += 1
+        return self._number
 
     def spooled(self, chain: ChainId, batch: HadBatch) -> None:
         """Takes a batch on disk. The next `Tick` sends due receipts."""
@@ -244,10 +261,21 @@ class JobNode(ReaderNode):
         effects = super()._own(event, now)
         match event:
             case LinkUp(peer):
+                self._up.add(peer)
                 effects += self.acknowledging.link_up(peer, now)
             case LinkDown(peer):
+                self._up.discard(peer)
                 self.acknowledging.link_down(peer)
+            case AskHistory(replica, request) if replica in self.overlay.members:
+                self._rests_at = now + FAR_REST_S
+                self._number = max(self._number, int(now * 1000) << 16)  # above those of former processes
+                effects += self._asking.sent(Send(replica, Wire(HISTORY_TOPIC, request)), now)
+            case Received(_, wire) if wire.topic == FAR_TOPIC:
+                effects += self._far_page(event, now)
             case Tick():
+                if self._rests_at is not None and self._rests_at <= now:
+                    self._rests_at = None
+                    self._asking.rest()
                 for effect in self.acknowledging.tick(now):
                     match effect:
                         case AskKept(mark):  # what came is on disk already
@@ -256,16 +284,25 @@ class JobNode(ReaderNode):
                             effects.append(effect)
         return effects
 
+    def _far_page(self, event: Received, now: float) -> list[Effect]:
+        try:
+            page = self._asking.received(event, now)
+        except KeysError as error:
+            return refused(event.peer, error)
+        return [] if page is None else [PageCame(page.peer, page.wire.payload)]
+
     def _adopt_own(self, overlay: Overlay, now: float) -> list[Effect]:
         self.acknowledging.adopt(overlay)
+        self._asking.adopt(overlay)
         return super()._adopt_own(overlay, now)
 
     def _signs(self, identity: Identity) -> None:
         super()._signs(identity)
         self.acknowledging.rotate(identity)
+        self._asking.rotate(identity)
 
     def _deadlines(self) -> list[float | None]:
-        return [*super()._deadlines(), self.acknowledging.next_deadline]
+        return [*super()._deadlines(), self.acknowledging.next_deadline, self._rests_at]
 
 
 _OF_OUTBOX = (Appending, NotAppended, Committed, Unstored, OutboxPage)
@@ -303,7 +340,7 @@ class GatewayNode(ReaderNode):
         self.collector = Collector(overlay, name, secrets, keys)
         self.interest.kept = self.collector.kept
         self.readings = Readings(overlay, name, secrets, keys, self.collector, generation << 16)
-        self.asking = FarAsking(overlay, name, identity, random, self.readings)
+        self.asking = FarAsking(overlay, name, identity, random, self.readings.next_number, self.readings.up)
         self._early.withheld_max = LINK_WINDOW // 4
         self.groups = SharedGroups(overlay, identity, name, secrets, self.interest.accepted)
         self.presence = PresenceTable(overlay, name)
@@ -419,7 +456,7 @@ class GatewayNode(ReaderNode):
                 return self.acknowledged.received(event, now)
             case OnDisk(mark):
                 return self.acknowledging.kept(mark, now)
-            case ReadAgain() | StopReading() | HoldReading():
+            case ReadAgain() | StopReading() | HoldReading() | GoOn():
                 return self._collected(self._reads(event, now), now)
             case Received():
                 kept = self._of_history(event, now)
@@ -491,8 +528,10 @@ class GatewayNode(ReaderNode):
             return refused(event.peer, error)
         return self.readings.instead(event, now) if self.readings.is_behind else None
 
-    def _reads(self, event: ReadAgain | StopReading | HoldReading, now: float) -> list[Effect]:
+    def _reads(self, event: ReadAgain | StopReading | HoldReading | GoOn, now: float) -> list[Effect]:
         match event:
+            case GoOn():
+                return self.readings.go_on(now)
             case ReadAgain():
                 return self.readings.read_again(event, now)
             case HoldReading(reading, is_held):

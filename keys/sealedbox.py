@@ -18,6 +18,8 @@ simulation can be repeated from its seed; HPKE's library draws its own.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey, MLKEM768PublicKey
@@ -44,6 +46,7 @@ HYBRID_OVERHEAD_BYTES = 1120 + TAG_BYTES
 HYBRID_DOMAIN = b"veilmq/1 hybrid box"
 _NONCE = bytes(12)  # every classical box has a key of its own
 _TRIAL = X25519PrivateKey.from_private_bytes(bytes(32))  # no secret: tells whether a public key can be agreed with
+CHECKED_MAX = 1_024  # receivers' keys known to be good: they come again with each version and request
 _SUITE = Suite(KEM.MLKEM768_X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
 
 
@@ -95,8 +98,11 @@ def is_hybrid(receiver: bytes) -> bool:
     return len(receiver) == HYBRID_KEY_BYTES
 
 
+@lru_cache(CHECKED_MAX)
 def check_receiver(receiver: bytes) -> None:
-    """Raises `OurFault` for bytes to which no box can be sealed."""
+    """Raises `OurFault` for bytes to which no box can be sealed. Good keys are remembered: somebody who shows ever new
+    ones makes others be tried anew, which costs what it cost before.
+    """
     if len(receiver) not in (AGREEMENT_KEY_BYTES, HYBRID_KEY_BYTES):
         raise OurFault(f"a public key for boxes has {AGREEMENT_KEY_BYTES} or {HYBRID_KEY_BYTES} bytes")
     if is_hybrid(receiver):

@@ -67,6 +67,7 @@ class FigureName(StrEnum):
     HISTORY_LOST = "history_lost", "A publication is missing in the history, since the disk did not take it."
     FAR_PASSED = "far_passed", "A request for a history of another region, or its page, was passed on."
     FAR_REPEATED = "far_repeated", "A request for a history of another region came twice, and was dropped."
+    FAR_TOO_MANY = "far_too_many", "A reader asked another region for more than a reading needs: a request was dropped."
     FAR_UNASKED = "far_unasked", "A page of another region's history came for nothing that waits, and was dropped."
     HISTORY_REFUSED = "history_refused", "A reader asked for a history that it may not read, or that nobody keeps."
     HISTORY_SENT = "history_sent", "A record of the history was sent to a reader."

@@ -431,6 +431,22 @@ class HoldReading:
 
 
 @value
+class AskHistory:
+    """A receiver, which reads by itself, asks a replica of any region for a page. `request`: as within a region."""
+
+    replica: str
+    request: bytes = field(repr=False)
+
+
+@value
+class PageCame:
+    """Hand the receiver the page of a replica of another region, for which it asked."""
+
+    replica: str
+    page: bytes = field(repr=False)
+
+
+@value
 class ReadAgainLive:
     """Keep live publications for the client of a reading from now on: the rest of the reading comes first."""
 

@@ -16,7 +16,9 @@ from math import ceil, inf
 from typing import Protocol, TypeAlias
 
 from bridge.contract.history import (
+    AskHistory,
     HoldReading,
+    PageCame,
     ReadAgain,
     ReadAgainDone,
     ReadAgainLive,
@@ -254,6 +256,11 @@ class Tick:
 
 
 @value
+class GoOn:
+    """The answer to `Pause`: everything else that was ready is done."""
+
+
+@value
 class Rotated:
     """Our key pair changed to the pair of our certificate in the overlay in force."""
 
@@ -278,7 +285,7 @@ Event: TypeAlias = (
     LinkUp | LinkDown | Received | Acked | NotTaken | Lost | Appending | NotAppended | Committed | Unstored
     | OutboxPage | Subscribed | Unsubscribed | GroupJoined | GroupLeft | Offered | KeyWanted | KeyDoubted | Tick
     | Rotated | Restored | Loads | Worked | Beat | Recalled
-    | ReadAgain | StopReading | HoldReading | OnDisk
+    | ReadAgain | StopReading | HoldReading | OnDisk | GoOn | AskHistory
 )  # fmt: skip
 
 
@@ -342,10 +349,10 @@ class Deliver:
 
 @value
 class Reread:
-    """A publication of the past, for the local clients of these readings alone."""
+    """Publications of the past, in order, for the local clients of these readings alone."""
 
     readings: tuple[int, ...]
-    deliver: Deliver
+    delivers: tuple[Deliver, ...]
 
 
 @value
@@ -427,6 +434,11 @@ class ReadPage:
     """Read the rest of the outbox from sequence `start` on, and answer with `OutboxPage`."""
 
     start: int
+
+
+@value
+class Pause:
+    """A long task has more to do: answer with `GoOn` behind everything else that is ready."""
 
 
 @value
@@ -530,6 +542,7 @@ Effect: TypeAlias = (
     Send | Refuse | Delay | Withhold | Take | Watch | Deliver | DeliverShared | Forget | LeaveOnDisk | ReadPage | Count
     | Blame | Prove | Wanted | Doubted | Adopt | NotAdopted | KeysChanged | KeepMaterial | KeepArchive | Keep | Outlived
     | Record | RecordEra | Recall | Reread | ReadAgainLive | ReadAgainDone | AskKept | KeepSealed | ReceiptCame
+    | Pause | PageCame
 )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ Source: docs/protocol-options.md §12.6.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass, field, replace
 
 from bridge.contract import (
@@ -28,7 +28,6 @@ from bridge.contract import (
     number_of,
 )
 from bridge.document import Overlay
-from bridge.reader.readings import Readings
 from bridge.topology import FarWays
 from bridge.wire import verify_author
 from keys.errors import KeysError
@@ -47,13 +46,21 @@ class _Asked:
 
 
 class FarAsking:
-    """The far requests of one reader. `readings`: number requests, and know the connected replicas."""
+    """The far requests of one reader. `numbers` numbers them; `up`: the connected replicas of our region, kept by the
+    caller.
+    """
 
     def __init__(
-        self, overlay: Overlay, name: str, identity: Identity, random: Callable[[int], bytes], readings: Readings
+        self,
+        overlay: Overlay,
+        name: str,
+        identity: Identity,
+        random: Callable[[int], bytes],
+        numbers: Callable[[], int],
+        up: Set[str],
     ) -> None:
         self._overlay, self._name, self._identity = overlay, name, identity
-        self._random, self._readings = random, readings
+        self._random, self._numbers, self._up = random, numbers, up
         self._box_key: BoxKey | None = None
         self._asked: dict[str, _Asked] = {}
         self._digests: dict[bytes, str] = {}  # of open requests, with the asked replica
@@ -94,7 +101,7 @@ class FarAsking:
         asked.turn += 1 if late else 0
         for _ in range(ways.count):
             way = ways.way(send.peer, asked.turn % ways.count)
-            if way[0] in self._readings.up:
+            if way[0] in self._up:
                 break
             asked.turn += 1
         else:
@@ -104,9 +111,7 @@ class FarAsking:
         key = self._key()
         is_hybrid = self._overlay.certificate(self._name).is_hybrid
         public = key.hybrid_bytes if is_hybrid else key.agreement_bytes
-        made = FarRequest(self._name, send.peer, self._readings.next_number(), public, inner, way).signed(
-            self._identity
-        )
+        made = FarRequest(self._name, send.peer, self._numbers(), public, inner, way).signed(self._identity)
         asked.open[made.digest] = now
         self._digests[made.digest] = send.peer
         return [Send(way[0], Wire(FAR_TOPIC, made.encode())), Count("far_asked", 1, send.peer)]

@@ -16,6 +16,7 @@ from bridge.contract import (
     Count,
     Deliver,
     Effect,
+    Pause,
     ReadAgain,
     ReadAgainDone,
     ReadAgainLive,
@@ -46,7 +47,7 @@ READINGS_MAX = 8
 KEPT_WIRES_MAX = 4_096  # that come live in the last lap; beyond that one more lap is run
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Reading:
     """A reading under way. `ids`: numbers of clients' readings; none after an absence. `gap`: the gap it fills."""
 
@@ -81,6 +82,8 @@ class Readings:
         self._queue: OrderedDict[int, ReadAgain] = OrderedDict()
         self.up: set[str] = set()
         """The connected replicas of our region."""
+        self._turns: OrderedDict[_Reading, None] = OrderedDict()  # those with more to take, the next one first
+        self._is_paused = False
         self._cut_since: float | None = None  # since when fewer than k replicas of our region have a link
 
     def __bool__(self) -> bool:
@@ -293,6 +296,23 @@ class Readings:
         begun = [effect for gap in tuple(self._collector.gaps.fresh) for effect in self._fill(gap, now)]
         return begun + self._each(lambda replay: replay.tick(now), now)
 
+    def go_on(self, now: float) -> list[Effect]:
+        """Gives one reading with more to take a turn, which is one publication."""
+        self._is_paused = False
+        if not self._turns:
+            return []
+        reading, _ = self._turns.popitem(last=False)
+        if reading not in self._all():
+            return self._more()
+        return self._followed(reading, reading.replay.go_on(now), now)
+
+    def _more(self) -> list[Effect]:
+        """Returns the wish for a turn, once until it comes."""
+        if not self._turns or self._is_paused:
+            return []
+        self._is_paused = True
+        return [Pause()]
+
     @property
     def next_deadline(self) -> float | None:
         if not self:
@@ -310,6 +330,13 @@ class Readings:
         return [effect for reading in self._all() for effect in self._followed(reading, act(reading.replay), now)]
 
     def _followed(self, reading: _Reading, effects: list[Effect], now: float) -> list[Effect]:
+        """Returns what follows from effects of a reading, and the wish for its next turn."""
+        effects = self._settled(reading, effects, now)
+        if reading.replay.has_more:
+            self._turns.setdefault(reading)
+        return effects + self._more()
+
+    def _settled(self, reading: _Reading, effects: list[Effect], now: float) -> list[Effect]:
         """Returns the effects of a reading for the right receivers, and the effects of an end."""
         replay = reading.replay
         if reading.gap is not None:
@@ -317,7 +344,8 @@ class Readings:
             return effects + self._collector.filled(reading.gap, now) if replay.is_done else effects
         if reading.ids:
             ids = tuple(reading.ids)
-            effects = [Reread(ids, each) if isinstance(each, Deliver) else each for each in effects]
+            if delivers := tuple([each for each in effects if isinstance(each, Deliver)]):
+                effects = [each for each in effects if not isinstance(each, Deliver)] + [Reread(ids, delivers)]
             reading.past.changed_streams()
             if replay.is_last and not reading.is_told:
                 reading.is_told = True

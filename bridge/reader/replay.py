@@ -106,7 +106,6 @@ WAIT_S = 5.0  # for one page of one replica: beyond that it is asked once more, 
 TRIES = 2  # for one page: then the replica is left behind, if the others suffice
 PATIENCE_S = 30.0  # for one replica in all: so much may a liar delay a reading by answering late
 KEY_WAIT_S = 5.0  # for an epoch key of then, before what it sealed counts as unopened
-TURN_RECORDS = 32  # taken in one turn; links are served in between
 LAP_S = 2.0  # a lap shorter than this is the last but one
 SEAM_S = 2.0  # of another region's reading: so long live publications are kept before the last lap begins
 STEPS_MAX = 10_000  # ticks of the judge between two records: more would be a defect
@@ -122,11 +121,23 @@ class _Record(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Source:
-    """A replica with its records that were not taken yet."""
+class _Page:
+    """The records of a page that were not taken apart yet. `upto`: as the page says."""
 
-    queue: deque[_Record] = field(default_factory=deque)
-    queued_bytes: int = 0
+    bodies: deque[Body]
+    upto: HistoryPosition
+
+
+@dataclass(slots=True)
+class _Source:
+    """A replica with its records that were not taken yet. Each is taken apart when its turn comes, and not before: of a
+    page at once that would hold up whatever comes live.
+    """
+
+    head: _Record | None = None  # the next record
+    pages: deque[_Page] = field(default_factory=deque)  # behind it
+    queued_bytes: int = 0  # of both
+    at: HistoryPosition = START  # of the record that was taken apart last
     keys: dict[bytes, UserProperties] = field(default_factory=dict)
     asked: int = 0  # the number of the request under way; 0: none
     request: bytes = b""
@@ -143,6 +154,34 @@ class _Source:
     def waited(self, now: float) -> float:
         """Returns how long progress has waited for this replica, in seconds."""
         return self.waited_s + (now - self.late_since if self.late_since else 0.0)
+
+    def goes_on(self, at: HistoryPosition) -> None:
+        """Begins to ask behind a position."""
+        self.after = self.at = at
+
+    def look(self, until_ms: int, publishers: Sequence[bytes]) -> None:
+        """Takes the next record apart, if there is one. Raises KeysError for one that was not asked for."""
+        while self.head is None and self.pages:
+            page = self.pages[0]
+            if not page.bodies:
+                self.at = self.pages.popleft().upto
+                continue
+            body = page.bodies.popleft()
+            header = header_of(body.header)
+            tag = tag_of(body.topic, body.header)
+            position = HistoryPosition(header.time_ms, header.publisher, header.sequence, tag)
+            if not self.at < position <= page.upto or position.time_ms >= until_ms:
+                raise _out_of_order()
+            if publishers and position.publisher not in publishers:
+                raise _out_of_order()
+            self.at, self.head = position, _Record(position, body, header.key_id)
+
+    def take(self) -> _Record:
+        """Takes out the next record."""
+        assert self.head is not None
+        record, self.head = self.head, None
+        self.queued_bytes -= _size(record.body)
+        return record
 
 
 class ReplayStage(Enum):
@@ -221,6 +260,8 @@ class Replay:
         self._blocked_at: float | None = None
         self._keys_until: float | None = None
         self._at: float | None = None
+        self.has_more = False
+        """True when `go_on` is wanted: a turn takes one publication, and links are served in between."""
         self._resumes = 0.0  # when the next lap may begin
         self._is_held = False
         self._deniers: set[str] = set()
@@ -253,9 +294,8 @@ class Replay:
             if source.waited_s >= self._patience_s and self._suffice([event.peer]):
                 return [*self._left_behind(event.peer, now), *self._advance(now)]
         except KeysError as error:
-            why: list[Effect] = [Count("history_misfit", 1, "page"), Blame(event.peer, False, str(error))]
-            return [*why, *self._leave(event.peer), *self._advance(now)]
-        return self._advance(now)
+            return [*self._misfit(event.peer, error), *self._advance(now)]
+        return [] if self.has_more else self._advance(now)
 
     def answers(self, peer: str, number: int) -> bool:
         """Returns True if this reading sent the replica a request of that number."""
@@ -300,6 +340,10 @@ class Replay:
         if not self.has_begun:
             return []
         return self._sifted(self._judge.keys_changed(self.clock), now) + self._advance(now)
+
+    def go_on(self, now: float) -> list[Effect]:
+        """Takes the next turn; nothing unless `has_more`."""
+        return self._advance(now) if self.has_more else []
 
     def tick(self, now: float) -> list[Effect]:
         if self._at is None or self._at > now:
@@ -368,27 +412,18 @@ class Replay:
             source.keys[_key_id(header)] = ((PROPERTY_KEY, key), (PROPERTY_SHARES, to_property(shares)))
         while len(source.keys) > SOURCE_KEYS_MAX:
             del source.keys[next(iter(source.keys))]
-        for body in bodies:
-            header_read = header_of(body.header)
-            position = HistoryPosition(
-                header_read.time_ms, header_read.publisher, header_read.sequence, tag_of(body.topic, body.header)
-            )
-            if not source.after < position or position.time_ms >= self._until_ms:
-                raise _out_of_order()
-            if self._publishers and position.publisher not in self._publishers:
-                raise _out_of_order()
-            source.after = position
-            source.queue.append(_Record(position, body, header_read.key_id))
-            source.queued_bytes += _size(body)
         if page.upto < source.after:
             raise _out_of_order()
+        source.pages.append(_Page(deque(bodies), page.upto))
+        source.queued_bytes += sum(map(_size, bodies))
         source.after, source.is_end = page.upto, page.is_end
 
     # ------------------------------------------------------------------------------------------- progress
 
     def _advance(self, now: float) -> list[Effect]:
-        """Goes on as far as what came allows."""
+        """Goes on as far as what came allows, by one turn at most."""
         effects: list[Effect] = []
+        self.has_more = False
         if self.stage is ReplayStage.ERAS:
             if any(source.eras is None for source in self._sources.values()) or not self._suffice():
                 return effects + self._block(now, [p for p, s in self._sources.items() if s.eras is None])
@@ -419,7 +454,7 @@ class Replay:
         if not self.has_begun:
             effects += self._enter(self.overlay)
         for source in self._sources.values():
-            source.after = before(int(self.since_s * 1000))
+            source.goes_on(before(int(self.since_s * 1000)))
         return effects + [effect for peer in self._sources for effect in self._ask(peer, now)]
 
     def _next_eras(self, at: float) -> list[Effect]:
@@ -439,35 +474,45 @@ class Replay:
         return self._sifted(self._judge.adopt(overlay, self.clock), self.clock)
 
     def _records(self, now: float) -> list[Effect]:
+        """Takes the next publication, and asks for more."""
         effects: list[Effect] = []
-        for _ in range(0 if self._is_held else TURN_RECORDS):
-            if self._keys_until is not None:
-                self._at = self._keys_until
-                break
-            heads = [source.queue[0].position for source in self._sources.values() if source.queue]
-            first = min(heads, default=None)
-            lacking = [peer for peer, source in self._sources.items() if self._is_late(source, first)]
-            if lacking or not self._suffice():
-                effects += self._block(now, lacking)
-                break
-            if first is None:
-                effects += self._lap_over(now)
-                break
-            self._blocked_at = None
-            effects += self._take_record(first, now)
+        if self._is_held:
+            self._at = None
+        elif self._keys_until is not None:
+            self._at = self._keys_until
         else:
-            self._at = None if self._is_held else now
+            effects += self._next_record(now)
         for peer in self._sources:
             effects += self._ask(peer, now)
         return effects
+
+    def _next_record(self, now: float) -> list[Effect]:
+        effects: list[Effect] = []
+        for peer, source in list(self._sources.items()):
+            try:
+                source.look(self._until_ms, self._publishers)
+            except KeysError as error:
+                effects += self._misfit(peer, error)
+        first = self._first()
+        lacking = [peer for peer, source in self._sources.items() if self._is_late(source, first)]
+        if lacking or not self._suffice():
+            return effects + self._block(now, lacking)
+        if first is None:
+            return effects + self._lap_over(now)
+        self._blocked_at = self._at = None
+        self.has_more = True
+        return effects + self._take_record(first, now)
+
+    def _first(self) -> HistoryPosition | None:
+        """Returns the next position of any replica."""
+        return min((source.head.position for source in self._sources.values() if source.head is not None), default=None)
 
     def _take_record(self, position: HistoryPosition, now: float) -> list[Effect]:
         """Takes all copies of one publication, if enough replicas vouch."""
         copies: dict[str, _Record] = {}
         for peer, source in self._sources.items():
-            if source.queue and source.queue[0].position == position:
-                record = copies[peer] = source.queue.popleft()
-                source.queued_bytes -= _size(record.body)
+            if source.head is not None and source.head.position == position:
+                copies[peer] = source.take()
         effects = self._pass_time(position.time_ms / 1000, now)
         assert self._then is not None
         told: dict[tuple[str, bytes], list[str]] = {}
@@ -518,7 +563,8 @@ class Replay:
         self._lap_from, self._until_ms = now, int((now + AHEAD_S) * 1000)
         for source in self._sources.values():
             source.behind, source.named_row = source.row, False
-            source.after, source.is_end = before(int(self.since_s * 1000)), False
+            source.goes_on(before(int(self.since_s * 1000)))
+            source.is_end = False
         self._resumes = now + self._seam_s if self.is_last else now
         self._at = self._resumes
         return effects
@@ -564,8 +610,8 @@ class Replay:
         suffice.
         """
         self._blocked_at = now
-        heads = [source.queue[0].position for source in self._sources.values() if source.queue]
-        late = [peer for peer, source in self._sources.items() if self._is_late(source, min(heads, default=None))]
+        first = self._first()
+        late = [peer for peer, source in self._sources.items() if self._is_late(source, first)]
         effects: list[Effect] = []
         if self._suffice(late):
             for peer in late:
@@ -589,7 +635,8 @@ class Replay:
             return source.eras is None
         if self.stage is ReplayStage.DOCUMENTS:
             return bool(source.asked)
-        return not source.queue and not source.is_end and (first is None or source.after < first)
+        has_some = source.head is not None or source.pages
+        return not has_some and not source.is_end and (first is None or source.after < first)
 
     def _left_behind(self, peer: str, now: float) -> list[Effect]:
         self._left[peer] = self._sources.pop(peer).waited(now)
@@ -598,7 +645,8 @@ class Replay:
     def _joining(self, peer: str) -> _Source:
         """Returns a replica left behind, to be asked again from the present position."""
         waited_s = self._left.pop(peer)
-        return _Source(after=before(int(self.clock * 1000)), eras=(), waited_s=waited_s, named_row=True)
+        at = before(int(self.clock * 1000))
+        return _Source(after=at, at=at, eras=(), waited_s=waited_s, named_row=True)
 
     def _denied(self, peer: str, now: float) -> list[Effect]:
         """Notes a refusal; with f + 1 refusals, hence an honest one, the reading ends."""
@@ -609,11 +657,15 @@ class Replay:
             self.stage, self._at = ReplayStage.DONE, None
         return [Count("history_denied"), *self._advance(now)]
 
-    def _leave(self, peer: str) -> list[Effect]:
+    def _misfit(self, peer: str, error: KeysError) -> list[Effect]:
+        """Suspects a replica whose page is none that it was asked for."""
+        self._leave(peer)
+        return [Count("history_misfit", 1, "page"), Blame(peer, False, str(error))]
+
+    def _leave(self, peer: str) -> None:
         """Asks a replica nothing more in this reading."""
         del self._sources[peer]
         self._left[peer] = inf
-        return []
 
     # --------------------------------------------------------------------------------------------- its end
 

@@ -50,7 +50,8 @@ ASKED_MAX = 256  # requests for our own history that wait; of the reader with mo
 OPEN_S = 5.0  # by then the reader takes another way
 HELD_S = 1.0  # open so long, it makes room for a reader with fewer: else silent replicas and one reader held all
 FORGOTTEN_S = 600.0  # a reader that asked nothing for so long is forgotten
-ASKS_BURST, ASKS_EVERY_S = 256, 1 / 128  # requests of one reader: 8 MiB of pages a second
+ASKS_BURST, ASKS_EVERY_S = 256, 1 / 128  # requests of one reader on one link: 8 MiB of pages a second
+TAKEN_MOST = 2  # as many are taken from a link: so no honest replica passes on more than the next one takes
 _READERS = frozenset({Role.GATEWAY, Role.INGEST})
 
 
@@ -91,7 +92,6 @@ class _Lane:
 class _Reader:
     """A reader with a late request, and the reader's numbers so far."""
 
-    allowance: Allowance
     asked_at: float = inf
     numbers: SequenceWindow = field(default_factory=lambda: SequenceWindow(1))
 
@@ -103,6 +103,10 @@ class FarPassing:
         self._overlay, self._identity, self._routes, self._recorder = overlay, identity, routes, recorder
         self._lanes: dict[str, _Lane] = {}
         self._readers: dict[str, _Reader] = {}
+        # Requests of each reader that each link brings, and those that it takes. Whoever asks by all ways at once is
+        # stopped before the link of a replica that passes on; no link has to answer for what other links brought.
+        self._brought: dict[tuple[str, str], Allowance] = {}
+        self._taken: dict[tuple[str, str], Allowance] = {}
         # Requests for our own history that the recorder has not answered yet, by reader and number of the request.
         self._asked: FairTable[tuple[str, int], tuple[FarRequest, str]] = FairTable(ASKED_MAX)
 
@@ -115,6 +119,8 @@ class FarPassing:
         self._overlay = overlay
         self._lanes = {peer: lane for peer, lane in self._lanes.items() if peer in overlay.members}
         self._readers = {name: reader for name, reader in self._readers.items() if name in overlay.members}
+        self._brought = {pair: each for pair, each in self._brought.items() if overlay.members.keys() >= {*pair}}
+        self._taken = {pair: each for pair, each in self._taken.items() if overlay.members.keys() >= {*pair}}
 
     def received(self, event: Received, now: float) -> list[Effect]:
         """Takes a far request or a far page."""
@@ -133,14 +139,16 @@ class FarPassing:
         self._check_way(request, event.peer, before)
         reader = self._readers.get(request.reader)
         if reader is None or now - reader.asked_at > FORGOTTEN_S:
-            reader = _Reader(Allowance(ASKS_BURST, ASKS_EVERY_S, now))
+            reader = _Reader()
         if request.number in reader.numbers:
             return [Count("far_repeated")]
         inner = HistoryRequest.decode(request.request)
-        self._check_reader(request, inner, reader, now)
+        self._check_reader(request, inner, event.peer, now)
         reader.asked_at = now
         reader.numbers.seen(request.number)
         self._readers[request.reader] = reader
+        if behind and not _allows(self._taken, request.reader, behind, 1, now):
+            return [Count("far_too_many")]
         if behind:
             lane = self._lanes.setdefault(behind, _Lane())
             lane.waiting.put(request.digest, request.reader.encode(), (request, event.peer, now + OPEN_S))
@@ -161,7 +169,7 @@ class FarPassing:
         if not all(map(routes.is_replica, request.way)) or tuple(map(routes.region_of, request.way)) not in ways:
             raise _late(NotAuthorised("a far request that does not go along the tree"))
 
-    def _check_reader(self, request: FarRequest, inner: HistoryRequest, reader: _Reader, now: float) -> None:
+    def _check_reader(self, request: FarRequest, inner: HistoryRequest, peer: str, now: float) -> None:
         """Raises BadSignature, BadFrame, Expired, TooOften; NotAuthorised for a reader without the right now."""
         if inner.most_bytes > FAR_PAGE_BYTES and not (inner.eras or inner.digest):
             raise BadFrame(f"a far request for {inner.most_bytes} bytes; at most {FAR_PAGE_BYTES}")
@@ -169,10 +177,10 @@ class FarPassing:
             raise _late(BadFrame(f"{request.reader} wants pages in boxes that a quantum computer opens"))
         if not self._recorder.may_ask(request.reader, inner, now):
             raise _late(NotAuthorised(f"{request.reader} may not read the history that it asks for"))
+        if not _allows(self._brought, request.reader, peer, TAKEN_MOST, now):
+            raise _late(TooOften(f"{request.reader} asks more than a reading needs"))
         member = self._overlay.members[request.reader]
         verify_author(member, DOMAIN_FAR_REQUEST, request.signed_bytes(), request.signature, now)
-        if not reader.allowance.take(now):
-            raise _late(TooOften(f"{request.reader} asks more than a reading needs"))
 
     def _pass_on(self, behind: str, lane: _Lane, now: float) -> list[Effect]:
         """Passes waiting requests on, as far as there is room."""
@@ -227,6 +235,14 @@ class FarPassing:
     @property
     def next_deadline(self) -> float | None:
         return earliest(*(lane.look_at for lane in self._lanes.values()))
+
+
+def _allows(of: dict[tuple[str, str], Allowance], reader: str, link: str, times: int, now: float) -> bool:
+    """Takes a request of a reader on a link from its allowance, so many times as large as a reading needs."""
+    allowance = of.get((reader, link))
+    if allowance is None:
+        allowance = of[reader, link] = Allowance(times * ASKS_BURST, ASKS_EVERY_S / times, now)
+    return allowance.take(now)
 
 
 def _late(error: KeysError) -> KeysError:

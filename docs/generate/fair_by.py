@@ -93,7 +93,7 @@ _NAMES = {
         gateway.outbox.database.MAX_TOPICS gateway.outbox.store.GROUP_MAX gateway.overlay.discovery.FOUND_MAX
         gateway.overlay.discovery.RESOLVES_MAX gateway.sessions.database.ROWS_MAX
         gateway.sockets.audit.CAUSES_MAX keys.fetching.EXTRA_MAX keys.identity.PUBLIC_KEYS_KEPT
-        keys.keyopening.OUTLINES_KEPT keys.shamir.POWERS_KEPT keys.shamir.WEIGHTS_KEPT keys.sharetree.CUTS_KEPT
-        keys.sharetree.LEVELS_KEPT""",
+        keys.keyopening.OUTLINES_KEPT keys.sealedbox.CHECKED_MAX keys.shamir.POWERS_KEPT
+        keys.shamir.WEIGHTS_KEPT keys.sharetree.CUTS_KEPT keys.sharetree.LEVELS_KEPT""",
 }
 FAIR_BY = {name: owner for owner, names in _NAMES.items() for name in names.split()}

@@ -145,9 +145,10 @@ OWNERS: dict[str, dict[str, str]] = {
         "bridge.contract.early_room.EARLY_BYTES": """
             bridge.node.ReplicaNode _again""",
         "bridge.reader.replay.SOURCE_KEYS_MAX": """
-            bridge.reader.replay._Source keys queue""",
+            bridge.reader.replay._Source keys pages""",
         "beside": """
-            bridge.membership.early_wires.EarlyWires _due _instead _links taken""",
+            bridge.membership.early_wires.EarlyWires _due _instead _links taken
+            bridge.reader.readings.Readings _turns""",
         "bridge.organising.interests.CACHE_IDS": """
             bridge.organising.interests.RecentIds _ids""",
         "bridge.publisher.windows.AHEAD_MAX": """
@@ -163,9 +164,10 @@ OWNERS: dict[str, dict[str, str]] = {
         "bridge.topology.witnesses.PEERS_MAX": """
             bridge.topology.witnesses.LinkWitness _bins _last""",
         "document": """
+            bridge.node.JobNode _up
             bridge.reader.far_asking.FarAsking _asked
             bridge.reader.readings.Readings up
-            bridge.replica.far_passing.FarPassing _lanes _readers
+            bridge.replica.far_passing.FarPassing _brought _lanes _readers _taken
             bridge.reader.replay.Replay _deniers _left _sources _up
             bridge.replica.recording.Recorder _budgets _waiting
             gateway.history.archive._Known owned

@@ -32,10 +32,11 @@ from bridge.contract import (
 )
 from bridge.document import History
 from gateway.base import private_directory
-from gateway.history.segments import NONCE_BYTES, READ_ROWS, ROW_BYTES, Found, Segment, erase_segment
+from gateway.history.segments import NONCE_BYTES, ROW_BYTES, Found, Segment, erase_segment
 
 SEGMENT_BYTES = 16 << 20  # a segment is closed then, or after a part of the days
 PARTS = 16  # of the days in one segment: what is older than the days is erased so much later at most
+READ_ROWS_FIRST, READ_ROWS = 8, 512  # read from a segment at once: each time twice as many
 OPEN_MAX = 16  # files that are open for reading; those unused longest are closed
 ERAS_MAX = 4_096  # of an overlay whose owner signs without end, the oldest go
 _TABLES = """
@@ -313,12 +314,13 @@ class Archive:
     def _places(
         self, known: _Known, after: HistoryPosition, request: HistoryRequest, publisher: bytes
     ) -> Iterator[Found]:
+        rows = READ_ROWS_FIRST  # few large records fill a page, of small ones many do
         while True:
-            found = self._file(known).places(after, request.until_ms, request.row, publisher)
+            found = self._file(known).places(after, request.until_ms, request.row, rows, publisher)
             yield from found
-            if len(found) < READ_ROWS:
+            if len(found) < rows:
                 return
-            after = found[-1].position
+            after, rows = found[-1].position, min(2 * rows, READ_ROWS)
 
     def _file(self, known: _Known) -> Segment:
         if not known.is_closed:

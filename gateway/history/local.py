@@ -232,8 +232,7 @@ class LocalHistory:
             part.carried = [] if is_over else [each for each in records if each.position.time_ms == last_ms]
             ripe = [each for each in records if each.position.time_ms < last_ms]
             ripe.sort(key=lambda each: (each.position.time_ms, each.position.sequence))
-            for deliver in self._opened(part, ripe):
-                self._rereading.effect(Reread((number,), deliver))
+            self._rereading.effect(Reread((number,), tuple(self._opened(part, ripe))))
             if event.upto is not None:
                 part.after = event.upto
             else:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache, partial
+from time import perf_counter
 from typing import TypeAlias
 
 from bridge.base import matches
@@ -28,6 +29,7 @@ from bridge.contract import (
     StopReading,
     sealed_of,
 )
+from gateway.base import TURN_S, behind_reads
 
 Give: TypeAlias = Callable[[Publication], "Coroutine[None, None, None] | None"]
 """Gives a publication to a client; or returns the rest of it, which has to wait for a plugin."""
@@ -54,7 +56,7 @@ class _Reading:
     has_room: Callable[[], bool]
     done: Callable[[], None]
     scopes: dict[int, tuple[int, str]]
-    waiting: deque[Publication] = field(default_factory=deque)
+    waiting: deque[tuple[Publication, int]] = field(default_factory=deque)  # with bytes
     names: OrderedDict[tuple[str, int], None] = field(default_factory=OrderedDict)
     live: dict[str, int] = field(default_factory=dict)  # wire filter -> since when, in ms
     kept: deque[tuple[tuple[str, int] | None, Publication]] = field(default_factory=deque)  # live, for behind the past
@@ -66,16 +68,17 @@ class _Reading:
 
     def wait(self, publication: Publication) -> None:
         """Adds a publication that goes to the client as soon as there is room."""
-        self.waiting.append(publication)
-        self._grown(publication)
+        size = _size(publication)
+        self.waiting.append((publication, size))
+        self._grown(size)
 
     def keep(self, name: tuple[str, int] | None, publication: Publication) -> None:
         """Keeps a live publication until the past is over. `name`: publisher and number; None for one of our own."""
         self.kept.append((name, publication))
-        self._grown(publication)
+        self._grown(_size(publication))
 
-    def _grown(self, publication: Publication) -> None:
-        self.size += _size(publication)
+    def _grown(self, size: int) -> None:
+        self.size += size
         while self.size > WAITING_BYTES_MAX or len(self.waiting) + len(self.kept) > WAITING_MAX:
             if self.waiting:
                 self.take()
@@ -84,8 +87,8 @@ class _Reading:
 
     def take(self) -> Publication:
         """Takes out the oldest waiting publication."""
-        publication = self.waiting.popleft()
-        self.size -= _size(publication)
+        publication, size = self.waiting.popleft()
+        self.size -= size
         return publication
 
     def release(self) -> None:
@@ -174,10 +177,10 @@ class Rereading:
     def effect(self, effect: Reread | ReadAgainLive | ReadAgainDone) -> None:
         """Takes an effect of the node."""
         match effect:
-            case Reread(parts, deliver):
+            case Reread(parts, delivers):
                 for part in parts:
                     if (reading := self._readings.get(part)) is not None:
-                        self._past(reading, deliver)
+                        self._past(reading, delivers)
             case ReadAgainLive(part):
                 if (reading := self._readings.get(part)) is not None:
                     reading.live.setdefault(reading.scopes[part][1], int(self._clock() * 1000))
@@ -186,16 +189,22 @@ class Rereading:
                     del reading.scopes[part]
                     self._over(reading)
 
-    def _past(self, reading: _Reading, deliver: Deliver) -> None:
-        publication = deliver.publication
-        since = reading.live.get(deliver.scope)
-        is_own = deliver.publisher == self._name and since is not None and publication.time_ms >= since
-        if is_own or not matches(reading.filter, publication.topic):
-            return
-        reading.names[deliver.publisher, deliver.sequence] = None
-        if len(reading.names) > NAMES_MAX:
+    def _past(self, reading: _Reading, delivers: Sequence[Deliver]) -> None:
+        wanted: dict[str, bool] = {}  # a batch has few topics
+        for deliver in delivers:
+            publication = deliver.publication
+            since = reading.live.get(deliver.scope)
+            if deliver.publisher == self._name and since is not None and publication.time_ms >= since:
+                continue  # our own: it came live
+            is_wanted = wanted.get(publication.topic)
+            if is_wanted is None:
+                is_wanted = wanted[publication.topic] = matches(reading.filter, publication.topic)
+            if not is_wanted:
+                continue
+            reading.names[deliver.publisher, deliver.sequence] = None
+            reading.wait(_as_past(publication))
+        while len(reading.names) > NAMES_MAX:
             reading.names.popitem(last=False)
-        reading.wait(_as_past(publication))
         self._pump(reading)
 
     def delivered(self, deliver: Deliver) -> None:
@@ -224,12 +233,14 @@ class Rereading:
         self._pump(reading)
 
     def _pump(self, reading: _Reading) -> None:
-        """Gives the client as much as fits; the end of the past ends the reading."""
-        while reading.waiting and reading.asking is None and reading.has_room():
+        """Gives the client as much as fits, for a turn; the end of the past ends the reading."""
+        ends, is_turn_over = perf_counter() + TURN_S, False
+        while reading.waiting and reading.asking is None and not is_turn_over and reading.has_room():
             reading.look_s = LOOK_S
             if (rest := reading.give(reading.take())) is not None:
                 reading.asking = asyncio.ensure_future(rest)
                 reading.asking.add_done_callback(partial(self._answered, reading))
+            is_turn_over = perf_counter() > ends
         is_full = bool(reading.waiting) or reading.asking is not None
         if is_full is not reading.is_held:
             reading.is_held = is_full
@@ -237,8 +248,11 @@ class Rereading:
                 asyncio.get_running_loop().call_soon(self._handle, HoldReading(part, is_full))
         if is_full and reading.asking is None and not reading.is_looked_at:
             reading.is_looked_at = True
-            asyncio.get_running_loop().call_later(reading.look_s, self._look, reading)
-            reading.look_s = min(2 * reading.look_s, LOOK_MOST_S)
+            if is_turn_over:
+                behind_reads(partial(self._look, reading))
+            else:
+                asyncio.get_running_loop().call_later(reading.look_s, self._look, reading)
+                reading.look_s = min(2 * reading.look_s, LOOK_MOST_S)
         elif reading in self._draining and not is_full:
             self._draining.remove(reading)
             reading.done()

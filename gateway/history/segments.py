@@ -22,7 +22,6 @@ from keys.frames import sized
 
 ROW_BYTES = 96  # of a record beside its body, with the pages of the tree: measured
 NONCE_BYTES, TAG_BYTES = 12, 16
-READ_ROWS = 512  # read from a segment at once
 _TABLES = """
 CREATE TABLE IF NOT EXISTS records (
     time INTEGER, publisher BLOB, sequence INTEGER, tag BLOB, row INTEGER NOT NULL, key BLOB NOT NULL,
@@ -84,13 +83,13 @@ class Segment:
             self._database.execute("ROLLBACK") if self._database.in_transaction else None
             raise
 
-    def places(self, after: HistoryPosition, until_ms: int, row: int, publisher: bytes = b"") -> list[Found]:
-        """Returns where records are behind a position and a row, sealed before a time, in order: at most `READ_ROWS`.
+    def places(self, after: HistoryPosition, until_ms: int, row: int, most: int, publisher: bytes = b"") -> list[Found]:
+        """Returns where records are behind a position and a row, sealed before a time, in order: so many at most.
         `publisher`: of this one alone. Raises sqlite3.Error.
         """
         one = (publisher, after.time_ms) if publisher else ()
         query = _PLACES_OF_ONE if publisher else _PLACES
-        found = self._database.execute(query, (*one, *after, until_ms, row, READ_ROWS))
+        found = self._database.execute(query, (*one, *after, until_ms, row, most))
         return [Found(HistoryPosition(*place), number, key_id) for *place, number, key_id in found]
 
     def body(self, position: HistoryPosition) -> bytes | None:

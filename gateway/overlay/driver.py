@@ -27,6 +27,7 @@ from bridge.contract import (
     Effect,
     Event,
     Forget,
+    GoOn,
     Keep,
     KeepSealed,
     KeysChanged,
@@ -37,6 +38,8 @@ from bridge.contract import (
     Offered,
     Outlived,
     OverlayNode,
+    PageCame,
+    Pause,
     Prove,
     ReadAgainDone,
     ReadAgainLive,
@@ -59,6 +62,7 @@ from bridge.contract import (
 from bridge.document import Overlay
 from gateway.base import Alarm, Defects, Figures
 from gateway.base.log_events import LogEvent
+from gateway.base.turns import behind_reads
 from gateway.overlay.dials import Dials
 from gateway.trust import LiveOverlay, TrustError
 from gateway.trust.live_overlay import LOOK_EVERY_S
@@ -67,8 +71,8 @@ from keys.issuing import KeepArchive, KeepMaterial
 log = logging.getLogger("veilmq.links")
 
 
-OfHistory: TypeAlias = Record | RecordEra | Recall | Reread | ReadAgainLive | ReadAgainDone
-"""The effects of a history: of a replica that keeps one, and of a gateway that reads one."""
+OfHistory: TypeAlias = Record | RecordEra | Recall | Reread | ReadAgainLive | ReadAgainDone | PageCame
+"""The effects of a history: of a replica that keeps one, and of a gateway or job that reads one."""
 OfReceipts: TypeAlias = AskKept | KeepSealed | ReceiptCame
 """The effects of receipts: of a gateway that reads, and of one that publishes."""
 Upkeep: TypeAlias = Adopt | NotAdopted | Outlived
@@ -114,7 +118,10 @@ class NoHands:
         raise AssertionError("an effect that this party's machine does not have")
 
     deliver = deliver_shared = forget = leave = read_page = _never
-    keep = refuse = delay = withhold = take = keep_material = keep_archive = of_history = of_receipts = _never
+    keep = refuse = delay = withhold = take = keep_material = keep_archive = of_receipts = _never
+
+    def of_history(self, effect: OfHistory) -> None:
+        self._never(effect)
 
 
 class Driver:
@@ -200,6 +207,8 @@ class Driver:
             case ReadPage(start):
                 # Not from inside the handling of another event, and with turns for others between two pages.
                 asyncio.get_running_loop().call_soon(hands.read_page, start)
+            case Pause():
+                behind_reads(lambda: self.handle(GoOn()))
             case Refuse(reason):
                 hands.refuse(reason)
             case Delay(delay_s):
@@ -222,7 +231,7 @@ class Driver:
                 hands.keep_material(material)
             case KeepArchive(epoch, content):
                 hands.keep_archive(epoch, content)
-            case Record() | RecordEra() | Recall() | Reread() | ReadAgainLive() | ReadAgainDone():
+            case Record() | RecordEra() | Recall() | Reread() | ReadAgainLive() | ReadAgainDone() | PageCame():
                 hands.of_history(effect)
             case AskKept() | KeepSealed() | ReceiptCame():
                 hands.of_receipts(effect)

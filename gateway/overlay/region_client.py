@@ -17,13 +17,27 @@ import os
 import random as random_module
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from bridge.base import overlaps
-from bridge.contract import Acked, KeyDoubted, KeyWanted, NotTaken, Prove, Received, Subscribed, Tick, Wire
+from bridge.contract import (
+    FAR_TOPIC,
+    HISTORY_TOPIC,
+    Acked,
+    AskHistory,
+    KeyDoubted,
+    KeyWanted,
+    NotTaken,
+    PageCame,
+    Prove,
+    Received,
+    Subscribed,
+    Tick,
+    Wire,
+)
 from bridge.document import Overlay, OverlayError, ScopeSecret
 from bridge.membership import GRANT_TOPIC, OVERLAY_TOPIC, SWAPS_TOPIC, VIEWS_TOPIC
 from bridge.node import JobNode
@@ -37,7 +51,7 @@ from gateway.mqtt5.packets import Properties, Publish
 from gateway.mqtt5.types import MqttError
 from gateway.overlay import hosted
 from gateway.overlay.dials import Dials
-from gateway.overlay.driver import Driver, Linked
+from gateway.overlay.driver import Driver, Linked, OfHistory
 from gateway.overlay.peer_refusals import reason_in
 from gateway.trust import (
     LiveOverlay,
@@ -75,7 +89,7 @@ __all__ = [
 
 SESSION_EXPIRY_S = SESSION_S[Role.INGEST]
 KEEP_ALIVE_S = 10
-CONTROL_TOPICS = frozenset({GRANT_TOPIC, OVERLAY_TOPIC, SWAPS_TOPIC, VIEWS_TOPIC})
+CONTROL_TOPICS = frozenset({GRANT_TOPIC, OVERLAY_TOPIC, SWAPS_TOPIC, VIEWS_TOPIC, FAR_TOPIC})
 
 
 @dataclass(slots=True)
@@ -184,6 +198,7 @@ class RegionClient(Linked):
             )
         self._receive_maximum, self._session_expiry_s, self._random = receive_maximum, session_expiry_s, random
         self._copies = Copies()
+        self._page: PageCame | None = None  # that the message at hand brought, from a replica of another region
         self._dials = Dials(self._dial)
         self.figures = Figures(self.local.name, self.local.role.value, links=self._dials.states)
         """What our node counted, and whom it suspects."""
@@ -266,8 +281,13 @@ class RegionClient(Linked):
         self._driver.handle(KeyDoubted(name))
 
     def ask(self, replica: str, topic: str, payload: bytes) -> None:
-        """Send a replica a request of ours. On the event loop; dropped without a connection."""
-        self.send(replica, Wire(topic, payload), 0)
+        """Send a replica a request of ours; one of another region only for its history. On the event loop; dropped
+        without a connection.
+        """
+        if topic == HISTORY_TOPIC:
+            self._driver.handle(AskHistory(replica, payload))
+        else:
+            self.send(replica, Wire(topic, payload), 0)
 
     def spooled(self, batches: Iterable[tuple[ChainId, HadBatch]]) -> None:
         """These batches are on disk: sign receipts of them, in their time. On the event loop."""
@@ -286,8 +306,13 @@ class RegionClient(Linked):
         if not ours or not CONTROL_TOPICS.isdisjoint([publish.topic for publish in publishes]):
             for publish in publishes:
                 if not ours or publish.topic in CONTROL_TOPICS:
-                    client.acknowledge(publish)
                     self._driver.handle(Received(peer, _wire(publish)))
+                    if self._page is None:
+                        client.acknowledge(publish)
+                    else:  # it is acknowledged as the page that it brought
+                        asked, self._page = self._page, None
+                        page = replace(publish, topic=HISTORY_TOPIC, payload=asked.page)
+                        self._on_arrivals(asked.replica, (page,), client)
             publishes = [publish for publish in publishes if ours and publish.topic not in CONTROL_TOPICS]
         if publishes:
             self._on_arrivals(peer, publishes, client)
@@ -334,6 +359,10 @@ class RegionClient(Linked):
 
     def keys_changed(self) -> None:
         self._on_keys()
+
+    def of_history(self, effect: OfHistory) -> None:
+        assert isinstance(effect, PageCame), "a job keeps no history"
+        self._page = effect
 
     def adopted(self, overlay: Overlay, removed: bool) -> None:
         self.local = self._live.local

@@ -28,6 +28,7 @@ from bridge.contract import (
     Effect,
     Event,
     Forget,
+    GoOn,
     Keep,
     KeepSealed,
     KeysChanged,
@@ -39,6 +40,8 @@ from bridge.contract import (
     NotTaken,
     OnDisk,
     Outlived,
+    PageCame,
+    Pause,
     Prove,
     ReadAgainDone,
     ReadAgainLive,
@@ -326,7 +329,7 @@ class Kernel:
                 self._outboxes[name].leave(sequences)
             case ReadPage(start):
                 self.at(self.now, name, self._outboxes[name].page(start))
-            case Reread() | ReadAgainLive() | ReadAgainDone() | Record() | RecordEra() | Recall():
+            case Pause() | Reread() | ReadAgainLive() | ReadAgainDone() | Record() | RecordEra() | Recall():
                 self._of_history(name, effect)
             case AskKept() | KeepSealed() | ReceiptCame():
                 self._of_receipts(name, effect)
@@ -337,8 +340,8 @@ class Kernel:
                 self.trace.proved.append((name, evidence))
             case Watch() | KeysChanged() | KeepMaterial() | KeepArchive() | Keep() | Outlived() | Refuse() | Delay():
                 pass  # no stock brokers here, and no files
-            case Withhold() | Take():
-                pass  # nor windows of links
+            case Withhold() | Take() | PageCame():
+                pass  # nor windows of links, nor receivers
             case Wanted() | Doubted():
                 raise AssertionError("what a reader says to its own node")
             case _:
@@ -354,12 +357,14 @@ class Kernel:
                 self.trace.receipts.setdefault(name, []).append(effect)
 
     def _of_history(
-        self, name: str, effect: Reread | ReadAgainLive | ReadAgainDone | Record | RecordEra | Recall
+        self, name: str, effect: Pause | Reread | ReadAgainLive | ReadAgainDone | Record | RecordEra | Recall
     ) -> None:
         match effect:
-            case Reread(readings, deliver):
+            case Pause():
+                self.at(self.now, name, GoOn())
+            case Reread(readings, delivers):
                 for reading in readings:
-                    self.trace.reread.setdefault(reading, []).append(deliver)
+                    self.trace.reread.setdefault(reading, []).extend(delivers)
             case ReadAgainLive():
                 pass
             case ReadAgainDone(reading):

@@ -14,6 +14,7 @@ from itertools import count
 from bridge.contract import HISTORY_TOPIC, Blame, Count, Doubted, Effect, Received, Send, Wanted, Wire, number_of
 from bridge.document import Scope
 from bridge.reader import OVERLAP_S, Replay
+from bridge.topology import FarWays, keeping
 from bridge.wire import AHEAD_S
 from gateway.overlay import Publish
 from keys.envelope import KeyName
@@ -25,6 +26,7 @@ from spark_ingest.receiving.sealings import Group
 from spark_ingest.spool.backfilled import BackfillRecord, ScopeRecord
 
 READY_MAX = 4_096  # publications that wait for the disk; beyond that the reading rests
+TURN_RECORDS = 32  # taken in one turn; links are served in between
 LANES_MAX = 64  # backfills of one receiver, each of a worker; their requests have different numbers
 
 
@@ -88,6 +90,8 @@ class Backfill:
         self._up = set(up)
         self._perform(self._replay.hold(self._past.ready > READY_MAX, now))
         self._perform(self._replay.tick(now))
+        for _ in range(TURN_RECORDS):
+            self._perform(self._replay.go_on(now))
         if self._replay.is_done and not self._past.ready and self._writing is None:
             self._ends()
 
@@ -104,12 +108,18 @@ class Backfill:
                 known = ScopeRecord(int(since * 1000), until_ms, int(since * 1000))
                 self.record.scopes[scope.number] = known
             known.until_ms, begins = until_ms, max(since, known.upto_ms / 1000 - OVERLAP_S)
-            self._past = PastPublications(self._live, self._part)
+            overlay, region = self._live.overlay, keeping(self._live.overlay, name, scope)
+            self._past = PastPublications(self._live, self._part, region)
             self._past.learn(self._live.granted.check_values)
+            ways = FarWays(overlay, self._live.home, region).count
             numbers = self._numbers.__next__
-            self._replay = Replay(self._live.overlay, name, self._past, scope, begins, numbers, until_ms=until_ms)
+            self._replay = Replay(
+                overlay, name, self._past, scope, begins, numbers, until_ms=until_ms, region=region, ways=ways
+            )
             self._upto_ms, self._up = int(begins * 1000), set(up)
-            self._perform(self._replay.begin(sorted(up), now))
+            # Replicas of another region are asked through ours, and count as linked.
+            asked = sorted(up) if region == self._live.home else overlay.replicas(region)
+            self._perform(self._replay.begin(asked, now))
             return True
         self.record.is_over = True
         return False
@@ -163,7 +173,9 @@ class Backfill:
     @property
     def next_deadline(self) -> float | None:
         """The time at which `tick` is wanted."""
-        return None if self._replay is None else self._replay.next_deadline
+        if self._replay is None:
+            return None
+        return 0.0 if self._replay.has_more else self._replay.next_deadline
 
     # ------------------------------------------------------------------------------------------- writing
 

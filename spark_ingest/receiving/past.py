@@ -22,10 +22,12 @@ PATIENCE_S = 10.0  # of the reading's clock, with publications that are not whol
 
 
 class PastPublications:
-    """A `bridge.reader.Judge` for the spool of `live`. `part`: the publications for this receiver; None: all."""
+    """A `bridge.reader.Judge` for the spool of `live`. `part`: the publications for this receiver; None: all; `region`:
+    whose replicas are asked.
+    """
 
-    def __init__(self, live: SpoolCollector, part: Part | None = None) -> None:
-        self._live, self._part = live, part
+    def __init__(self, live: SpoolCollector, part: Part | None, region: int) -> None:
+        self._live, self._part, self._region = live, part, region
         self._collector: SpoolCollector | None = None
         self._check_values: Mapping[KeyName, bytes] = {}
         self._asked: set[KeyName] = set()
@@ -41,9 +43,8 @@ class PastPublications:
         if self._collector is not None:
             self._collector.adopt(overlay, now)
             return self._wanted()
-        home = self._live.home
         made = SpoolCollector(
-            overlay, home, incomplete_s=PATIENCE_S, part=self._part, acknowledge=_no_ack, live=self._live
+            overlay, self._region, incomplete_s=PATIENCE_S, part=self._part, acknowledge=_no_ack, live=self._live
         )
         made.learn(self._check_values)
         self._collector = made

@@ -75,7 +75,8 @@ MESSAGES, MICROSECONDS, BYTES = "msg/s", "us", "bytes"
 class Shape:
     """An overlay: replicas of each region, along one path; messages that one data key serves; the topic asked for; how
     content travels (`EVERYWHERE`: over all cross links); its length; `linger_ms` of the scope, and records of its
-    batches at most; whether there is such a scope with receipts beside it; whether replicas keep a history of it.
+    batches at most; whether there is such a scope with receipts beside it; whether replicas keep a history of it, and
+    those of the first region alone.
     """
 
     regions: tuple[int, ...] = (3,)
@@ -88,6 +89,7 @@ class Shape:
     records: int = 256
     with_receipts: bool = False
     has_history: bool = False
+    is_far: bool = False
 
     @property
     def window(self) -> int:
@@ -164,7 +166,7 @@ def processes_of(shape: Shape, *readers: str) -> Iterator[tuple[OverlayProcesses
         sealed["batch"] = {"linger_ms": shape.linger_ms, "records": shape.records}
         sealed["mode"] = "copies" if shape.mode == EVERYWHERE else shape.mode
         if shape.has_history:
-            sealed["history"] = {"days": 7, "gigabytes": 20}
+            sealed["history"] = {"days": 7, "gigabytes": 20, **({"regions": regions[:1]} if shape.is_far else {})}
         scopes = [sealed, _scope(PLAIN)]
         if shape.with_receipts:
             scopes.append({**sealed, **_scope(RECEIPTED), "receipts": True})
@@ -415,13 +417,11 @@ def by_history(medians: Medians) -> Iterator[Result]:
         rate = in_process(histories.replayed, processes.ports["reader"], way, count, limit_s=histories.LIMIT_S)
         for window, beside in zip(windows, live, strict=True):
             yield Result(f"replay of {count:,}", rate, beside, f"live, {window} in flight", MESSAGES, Target(3.0))
-        for reader in ("reader", "control"):
-            alone = in_process(across.paced, way, medians.seconds * medians.runs, PACE)
-            with histories.reading(processes.ports[reader], way):
-                reading = in_process(across.paced, way, medians.seconds * medians.runs, PACE)
-            where = "its own" if reader == "control" else "another"
-            work = f"p99, {PACE} msg/s, {where} gateway reads"
-            yield Result(work, reading[1], alone[1], "nobody reads", MICROSECONDS, _at_most(1.5))
+        yield _beside_reading(medians, processes.ports["reader"], way, "another gateway reads")
+        yield _beside_reading(medians, processes.ports["control"], way, "its own gateway reads")
+    with processes_of(Shape((3, 3), has_history=True, is_far=True), "reader") as (processes, way):
+        histories.filled(way, [MANY], medians.messages // 4)
+        yield _beside_reading(medians, processes.ports["reader"], way, "another reads a far region")
     with processes_of(Shape(has_history=True, mode="blocks")) as (processes, way):
         _, count = histories.filled(way, [MANY], medians.messages // 4)
         disk = histories.disk_bytes(processes, "r1-1") / count
@@ -433,6 +433,14 @@ def by_history(medians: Medians) -> Iterator[Result]:
     )
     more = (full.memory_bytes - empty.memory_bytes) / 1e6
     yield Result(f"memory beyond an empty one, {kept}", more, 50, "its goal", "MB", _at_most(1.0))
+
+
+def _beside_reading(medians: Medians, port: int, way: across.Way, who: str) -> Result:
+    """Live traffic while a client of the gateway at a port reads the past again and again."""
+    alone = in_process(across.paced, way, medians.seconds * medians.runs, PACE)
+    with histories.reading(port, way):
+        reading = in_process(across.paced, way, medians.seconds * medians.runs, PACE)
+    return Result(f"p99, {PACE} msg/s, {who}", reading[1], alone[1], "nobody reads", MICROSECONDS, _at_most(1.5))
 
 
 def by_base(medians: Medians) -> Iterator[Result]:

@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from keys import sealedbox
 from keys.errors import BadContent, BadFrame, OurFault
 from keys.identity import Identity
 from keys.sealedbox import (
@@ -163,6 +164,26 @@ def test_points_of_small_order_are_refused_on_both_sides() -> None:
                 check_receiver(receiver)
         with pytest.raises(BadContent):
             RECEIVER.open(point + bytes(16), b"info")
+
+
+def test_a_key_is_tried_once_and_a_bad_one_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Trial:
+        tried = 0
+
+        def exchange(self, key: object) -> bytes:
+            self.tried += 1
+            raise ValueError
+
+    check_receiver.cache_clear()
+    check_receiver(CLASSICAL)
+    trial = Trial()
+    monkeypatch.setattr(sealedbox, "_TRIAL", trial)
+    check_receiver(CLASSICAL)
+    assert trial.tried == 0
+    for tried in (1, 2):
+        with pytest.raises(OurFault):
+            check_receiver(STRANGER.agreement_bytes)
+        assert trial.tried == tried
 
 
 def test_an_encapsulation_key_with_numbers_out_of_range_is_no_key() -> None:

@@ -9,7 +9,20 @@ from typing import Any
 
 import pytest
 
-from bridge.contract import HISTORY_TOPIC, Effect, Event, LinkDown, LinkUp, Received, Send, Subscribed, Wire
+from bridge.contract import (
+    FAR_TOPIC,
+    HISTORY_TOPIC,
+    AskHistory,
+    Effect,
+    Event,
+    LinkDown,
+    LinkUp,
+    PageCame,
+    Received,
+    Send,
+    Subscribed,
+    Wire,
+)
 from bridge.contract.machine import earliest
 from bridge.membership import GRANT_TOPIC, OVERLAY_TOPIC, SWAPS_TOPIC, VIEWS_TOPIC
 from gateway.overlay import Properties, Publish
@@ -19,6 +32,8 @@ from papers.sim.kernel import Kernel
 from spark_ingest.receiving import Backfill, Seen, SpoolCollector
 from spark_ingest.spool.backfilled import BackfillRecord
 from tests.sim.test_history import CHANGES, LIES, a_world, change, lying, publish_some
+from tests.sim.test_history_far import a_world as a_far_world
+from tests.sim.test_history_far import lying_far
 from tests.sim.world import NOW, Traffic, World, subscribe
 
 CONTROL = {GRANT_TOPIC, OVERLAY_TOPIC, SWAPS_TOPIC, VIEWS_TOPIC}
@@ -37,6 +52,7 @@ class Job:
         seen = Seen.from_json(disk.seen.to_json()) if disk.seen is not None else Seen()
         self._live = SpoolCollector(world.overlay, world.overlay.certificate("late").region, seen=seen)
         self._sent: list[Effect] = []
+        self._now = 0.0
         self._backfill: Backfill | None = None
         self._up: set[str] = set()
         disk.seen = self._live.seen
@@ -53,9 +69,13 @@ class Job:
         return earliest(self._node.next_deadline, self._live.next_deadline, past, self._writes_at, looks_at)
 
     def _send(self, peer: str, topic: str, payload: bytes) -> None:
-        self._sent.append(Send(peer, Wire(topic, payload)))
+        if topic == HISTORY_TOPIC:
+            self._sent += self._node.handle(AskHistory(peer, payload), self._now)
+        else:
+            self._sent.append(Send(peer, Wire(topic, payload)))
 
     def handle(self, event: Event, now: float) -> Sequence[Effect]:
+        self._now = now
         if self._backfill is None:
             self._backfill = Backfill(self._disk.record, self._live, None, self._send, lambda names: None, now)
             self._live.learn({name: Derivation(key).check_value for name, key in self._world.keys})
@@ -65,8 +85,14 @@ class Job:
         if isinstance(event, LinkDown):
             self._up.discard(event.peer)
         if isinstance(event, Received) and event.wire.topic == HISTORY_TOPIC:
-            page = Publish(HISTORY_TOPIC, event.wire.payload, properties=Properties())
-            self._backfill.received(event.peer, page, now)
+            self._page(event.peer, event.wire.payload, now)
+        elif isinstance(event, Received) and event.wire.topic == FAR_TOPIC:
+            for effect in self._node.handle(event, now):
+                match effect:
+                    case PageCame(replica, page):
+                        self._page(replica, page, now)
+                    case _:
+                        self._sent.append(effect)
         elif isinstance(event, Received) and event.wire.topic not in CONTROL:
             self._live.receive(event.peer, event.wire, lambda: None, now)
         else:
@@ -86,6 +112,10 @@ class Job:
         if self._writes_at is None and (self._live.ready or self._backfill.ready):
             self._writes_at = now + SLOW_S
         return self._sent
+
+    def _page(self, replica: str, page: bytes, now: float) -> None:
+        assert self._backfill is not None
+        self._backfill.received(replica, Publish(HISTORY_TOPIC, page, properties=Properties()), now)
 
     def _write(self, now: float) -> None:
         assert self._backfill is not None
@@ -220,3 +250,18 @@ def test_whatever_happens_inside_the_span(seed: int) -> None:
     kernel.run(NOW + 800)
     check_rows(kernel, traffic, disk)
     check_blame(kernel.trace.named(), lies)
+
+
+@pytest.mark.parametrize("lies", [{}, {"r1b": "drop"}, {"r2a": "drop"}, {"r2a": "alter"}, {"r3c": "drop"}])
+def test_a_job_reads_what_only_another_region_keeps_each_row_once(lies: dict[str, str]) -> None:
+    rng = random.Random(f"far {lies}")
+    world = a_far_world(45)
+    kernel = lying_far(world, rng, {}, lies)
+    subscribe(kernel, "desk", "plant/#")
+    traffic = publish_some(kernel, rng, NOW + 620, 150)
+    disk = Disk(BackfillRecord(0))
+    joining(kernel, world, rng, disk, NOW + 600)
+    kernel.run(NOW + 900)
+    check_rows(kernel, traffic, disk)
+    check_blame(kernel.trace.named(), lies)
+    assert kernel.trace.figures["far_passed"] > 0, "it read its own region"

@@ -90,16 +90,20 @@ class Job:
         return wait_until(lambda: self.rows.total() >= total, 90, 0.5)
 
 
-def made(overlay: OverlayProcesses, spool: Path, *sites: str) -> Job:
-    overlay.make({"north": 3}, [], {**dict.fromkeys(sites, "north"), "job": "north"})
+def made(overlay: OverlayProcesses, spool: Path, *sites: str, job: str = "north") -> Job:
+    """A job in the region `job`; the sites are in the north, which alone keeps the history."""
+    regions = tuple(dict.fromkeys(("north", job)))
+    edges = [("north", job)] if job != "north" else []
+    overlay.make(dict.fromkeys(regions, 3), edges, {**dict.fromkeys(sites, "north"), "job": job})
 
     def keep(description: dict[str, object]) -> None:
         for scope in description["scopes"]:  # type: ignore[attr-defined]
-            scope["history"] = {"days": 7, "gigabytes": 1}
+            scope["history"] = {"days": 7, "gigabytes": 1, "regions": ["north"]}
 
+    replicas = [f"{region}{number}" for region in regions for number in (1, 2, 3)]
     overlay.describe(keep)
-    overlay.hand_out("north1", "north2", "north3", *sites, "job")
-    overlay.start("north1", "north2", "north3", *sites)
+    overlay.hand_out(*replicas, *sites, "job")
+    overlay.start(*replicas, *sites)
     return Job(overlay, spool)
 
 
@@ -146,6 +150,26 @@ def test_workers_read_what_was_before_them_each_its_part(overlay: OverlayProcess
     assert job.rows == Counter(range(5 * COUNT)), "others go on, and write nothing again"
     assert "100%" in job.backfill(), "without workers"
     assert job.rows == Counter(range(5 * COUNT))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_what_only_another_region_keeps_is_a_row_once(overlay: OverlayProcesses, tmp_path: Path) -> None:
+    job = made(overlay, tmp_path / "spool", "site", job="south")
+    publish(overlay, 0, COUNT)
+    overlay.kill("north3")  # one party of each region may be gone
+    overlay.kill("south1")
+    assert "100%" in job.backfill()
+    assert job.rows == Counter(range(COUNT))
+    job.backfill()
+    assert job.rows == Counter(range(COUNT)), "a second one writes nothing again"
+    publish(overlay, COUNT, COUNT)
+    with job.running("--workers", "2"):
+        assert job.has(2 * COUNT)
+        assert "100%" in job.backfill(), "by workers"
+        publish(overlay, 2 * COUNT, COUNT)
+        assert job.has(3 * COUNT)
+    assert job.rows == Counter(range(3 * COUNT))
 
 
 def parts(job: Job) -> tuple[PartStatus, ...]:

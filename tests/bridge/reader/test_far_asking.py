@@ -37,9 +37,11 @@ class Reader:
         world, drawn = self.world, iter(range(1, 100))
         collector = Collector(world.overlay, "late", world.secrets, world.keys)
         self.readings = Readings(world.overlay, "late", world.secrets, world.keys, collector, 1 << 20)
-        self.readings.up = {"r2a", "r2b", "r2c"}
+        self.readings.up.update(("r2a", "r2b", "r2c"))
         random = lambda size: bytes([next(drawn)]) * size  # noqa: E731
-        self.asking = FarAsking(world.overlay, "late", world.identities["late"], random, self.readings)
+        self.asking = FarAsking(
+            world.overlay, "late", world.identities["late"], random, self.readings.next_number, self.readings.up
+        )
 
     def ask(self, asked: str = "r1a", now: float = NOW, number: int = 7) -> tuple[str, FarRequest] | None:
         request = HistoryRequest(number, 1, 0, int(NOW * 1000))
@@ -94,9 +96,9 @@ def test_another_way_is_taken_once_a_page_does_not_come_and_a_good_one_stays() -
 
 def test_a_way_begins_at_who_is_connected() -> None:
     reader = Reader()
-    reader.readings.up = {"r2c"}
+    reader.readings.up.intersection_update({"r2c"})
     assert asked(reader).way == ("r2c", "r1a")
-    reader.readings.up = set()
+    reader.readings.up.clear()
     assert reader.ask() is None
 
 

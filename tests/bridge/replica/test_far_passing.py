@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import count
@@ -33,7 +34,7 @@ from bridge.document import History, Scope
 from bridge.membership.adopting import canonical
 from bridge.node import ReplicaNode
 from bridge.replica import far_passing
-from bridge.replica.far_passing import ASKS_BURST, FORGOTTEN_S, HELD_S, OPEN_MAX, OPEN_S
+from bridge.replica.far_passing import ASKS_BURST, FORGOTTEN_S, HELD_S, OPEN_MAX, OPEN_S, TAKEN_MOST
 from keys.sealedbox import BoxKey
 from tests.sim.world import NOW, World, make_world
 
@@ -235,10 +236,35 @@ def test_few_are_open_on_a_link_and_readers_take_turns(world: World) -> None:
 
 def test_a_reader_that_asks_more_than_a_reading_needs_is_cut_short(world: World) -> None:
     node = a_node(world, "r1a")
-    effects = [effect for _ in range(ASKS_BURST + 20) for effect in give(node, "r2a", a_request(world, "greedy"))]
+    effects = [
+        effect for _ in range(TAKEN_MOST * ASKS_BURST + 20) for effect in give(node, "r2a", a_request(world, "greedy"))
+    ]
     assert refused(effects) == ["TooOften"] * 20
     assert not [effect for effect in effects if isinstance(effect, Blame)], "who passes on is not to blame"
     assert not refused(give(node, "r2a", a_request(world)))
+
+
+@pytest.mark.attack(183)
+def test_readers_that_ask_by_all_ways_at_once_charge_no_honest_link(world: World) -> None:
+    """Each first replica lets through what a reading needs; together it is more than the next one takes."""
+    firsts = ("r3a", "r3b", "r3c")
+    nodes = {name: a_node(world, name) for name in (*firsts, "r2a", "r1a")}
+    charged, came = list[str](), Counter[str]()
+    for _ in range(ASKS_BURST):
+        for first in firsts:
+            request = a_request(world, "greedy", (first, "r2a", "r1a"))
+            give(nodes[first], "greedy", request)
+            effects = give(nodes["r2a"], first, request)
+            charged += refused(effects)
+            if "r1a" not in passed(effects):
+                continue
+            came["r1a"] += 1
+            charged += refused(give(nodes["r1a"], "r2a", request))
+            page = FarPage.of(request, HistoryPage(7, 1).encode(), world.identities["r1a"])
+            give(nodes[first], "r2a", page)
+            give(nodes["r2a"], "r1a", page)
+    assert not charged
+    assert came["r1a"] <= ASKS_BURST, "a reader got more than a reading needs"
 
 
 def test_a_longer_page_than_is_good_between_regions_is_refused(world: World) -> None:

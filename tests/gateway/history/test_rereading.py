@@ -58,14 +58,14 @@ async def _the_past_then_live_without_gap_or_repetition() -> None:
     assert reader.events == [ReadAgain(1, 1, 5, "ann")]
     rereading = reader.rereading
     rereading.delivered(told(0))  # live already, and not for this client yet: the past has it
-    rereading.effect(Reread((1,), told(1)))
-    rereading.effect(Reread((1,), told(2, topic="other/a")))
+    rereading.effect(Reread((1,), (told(1),)))
+    rereading.effect(Reread((1,), (told(2, topic="other/a"),)))
     rereading.effect(ReadAgainLive(1))
     rereading.delivered(told(4))
     rereading.published(Publication("plant/own", b"own", 1), "plant/#")
-    rereading.effect(Reread((1,), told(3)))
-    rereading.effect(Reread((1,), told(4)))
-    rereading.effect(Reread((1,), told(9, publisher="desk", time_ms=100_500)))  # our own: it came live
+    rereading.effect(Reread((1,), (told(3),)))
+    rereading.effect(Reread((1,), (told(4),)))
+    rereading.effect(Reread((1,), (told(9, publisher="desk", time_ms=100_500),)))  # our own: it came live
     assert not reader.is_done
     rereading.effect(ReadAgainDone(1, True))
     assert reader.got == [b"1", b"3", b"4", b"own"]
@@ -82,7 +82,7 @@ async def _a_client_without_room_holds_the_reading_and_misses_nothing() -> None:
     reader.begin((1, "plant/#"))
     reader.room = 2
     for number in range(5):
-        reader.rereading.effect(Reread((1,), told(number)))
+        reader.rereading.effect(Reread((1,), (told(number),)))
     await asyncio.sleep(0)
     assert reader.events[-1] == HoldReading(1, True)
     reader.rereading.effect(ReadAgainLive(1))
@@ -93,6 +93,24 @@ async def _a_client_without_room_holds_the_reading_and_misses_nothing() -> None:
     await until(lambda: reader.is_done)
     assert reader.got == [b"%d" % number for number in range(6)]
     assert reader.is_done
+
+
+def test_a_client_gets_a_large_batch_in_turns_with_others_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rereading_module, "TURN_S", 0.0)
+    asyncio.run(_a_client_gets_a_large_batch_in_turns())
+
+
+async def _a_client_gets_a_large_batch_in_turns() -> None:
+    reader = Reader()
+    reader.begin((1, "plant/#"))
+    reader.rereading.effect(Reread((1,), tuple(map(told, range(5)))))
+    reader.rereading.effect(ReadAgainDone(1, True))
+    had = len(reader.got)
+    assert had < 5
+    asyncio.get_running_loop().call_soon(reader.got.append, b"live")
+    await until(lambda: reader.is_done)
+    assert reader.got[had] == b"live"
+    assert [each for each in reader.got if each != b"live"] == [b"%d" % number for number in range(5)]
 
 
 def test_several_scopes_end_together_and_a_stop_ends_all() -> None:
@@ -106,7 +124,7 @@ async def _several_scopes_end_together_and_a_stop_ends_all() -> None:
     assert not reader.is_done
     stop()
     assert StopReading(2) in reader.events
-    reader.rereading.effect(Reread((2,), told(1)))
+    reader.rereading.effect(Reread((2,), (told(1),)))
     assert reader.got == []
     assert not reader.rereading
 
@@ -129,7 +147,7 @@ async def _a_client_that_takes_nothing() -> None:
     reader = Reader()
     reader.begin((1, "plant/#"))
     reader.room = 0
-    reader.rereading.effect(Reread((1,), told(1_000)))
+    reader.rereading.effect(Reread((1,), (told(1_000),)))
     reader.rereading.effect(ReadAgainLive(1))
     (reading,) = reader.rereading._readings.values()
     for number in range(1_001, 2_001):
@@ -158,7 +176,7 @@ def test_a_publication_that_waits_for_a_plugin_is_overtaken_by_none() -> None:
         reader.give = lambda publication: later(publication) if publication.payload == b"1" else given(publication)  # type: ignore[method-assign, assignment]
         stop = reader.begin((1, "plant/#"))
         for number in (0, 1, 2):
-            reader.rereading.effect(Reread((1,), told(number)))
+            reader.rereading.effect(Reread((1,), (told(number),)))
         reader.rereading.effect(ReadAgainLive(1))
         reader.rereading.effect(ReadAgainDone(1, True))
         await asyncio.sleep(0)
@@ -172,7 +190,7 @@ def test_a_publication_that_waits_for_a_plugin_is_overtaken_by_none() -> None:
         stop()
         answer.clear()
         stop = reader.begin((2, "plant/#"))
-        reader.rereading.effect(Reread((2,), told(1)))
+        reader.rereading.effect(Reread((2,), (told(1),)))
         stop()
         answer.set()
         await asyncio.sleep(0)
@@ -202,7 +220,7 @@ def test_a_client_without_room_is_looked_at_less_and_less_until_it_takes_somethi
     reader.room = 1
     reader.begin((1, "plant/#"))
     for number in range(4):
-        reader.rereading.effect(Reread((1,), told(number)))
+        reader.rereading.effect(Reread((1,), (told(number),)))
     for _ in range(12):
         looks.pop()()
     assert pauses[:3] == [LOOK_S, 2 * LOOK_S, 4 * LOOK_S]

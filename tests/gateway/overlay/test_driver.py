@@ -24,13 +24,17 @@ from bridge.contract.machine import (
     Effect,
     Event,
     Forget,
+    GoOn,
     Keep,
     KeepSealed,
     KeysChanged,
     LeaveOnDisk,
+    LinkUp,
     NotAdopted,
     Offered,
     Outlived,
+    PageCame,
+    Pause,
     Prove,
     Publication,
     ReadPage,
@@ -79,14 +83,15 @@ EFFECTS: dict[str, tuple[Effect, ...]] = {
         Record((), ()),
         RecordEra(1, b"", b""),
         Recall("site", HistoryRequest(1)),
-        Reread((1,), Deliver("site", 1, MESSAGE)),
+        Reread((1,), (Deliver("site", 1, MESSAGE),)),
         ReadAgainLive(1),
         ReadAgainDone(1, True),
+        PageCame("r2a", b""),
     ),
     "of_receipts": (AskKept(1), KeepSealed(1, b""), ReceiptCame("lab", 1, 1, 1, b"", ())),
     "adopted": (Adopt(OVERLAY, b"", Adoption.LIVE), Adopt(OVERLAY, b"", Adoption.REMOVED)),
 }
-OTHERS = (Count, Blame, Prove, Watch, NotAdopted, Wanted, Doubted, Outlived)
+OTHERS = (Count, Blame, Prove, Watch, NotAdopted, Wanted, Doubted, Outlived, Pause)
 
 
 class Node:
@@ -170,6 +175,20 @@ def test_an_effect_reaches_the_hands(name: str) -> None:
         driver.handle(Tick())
         await asyncio.sleep(0)
         assert [did for did in hands.did if did != "peers_to_dial"] == [name] * len(EFFECTS[name])
+
+    asyncio.run(check())
+
+
+def test_a_pause_ends_behind_everything_that_is_ready() -> None:
+    async def check() -> None:
+        driver, node, *_ = made()
+        node.effects = [Pause()]
+        driver.handle(Tick())
+        loop = asyncio.get_running_loop()
+        loop.call_soon(driver.handle, LinkUp("r1a"))
+        while GoOn() not in node.told:
+            await asyncio.sleep(0)
+        assert node.told == [Tick(), LinkUp("r1a"), GoOn()]
 
     asyncio.run(check())
 

@@ -15,7 +15,7 @@ def beside() -> tuple[World, SpoolCollector, PastPublications]:
     world = make_world({1: 3}, [], {"site": 1})
     live = SpoolCollector(world.overlay, 1)
     live.learn({name: Derivation(key).check_value for name, key in world.keys})
-    past = PastPublications(live)
+    past = PastPublications(live, None, 1)
     past.learn(live.granted.check_values)
     past.adopt(world.overlay, NOW)
     return world, live, past
