@@ -10,8 +10,8 @@ singles   the same of lone messages, with a key for 64 of them, or for each
 receiver  what a core receives, durable, beside bytes that are kept undecoded (`ingest_receiver`): lone messages, and
           batches of 2 and 64; and what of a message's time is the check of its one signature
 delay     a device's PUBLISH to the row in Python at 1,000 messages a second, through a gateway, three replicas and a
-          receiver, each a process; in turns with lines into the JVM's socket source and rows of a Python source with
-          nothing to do, made as often, and micro-batches of one row, all in one session and under the same load
+          receiver, each a process; in turns, in one session and under the same load, with lines into the JVM's socket
+          source and with rows of a Python source with nothing to do, made as often
 growth    CPU of a row with 1, 2 and 4 receivers, and with 10 and 100 times the segments: opened, and planned in a
           micro-batch of 500
 workers   what `--workers` receives by the wall clock, beside one process (`ingest_workers`)
@@ -85,12 +85,11 @@ CHILD_S = 400.0
 RATE = 1000
 DELAY_GOAL_MS = {"p50": 200.0, "p99": 400.0}
 GOAL = Target(1.0, is_least=False)
-DELAY_S = 10
+DELAY_S = 8
 DELAY_LEAST_S = 2
 LINGER_MS = 20
 DELAYS: tuple[tuple[Mapping[str, str], int, str], ...] = (
     ({}, 0, ""),
-    (QUICK_PROGRESS, 0, ", quick progress"),
     (QUICK_PROGRESS, LINGER_MS, ", quick progress, lingering"),
 )
 """Settings of the session, the scope's `linger_ms`, and what rows say of both."""
@@ -314,16 +313,15 @@ def _lingering(linger_ms: int, description: dict[str, Any]) -> None:
 
 def _delay_rows(end: dict[str, Any], what: str) -> Iterator[Row]:
     peers = (
-        ("socket", "p", "lines into Spark's socket source, same load", Target(1.1, is_least=False)),
-        ("clock", "p", "rows of a Python source with nothing to do, same load", None),
-        ("floor", "batch_p", "a micro-batch of one row, same load", None),
+        ("socket", "lines into Spark's socket source, same load", Target(1.1, is_least=False)),
+        ("clock", "rows of a Python source with nothing to do, same load", None),
     )
     for name, goal_ms in DELAY_GOAL_MS.items():
         for way, where in (("ours", ""), ("apart", ", receiver apart")):
             ours, work = end[way][name], f"device to row, {name}, {RATE} msg/s{what}{where}"
             yield Row(work, ours, goal_ms, "goal", "ms", GOAL)
-            for peer, figure, told, goal in peers:
-                yield Row(work, ours, end[peer][figure + name[1:]], told, "ms", goal)
+            for peer, told, goal in peers:
+                yield Row(work, ours, end[peer][name], told, "ms", goal)
             batch, lines = (end[each][f"batch_{name}"] for each in (way, "socket"))
             yield Row(f"a micro-batch of it, {name}{what}{where}", batch, lines, "of lines", "ms")
     for part, ours in end["ours"]["parts_ms"].items():

@@ -8,7 +8,6 @@ ours     the query on the region, which receives in the driver
 apart    the same query; the receiver is a process of its own, as `veilmq ingest run`
 socket   lines that a process sends, as often as the device, into the JVM's own socket source
 clock    rows of a Python source that makes them itself, from then to the application
-floor    micro-batches of one row out of Spark's own `rate-micro-batch` source
 
 Whatever query runs, the region carries what the device sends, and one receiver takes it. `ingest_calls` says where the
 time goes between the device and the application, and what each call of our reader takes.
@@ -42,7 +41,7 @@ from spark_ingest.options import parse_options
 from tests.bench.ingest_calls import CALLS, Call, Taken, TimedSource, calls_ms, read_calls, stages_ms
 
 RUNS = 3
-SETTLE_S = 4.0
+SETTLE_S = 3.0
 """From a query's first row until it counts: by then it has caught up with what waited for it."""
 PATIENCE_S = 120.0
 RECEIVE = "receive"
@@ -239,7 +238,6 @@ def ways_of(spark: Any, options: dict[str, str], port: int) -> dict[str, Way]:
         "apart": Way(lambda: ours(apart)),
         "socket": Way(lambda: peer("socket", "value", host="127.0.0.1", port=port)),
         "clock": Way(lambda: peer(Clock.name(), "stamp")),
-        "floor": Way(lambda: peer("rate-micro-batch", "value", rowsPerBatch=1)),
     }
 
 

@@ -52,7 +52,7 @@ def test_delays_are_judged_by_the_goal_and_by_sparks_own_socket_source() -> None
     ours = {"p50": 150.0, "p99": 500.0, "batch_p50": 130.0, "batch_p99": 130.0, "parts_ms": parts}
     socket = {**ours, "p50": 140.0, "p99": 140.0, "parts_ms": {"walCommit": 0, "addBatch": 60.0}}
     end = {
-        "ours": ours, "apart": {**ours, "p50": 201.0}, "socket": socket, "clock": ours, "floor": {**ours, "p50": 0.0},
+        "ours": ours, "apart": {**ours, "p50": 201.0}, "socket": socket, "clock": ours,
         "stages_ms": {"our plan": 5.0}, "calls_ms": {"commit": [3.0, 1.0]},
     }  # fmt: skip
     rows = {(row.work, row.peer_name): row for row in ingest._delay_rows(end, ", quick")}
