@@ -319,9 +319,10 @@ def _delay_rows(end: dict[str, Any], what: str) -> Iterator[Row]:
     for name, goal_ms in DELAY_GOAL_MS.items():
         for way, where in (("ours", ""), ("apart", ", receiver apart")):
             ours, work = end[way][name], f"device to row, {name}, {RATE} msg/s{what}{where}"
-            yield Row(work, ours, goal_ms, "goal", "ms", GOAL)
+            judged = way == "ours"
+            yield Row(work, ours, goal_ms, "goal", "ms", GOAL if judged else None)
             for peer, told, goal in peers:
-                yield Row(work, ours, end[peer][name], told, "ms", goal)
+                yield Row(work, ours, end[peer][name], told, "ms", goal if judged else None)
             batch, lines = (end[each][f"batch_{name}"] for each in (way, "socket"))
             yield Row(f"a micro-batch of it, {name}{what}{where}", batch, lines, "of lines", "ms")
     for part, ours in end["ours"]["parts_ms"].items():
