@@ -164,7 +164,23 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ours = self._options.receiver
         if self._receiver is not None and self._planned.get(ours) == as_offset(positions_of(at)).get(ours):
             self._receiver.check(self._options.trouble_s)  # whatever other receivers bring meanwhile
-        return self._marked(view, start, at)
+        end = self._marked(view, start, at)
+        if redriven_of(end) == redriven_of(start):
+            self._open_ahead(view, at, end)
+        return end
+
+    def _open_ahead(self, view: SpoolView, at: Offset, end: Offset) -> None:
+        """Begins to open the rows up to `end` while Spark plans, if they will be handed over with the plan."""
+        assert self._planned is not None
+        if self._planned == as_offset(positions_of(at)):
+            return
+        planned = _planned(view, at, self._planned, self._options.partitions, self._held(end))
+        if len(planned) == 1:
+            self._handing.begin(planned[0].extents, planned[0].held, planned[0].redriven_us)
+
+    def _held(self, end: Offset) -> tuple[str, ...] | None:
+        """Returns the keys whose rows a micro-batch passes over, None for a query that passes over none."""
+        return tuple(held_of(end)) if self._holds else None
 
     def _marked(self, view: SpoolView, start: Offset, at: Offset) -> Offset:
         """Returns the planned end, marked with the keys that rows up to there lack, and with the rows to be read
@@ -244,7 +260,7 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if owner_of(start) != owner_of(end):  # the first batch once more: Spark asked for its begin anew
             before = consumer.begin() or before
         consumer.needs(before, owner_of(end), claim=True)
-        held = tuple(held_of(end)) if self._holds else None
+        held = self._held(end)
         parts = self._options.partitions
         planned = [] if before == after else _planned(view, before, after, parts, held)
         if held and before != after:
@@ -289,6 +305,7 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._consumer is not None:
             self._consumer.detach()
             self._consumer = None
+        self._handing.close()
 
     def _spool(self) -> SpoolView:
         """Returns the view of the spool, made at the first call."""

@@ -10,8 +10,8 @@ singles   the same of lone messages, with a key for 64 of them, or for each
 receiver  what a core receives, durable, beside bytes that are kept undecoded (`ingest_receiver`): lone messages, and
           batches of 2 and 64; and what of a message's time is the check of its one signature
 delay     a device's PUBLISH to the row in Python at 1,000 messages a second, through a gateway, three replicas and a
-          receiver, each a process, beside micro-batches of one row of Spark's own source; and beside rows of a Python
-          source with nothing to do and lines into the JVM's socket source, made as often and taken under the same load
+          receiver, each a process; in turns, in one session and under the same load, with lines into the JVM's socket
+          source and with rows of a Python source with nothing to do, made as often
 growth    CPU of a row with 1, 2 and 4 receivers, and with 10 and 100 times the segments: opened, and planned in a
           micro-batch of 500
 workers   what `--workers` receives by the wall clock, beside one process (`ingest_workers`)
@@ -34,6 +34,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -84,13 +85,14 @@ CHILD_S = 400.0
 RATE = 1000
 DELAY_GOAL_MS = {"p50": 200.0, "p99": 400.0}
 GOAL = Target(1.0, is_least=False)
-DELAY_S = 15
-DELAYS: tuple[tuple[Mapping[str, str], bool, str], ...] = (
-    ({}, False, ""),
-    (QUICK_PROGRESS, False, ", quick progress"),
-    (QUICK_PROGRESS, True, ", quick progress, receiver apart"),
+DELAY_S = 8
+DELAY_LEAST_S = 2
+LINGER_MS = 20
+DELAYS: tuple[tuple[Mapping[str, str], int, str], ...] = (
+    ({}, 0, ""),
+    (QUICK_PROGRESS, LINGER_MS, ", quick progress, lingering"),
 )
-"""Settings of the session, whether the receiver is a process of its own, and what rows say of both."""
+"""Settings of the session, the scope's `linger_ms`, and what rows say of both."""
 LEAST_SEGMENTS = 4
 FACTORS = (10, 100)
 RECEIVERS = (1, 2, 4)
@@ -276,65 +278,60 @@ def _signature_us() -> float:
 
 
 def delay(site: Site) -> Iterator[Row]:
-    """From PUBLISH to row, with Spark's progress as it comes, with `QUICK_PROGRESS`, and then with a receiver apart."""
-    overlay = OverlayProcesses(site.directory / "overlay")
-    overlay.directory.mkdir()
-    overlay.make({"north": 3}, [], {"site": "north", "job": "north"})
-    options = {
-        "spool": str(site.directory / "received"),
-        "identity": str(overlay.directory / "job"),
-        "overlay": str(overlay.directory / "job-overlay.json"),
-        "topics": ingest_publishing.TOPIC,
-        "startingOffsets": "latest",
-    }
-    try:
-        overlay.start("north1", "north2", "north3", "site")
-        for session, apart, what in DELAYS:
-            told = {
-                "options": {**options, "consumer": f"delay{len(session)}{apart:d}"},
-                "session": dict(session),
-                "apart": apart,
-                "seconds": DELAY_S / site.part,
-                "rate": RATE,
-            }
-            child = [sys.executable, "-m", "tests.bench.ingest_delay", json.dumps(told)]
-            with subprocess.Popen(
-                child, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-            ) as spark:
-                end = ingest_publishing.delays(overlay.ports["site"], spark, RATE * DELAY_S // site.part, RATE)
-            assert len(end["delays"]) == RATE * DELAY_S // site.part, f"{len(end['delays'])} rows"
+    """From PUBLISH to row, with settings as they come and with those that make rows sooner."""
+    for number, (session, linger_ms, what) in enumerate(DELAYS):
+        overlay = OverlayProcesses(site.directory / f"overlay-{number}")
+        overlay.directory.mkdir()
+        overlay.make({"north": 3}, [], {"site": "north", "job": "north"})
+        overlay.describe(partial(_lingering, linger_ms))
+        overlay.hand_out(*overlay.ports)
+        told = {
+            "options": {
+                "spool": str(overlay.directory / "received"),
+                "identity": str(overlay.directory / "job"),
+                "overlay": str(overlay.directory / "job-overlay.json"),
+                "topics": ingest_publishing.TOPIC,
+                "startingOffsets": "latest",
+            },
+            "session": dict(session),
+            "seconds": max(DELAY_LEAST_S, DELAY_S / site.part),
+            "rate": RATE,
+        }
+        child = [sys.executable, "-m", "tests.bench.ingest_delay", json.dumps(told)]
+        try:
+            overlay.start("north1", "north2", "north3", "site")
+            with subprocess.Popen(child, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as spark:
+                end = ingest_publishing.publish_beside(overlay.ports["site"], spark, RATE)
             yield from _delay_rows(end, what)
-    finally:
-        overlay.stop()
+        finally:
+            overlay.stop()
+
+
+def _lingering(linger_ms: int, description: dict[str, Any]) -> None:
+    description["scopes"][0]["batch"] = {"linger_ms": linger_ms}
 
 
 def _delay_rows(end: dict[str, Any], what: str) -> Iterator[Row]:
     peers = (
-        ("floor_ms", 1, "a micro-batch of one row of Spark's own source", None),
-        ("clock", 1000, "rows of a Python source with nothing to do, same load", None),
-        ("socket", 1000, "lines into Spark's socket source, same load", Target(1.1, is_least=False)),
+        ("socket", "lines into Spark's socket source, same load", Target(1.1, is_least=False)),
+        ("clock", "rows of a Python source with nothing to do, same load", None),
     )
-    for name, at in (("p50", 0.5), ("p99", 0.99)):
-        ours = _quantile(end["delays"], at) * 1000
-        yield Row(f"device to row, {name}, {RATE} msg/s{what}", ours, DELAY_GOAL_MS[name], "goal", "ms", GOAL)
-        for peer, factor, told, goal in peers if "socket" in end else peers[:1]:
-            theirs = _quantile(end[peer], at) * factor
-            yield Row(f"device to row, {name}, {RATE} msg/s{what}", ours, theirs, told, "ms", goal)
-        if end["triggers_ms"]:  # a part of the work has too few
-            taken, floor = (_quantile(end[each], at) for each in ("triggers_ms", "floor_ms"))
-            yield Row(f"a micro-batch of it, {name}{what}", taken, floor, "a micro-batch of one row", "ms")
-    for part, ours in end["parts_ms"].items():
-        theirs = max(1.0, end["floor_parts_ms"].get(part, 0.0))  # Spark tells whole milliseconds
-        yield Row(f"{part} of a micro-batch, p50{what}", ours, theirs, "of one row", "ms")
-    whole = _quantile(end["delays"], 0.5) * 1000
+    for name, goal_ms in DELAY_GOAL_MS.items():
+        for way, where in (("ours", ""), ("apart", ", receiver apart")):
+            ours, work = end[way][name], f"device to row, {name}, {RATE} msg/s{what}{where}"
+            judged = way == "ours"
+            yield Row(work, ours, goal_ms, "goal", "ms", GOAL if judged else None)
+            for peer, told, goal in peers:
+                yield Row(work, ours, end[peer][name], told, "ms", goal if judged else None)
+            batch, lines = (end[each][f"batch_{name}"] for each in (way, "socket"))
+            yield Row(f"a micro-batch of it, {name}{what}{where}", batch, lines, "of lines", "ms")
+    for part, ours in end["ours"]["parts_ms"].items():
+        theirs = max(1.0, end["socket"]["parts_ms"][part])  # Spark tells whole milliseconds
+        yield Row(f"{part} of a micro-batch, p50{what}", ours, theirs, "of lines", "ms")
     for stage, ours in end["stages_ms"].items():
-        yield Row(f"of it {stage}, p50{what}", ours, whole, "device to row", "ms")
+        yield Row(f"of it {stage}, p50{what}", ours, end["ours"]["p50"], "device to row", "ms")
     for call, (wall, cpu) in end["calls_ms"].items():
         yield Row(f"{call} of our reader, p50{what}", wall, max(cpu, 0.001), "its processor time", "ms")
-
-
-def _quantile(values: list[float], at: float) -> float:
-    return sorted(values)[int(len(values) * at)]
 
 
 def growth(site: Site) -> Iterator[Row]:

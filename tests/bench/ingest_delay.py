@@ -1,17 +1,18 @@
 """From a device's PUBLISH to the row in the application's hands: `python -m tests.bench.ingest_delay`, the Spark part.
 
-A query on a real region receives and hands each micro-batch to Python, as fast as triggers follow each other; each
-row carries the time at which it was sent. Beside it, in the same process:
+A device publishes on a real region all the time; each row carries the time at which it was sent. Queries hand each
+micro-batch to Python, as fast as triggers follow each other. They take turns in one session: each goes once before it
+counts, every round begins with another one, and a figure is the median of its turns.
 
-floor    micro-batches of one row out of Spark's own `rate-micro-batch` source, before anything else runs
-clock    rows of a Python source that makes one a millisecond, from then to the application, while the region
-         carries as much, and a receiver as a process of its own takes it: the same load, and nothing to open
-socket   lines that a process sends, one a millisecond, into the JVM's own socket source, under the same load
-stages   where the time between a device and the application goes, and what each call of our reader takes
-         (`ingest_calls`); `apart`: the receiver is a process of its own in our query, too, as `veilmq ingest receive`
+ours     the query on the region, which receives in the driver
+apart    the same query; the receiver is a process of its own, as `veilmq ingest run`
+socket   lines that a process sends, as often as the device, into the JVM's own socket source
+clock    rows of a Python source that makes them itself, from then to the application
 
-Reads {"options", "session", "seconds", "rate"} as JSON from the command line. It tells `ready` with the first row; a
-line on standard input ends our query and begins the peers; the last line that it tells has the figures.
+Whatever query runs, the region carries what the device sends, and one receiver takes it. `ingest_calls` says where the
+time goes between the device and the application, and what each call of our reader takes.
+
+Reads {"options", "session", "seconds", "rate"} as JSON from the command line; the line that it tells has the figures.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,10 +38,11 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 
 from spark_ingest import spark_session
 from spark_ingest.options import parse_options
-from tests.bench.ingest_calls import CALLS, Taken, TimedSource, calls_ms, read_calls, stages_ms
+from tests.bench.ingest_calls import CALLS, Call, Taken, TimedSource, calls_ms, read_calls, stages_ms
 
-FLOOR_BATCHES = 60
-SETTLED_BATCHES = 3
+RUNS = 3
+SETTLE_S = 3.0
+"""From a query's first row until it counts: by then it has caught up with what waited for it."""
 PATIENCE_S = 120.0
 RECEIVE = "receive"
 PARTS = ("latestOffset", "walCommit", "getBatch", "queryPlanning", "addBatch", "commitOffsets")
@@ -94,59 +97,91 @@ class Clock(DataSource):
         return ClockReader()
 
 
-def floor(spark: Any) -> tuple[list[float], dict[str, float]]:
-    """How long micro-batches with one row take, and their parts."""
-    with tempfile.TemporaryDirectory() as checkpoint:
-        query = (
-            spark.readStream.format("rate-micro-batch")
-            .options(rowsPerBatch=1)
-            .load()
-            .writeStream.foreachBatch(lambda rows, _: rows.collect())
-            .option("checkpointLocation", checkpoint)
-            .start()
-        )
-        while len(query.recentProgress) < FLOOR_BATCHES:
-            time.sleep(0.1)
-        took = took_ms(query), parts_ms(query)
-        query.stop()
-    return took
+@dataclass
+class Turn:
+    """What a query did in its turn: its rows, its micro-batches with rows, and when that was, in seconds since 1970."""
+
+    rows: list[Taken]
+    progress: list[Any]
+    begin: float
+    end: float
+
+    @property
+    def delays_ms(self) -> list[float]:
+        """Returns the delays of the rows, sorted."""
+        return sorted((row.taken - row.sent) * 1000 for row in self.rows)
+
+    @property
+    def triggers_ms(self) -> list[float]:
+        """Returns how long micro-batches took, sorted."""
+        return sorted(float(each.durationMs["triggerExecution"]) for each in self.progress)
 
 
-def took_ms(query: Any) -> list[float]:
-    """Of its last hundred micro-batches that had rows, but for the first."""
-    progress = [each for each in query.recentProgress if each.numInputRows]
-    return [float(each.durationMs["triggerExecution"]) for each in progress[2:]]
+@dataclass(frozen=True)
+class Way:
+    """A query by what it reads: columns are the time of sending, as a number or as text, and that of reception."""
+
+    rows: Callable[[], Any]
+    receives: bool = False
 
 
-def parts_ms(query: Any) -> dict[str, float]:
-    """What Spark says that a micro-batch spends on: medians. `addBatch` has our rows opened and the application."""
-    progress = [each.durationMs for each in query.recentProgress if each.numInputRows][2:]
-    return {part: statistics.median(each.get(part, 0) for each in progress) for part in PARTS} if progress else {}
-
-
-def delays_of(rows: Any, column: str, seconds: float) -> list[float]:
-    """Of a peer's rows in so many seconds, from their making to the application, once it runs."""
-    found: list[float] = []
-    batches = [0]
+def turn(way: Way, seconds: float, directory: Path) -> Turn:
+    """Runs a query until it has counted for so many seconds."""
+    found: list[Taken] = []
+    first = threading.Event()
 
     def take(batch: Any, _: int) -> None:
-        stamps = [float(row[0]) for row in batch.select(column).collect()]
+        rows = batch.collect()
         now = time.time()
-        batches[0] += bool(stamps)
-        if batches[0] > SETTLED_BATCHES:
-            found.extend(now - stamp for stamp in stamps)
+        found.extend(Taken(float(sent), received, now) for sent, received in rows)
+        if rows:
+            first.set()
 
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as checkpoint:
-        query = rows.writeStream.foreachBatch(take).option("checkpointLocation", checkpoint).start()
+    with tempfile.TemporaryDirectory(dir=directory, ignore_cleanup_errors=True) as checkpoint:
+        query = way.rows().writeStream.foreachBatch(take).option("checkpointLocation", checkpoint).start()
         give_up = time.monotonic() + PATIENCE_S
-        while not found:
+        while not first.wait(0.1):
             assert query.isActive, query.exception()
             assert time.monotonic() < give_up, "no row comes"
-            time.sleep(0.1)
+        time.sleep(SETTLE_S)
+        begin, batch = time.time(), int(query.lastProgress.batchId)
         time.sleep(seconds)
+        end = time.time()
+        progress = [each for each in query.recentProgress if each.batchId > batch and each.numInputRows]
         query.stop()
         query.awaitTermination(PATIENCE_S)
-    return found
+    return Turn([row for row in found if begin <= row.taken < end], progress, begin, end)
+
+
+def in_turns(ways: dict[str, Way], seconds: float, options: dict[str, str]) -> dict[str, list[Turn]]:
+    """Returns the turns that count, by way."""
+    turns: dict[str, list[Turn]] = {name: [] for name in ways}
+    directory, names = Path(options["spool"]).parent, list(ways)
+    for run in range(1 + RUNS):
+        for name in names[run % len(names) :] + names[: run % len(names)]:
+            with nullcontext() if ways[name].receives else receiving(options):
+                found = turn(ways[name], seconds, directory)
+            if run:
+                turns[name].append(found)
+    return turns
+
+
+def figures_of(turns: Sequence[Turn]) -> dict[str, Any]:
+    """Returns the medians of turns: p50 and p99 of delays and of micro-batches, in milliseconds, and a micro-batch by
+    its parts. Of these `addBatch` has the application, and our rows opened."""
+    of = {"p": [each.delays_ms for each in turns], "batch_p": [each.triggers_ms for each in turns]}
+    figures: dict[str, Any] = {
+        f"{name}{at}": statistics.median(values[len(values) * at // 100] for values in each)
+        for name, each in of.items()
+        for at in (50, 99)
+    }
+    told = [each.durationMs for found in turns for each in found.progress]
+    return figures | {"parts_ms": {part: statistics.median(each.get(part, 0) for each in told) for part in PARTS}}
+
+
+def within(calls: Sequence[Call], turns: Sequence[Turn]) -> list[Call]:
+    """Returns the calls of these turns, from when they settle on: the first rows that count were planned by then."""
+    return [call for call in calls if any(each.begin - SETTLE_S <= call.begin < each.end for each in turns)]
 
 
 def send_lines(listener: socket.socket, rate: int) -> None:
@@ -161,14 +196,6 @@ def send_lines(listener: socket.socket, rate: int) -> None:
                     number += 1
             except OSError:
                 continue  # the query ended
-
-
-def peers(spark: Any, told: dict[str, Any], port: int) -> dict[str, list[float]]:
-    """While a process receives what the region carries."""
-    with receiving(told["options"]):
-        clock = delays_of(spark.readStream.format(Clock.name()).load(), "stamp", told["seconds"])
-        lines = spark.readStream.format("socket").options(host="127.0.0.1", port=port).load()
-        return {"clock": clock, "socket": delays_of(lines, "value", told["seconds"])}
 
 
 @contextmanager
@@ -195,22 +222,23 @@ def receive(options: dict[str, str]) -> None:
     receiver.stop()
 
 
-def taking(taken: list[Taken], since: float) -> Callable[[Any, int], None]:
-    """Of a micro-batch, the rows of what was sent since then."""
-    told = threading.Event()
+def ways_of(spark: Any, options: dict[str, str], port: int) -> dict[str, Way]:
+    """Returns the queries by name. `port`: where lines come from."""
 
-    def take(rows: Any, _: int) -> None:
-        found = rows.selectExpr("payload", "cast(received_at as double) as received").collect()
-        now = time.time()
-        each = [Taken(float(bytes(row.payload)), row.received, now) for row in found]
-        taken.extend(row for row in each if row.sent > since)
-        if found and not told.is_set():
-            told.set()
-            print(json.dumps({"event": "ready"}), flush=True)
-        elif found:
-            print(json.dumps({"event": "rows", "count": len(taken)}), flush=True)
+    def ours(told: dict[str, str]) -> Any:
+        rows = spark.readStream.format("veilmq").options(**told).load()
+        return rows.selectExpr("payload", "cast(received_at as double) AS received")
 
-    return take
+    def peer(name: str, column: str, **told: Any) -> Any:
+        return spark.readStream.format(name).options(**told).load().selectExpr(column, "0D AS received")
+
+    apart = {"spool": options["spool"], "startingOffsets": "latest", "grants": str(parse_options(options).grants)}
+    return {
+        "ours": Way(lambda: ours(options), receives=True),
+        "apart": Way(lambda: ours(apart)),
+        "socket": Way(lambda: peer("socket", "value", host="127.0.0.1", port=port)),
+        "clock": Way(lambda: peer(Clock.name(), "stamp")),
+    }
 
 
 def main() -> None:
@@ -219,46 +247,22 @@ def main() -> None:
         return
     told = json.loads(sys.argv[1])
     options = told["options"]
-    since = time.time()
     listener = socket.create_server(("127.0.0.1", 0))
     fork = multiprocessing.get_context("fork")
     sender = fork.Process(target=send_lines, args=(listener, told["rate"]), daemon=True)
     sender.start()
-    directory = Path(options["spool"]).parent
-    calls = directory / f"calls-{options['consumer']}.jsonl"
+    calls = Path(options["spool"]).with_name("calls.jsonl")
     os.environ[CALLS] = str(calls)
     spark = spark_session("veilmq delay", 2, told["session"])
     spark.dataSource.register(TimedSource)
     spark.dataSource.register(Clock)
-    figures: dict[str, Any] = dict(zip(("floor_ms", "floor_parts_ms"), floor(spark), strict=True))
-    with receiving(options) if told["apart"] else nullcontext():  # its first query waits for the file of scope keys
-        taken, query_figures = ours(spark, told, since)
-    figures |= query_figures
-    known = [call for call in read_calls(calls) if call.begin > min(row.sent for row in taken)]
-    figures |= {"stages_ms": stages_ms(known, taken), "calls_ms": calls_ms(known)}
-    if not told["apart"]:
-        figures |= peers(spark, told, listener.getsockname()[1])
-    delays = [row.taken - row.sent for row in taken]
-    print(json.dumps({"event": "end", "delays": delays, **figures}), flush=True)
+    turns = in_turns(ways_of(spark, options, listener.getsockname()[1]), told["seconds"], options)
+    known = within(read_calls(calls), turns["ours"])
+    rows = [row for each in turns["ours"] for row in each.rows]
+    figures = {"stages_ms": stages_ms(known, rows), "calls_ms": calls_ms(known)}
+    print(json.dumps({name: figures_of(found) for name, found in turns.items()} | figures), flush=True)
     spark.stop()
     sender.terminate()
-
-
-def ours(spark: Any, told: dict[str, Any], since: float) -> tuple[list[Taken], dict[str, Any]]:
-    """Rows of our query until a line comes on standard input, and what Spark tells of its micro-batches."""
-    options = dict(told["options"])
-    if told["apart"]:
-        kept = {each: options[each] for each in ("spool", "consumer", "startingOffsets")}
-        options = kept | {"grants": str(parse_options(options).grants)}
-    taken: list[Taken] = []
-    rows = spark.readStream.format("veilmq").options(**options).load()
-    with tempfile.TemporaryDirectory(dir=Path(options["spool"]).parent, ignore_cleanup_errors=True) as checkpoint:
-        query = rows.writeStream.foreachBatch(taking(taken, since)).option("checkpointLocation", checkpoint).start()
-        sys.stdin.readline()
-        figures = {"triggers_ms": took_ms(query), "parts_ms": parts_ms(query)}
-        query.stop()
-        query.awaitTermination(PATIENCE_S)
-    return taken, figures
 
 
 if __name__ == "__main__":

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from spark_ingest.opening import RowReader
 from spark_ingest.options import parse_options
 from spark_ingest.spool import Offset
 from tests.spark_ingest.site import Site
 from tests.spark_ingest.source.test_source import behind, drain
+from tests.waits import wait_until
 
 pytest.importorskip("pyspark")
 from pyspark.sql.streaming.datasource import ReadAllAvailable
@@ -21,10 +24,19 @@ from spark_ingest.source.reader import SpoolStreamReader
 from spark_ingest.source.source import VeilMQDataSource
 
 
+def no_client(_: object) -> Any:
+    raise AssertionError("nobody receives here")
+
+
+def sequences(reader: SpoolStreamReader, start: Offset, end: Offset) -> list[int]:
+    """Of the rows that are handed over."""
+    return [number for batch in reader.getCache(start, end) or () for number in batch.column("sequence").to_pylist()]
+
+
 def planned(site: Site, **more: str) -> tuple[SpoolStreamReader, list[Any], tuple[Offset, Offset]]:
     """A reader behind the plan of all that there is."""
     told = {"spool": str(site.spool), "grants": str(site.grants)} | more
-    reader = SpoolStreamReader(parse_options(told), lambda _: pytest.fail("nobody receives here"))
+    reader = SpoolStreamReader(parse_options(told), no_client)
     start = reader.initialOffset()
     end = reader.latestOffset(start, ReadAllAvailable())
     return reader, list(reader.partitions(start, end)), (start, end)
@@ -61,6 +73,45 @@ def test_what_is_larger_is_for_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(handing, "HANDED_BYTES", 1_000)
     reader, _, offsets = planned(site)
     assert reader.getCache(*offsets) is None
+    reader.stop()
+
+
+def test_rows_are_opened_while_spark_plans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site(None, tmp_path)
+    site.fill(20)
+    opened: list[str] = []
+
+    class Rows(RowReader):
+        def read(self, *extents: Any, **more: Any) -> Iterator[Any]:
+            opened.append(threading.current_thread().name)
+            return super().read(*extents, **more)
+
+    monkeypatch.setattr(handing, "RowReader", Rows)
+    reader = SpoolStreamReader(parse_options({"spool": str(site.spool), "grants": str(site.grants)}), no_client)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    assert wait_until(lambda: len(opened) == 1), "before Spark asks for the plan"
+    assert opened[0] != threading.current_thread().name
+    reader.partitions(start, end)
+    assert sequences(reader, start, end) == list(range(1, 21))
+    assert len(opened) == 1
+    assert reader.latestOffset(end, ReadAllAvailable()) == end
+    assert len(opened) == 1, "nothing is new"
+    reader.stop()
+
+
+def test_a_plan_of_other_rows_than_were_opened_ahead_has_its_own(tmp_path: Path) -> None:
+    """Spark plans a micro-batch of before once more, and stops a query whose end it has already asked for."""
+    site = Site(None, tmp_path)
+    site.fill(20)
+    reader = SpoolStreamReader(parse_options({"spool": str(site.spool), "grants": str(site.grants)}), no_client)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    site.fill(10)
+    later = reader.latestOffset(start, ReadAllAvailable())
+    for at, last in ((end, 20), (later, 30), (end, 20)):
+        reader.partitions(start, at)
+        assert sequences(reader, start, at) == list(range(1, last + 1))
     reader.stop()
 
 
