@@ -113,6 +113,7 @@ def test_a_liar_in_each_region_moves_nothing(seed: int) -> None:
     assert costs.rate(1, 4) == pytest.approx(RATE, rel=0.2)
 
 
+@pytest.mark.slow
 def test_where_too_few_speak_nothing_is_known() -> None:
     world, kernel, _ = measured()
     gone = world.overlay.views[2].members[0]
@@ -130,7 +131,7 @@ def test_where_too_few_speak_nothing_is_known() -> None:
         assert sum(any(name == gone for name, _ in each.failed) for each in said) == 3
 
 
-NORMAL = ((PLAIN, (2, 3)), (SEALED, (1, 2)))
+NORMAL = ((SEALED, (1, 2)),)
 
 
 @pytest.mark.parametrize(
