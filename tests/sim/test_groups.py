@@ -161,6 +161,7 @@ def test_the_only_gateway_serves_its_group_from_the_first_moment():
     assert missing_and_repeated(members, [site]) == ([], [])
 
 
+@pytest.mark.slow
 def test_clocks_that_differ_change_who_serves_and_nothing_else():
     kernel, members = run_of(world_of(), 5, {"one": 90.0, "two": -90.0, "three": 1.0})
     for name in ("one", "two", "three"):

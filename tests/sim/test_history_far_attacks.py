@@ -144,6 +144,7 @@ class Greedy:
         return Wire(FAR_TOPIC, request.signed(self._world.identities[self._name]).encode())
 
 
+@pytest.mark.slow
 @pytest.mark.attack(183)
 def test_a_reader_that_asks_for_everything_all_the_time_spends_its_own_part_alone() -> None:
     took: dict[bool, float] = {}

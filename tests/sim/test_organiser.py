@@ -226,6 +226,7 @@ def test_a_good_one_needs_no_liar_and_liars_hold_nothing_up() -> None:
     assert all_have(kernel, CLOSED)
 
 
+@pytest.mark.slow
 def test_what_was_in_force_once_is_not_in_force_again_when_it_is_replayed() -> None:
     world = organised(PLAIN, dwell_s=5, interval_s=2, grace_s=3)
     kernel = running(world, random.Random(1), (2, 3))
@@ -339,6 +340,7 @@ def test_what_made_it_worse_is_taken_back_before_the_tree_has_rested() -> None:
 # ------------------------------------------------------------------------------------------------ crossing
 
 
+@pytest.mark.slow
 @pytest.mark.attack(81)
 def test_who_has_the_other_of_two_rivals_takes_the_owners_version() -> None:
     """f of each region held back what they say of the second, until the owner had taken up the first: some hear of the
