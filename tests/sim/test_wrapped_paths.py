@@ -459,7 +459,9 @@ def test_a_late_reader_gets_the_keys_in_use_with_their_wraps() -> None:
 
 
 @pytest.mark.parametrize(
-    "lies", [set(), {Behaviour.SHARES}, {Behaviour.REPLAY, Behaviour.DUPLICATE}], ids=["honest", "shares", "repeats"]
+    "lies",
+    [*slow([set(), {Behaviour.SHARES}]), {Behaviour.REPLAY, Behaviour.DUPLICATE}],
+    ids=["honest", "shares", "repeats"],
 )
 @pytest.mark.parametrize("seed", [0, *slow([1])])
 def test_a_reader_that_dies_at_any_moment_goes_on_where_it_ended(seed: int, lies: set[Behaviour]) -> None:
