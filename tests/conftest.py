@@ -41,6 +41,7 @@ __all__ = [
 
 # Speed is measured in benches: an example that waits for a busy machine is no failure.
 settings.register_profile("veilmq", deadline=None)
+settings.register_profile("quick", deadline=None, max_examples=20)
 settings.register_profile("unshrunk", deadline=None, database=None, phases=(Phase.explicit, Phase.generate))
 settings.load_profile("veilmq")
 
@@ -51,6 +52,8 @@ ROOT = Path(__file__).resolve().parents[1]
 MQTTJS = ROOT / ".tools" / "node_modules" / "mqtt"
 TOOLS = ("mosquitto", "mosquitto_pub", "mosquitto_sub", "node")
 START_S = 10.0
+SHORT_LIVED_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For drivers of Spark that live for seconds: the second compiler costs them more than its code ever spares."""
 
 _ran = 0
 _skipped: list[str] = []
@@ -78,6 +81,7 @@ def missing_browser() -> list[str]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", SHORT_LIVED_JAVA)
     if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
         config.pluginmanager.register(SecondChance())
 

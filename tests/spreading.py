@@ -26,7 +26,7 @@ USES_SPARK = re.compile(r"\b(spark: Any|site: Site)\b")
 STARTS_PROCESSES = re.compile(
     r"\b(OverlayProcesses|subprocess|forking|run_veilmq|console\.running|mosquitto|chromium)\b"
 )
-ONE_ROOM = re.compile(r"tests/(keys|bridge|fuzz|gateway/\w+|spark_ingest/\w+)/")
+ONE_ROOM = re.compile(r"tests/(keys|fuzz|(bridge|gateway|spark_ingest)/\w+)/")
 TAKES_HOURS = re.compile(r"\btimeout\(7_200\)")
 
 

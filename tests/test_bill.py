@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 import tomllib
 
-from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
-
 from tests.bill import BILL, ROOT, bill, text
 
 
@@ -16,6 +13,9 @@ def test_the_bill_is_that_of_the_dependencies_of_now() -> None:
 
 
 def test_the_bill_is_cyclonedx() -> None:
+    from cyclonedx.schema import SchemaVersion  # here, as it takes seconds, and each worker imports this file
+    from cyclonedx.validation.json import JsonStrictValidator
+
     errors = JsonStrictValidator(SchemaVersion.V1_6).validate_str(text())
     assert errors is None, errors
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,18 @@ IMPURE_MODULES = {
 }  # fmt: skip
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    """The tree of a module: six tests walk all of them."""
+    return ast.parse(path.read_text("utf-8"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _trees_end_with_this_file() -> Iterator[None]:
+    yield
+    parsed.cache_clear()
+
+
 def tracked_texts() -> Iterator[Path]:
     top = [p for p in ROOT.iterdir() if p.is_file() and p.name != ".git"]  # a file in a worktree
     below = [
@@ -75,16 +88,19 @@ def name_of(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-@pytest.mark.parametrize("path", [p for p in MODULES if p.stat().st_size], ids=name_of)
-def test_a_module_says_what_it_is_for_and_its_functions_are_short(path: Path) -> None:
-    source = path.read_text("utf-8")
-    tree = ast.parse(source)
-    assert ast.get_docstring(tree), f"{name_of(path)} has no docstring"
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            length = (node.end_lineno or node.lineno) - node.lineno + 1
-            name = f"{name_of(path)}:{node.name}"
-            assert length <= MAX_FUNCTION_LINES or name in LONG_FUNCTIONS, f"{name} has {length} lines: split it"
+def test_a_module_says_what_it_is_for() -> None:
+    assert not [name_of(path) for path in MODULES if path.stat().st_size and not ast.get_docstring(parsed(path))]
+
+
+def test_functions_are_short() -> None:
+    long = {
+        f"{name_of(path)}:{node.name}"
+        for path in MODULES
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (node.end_lineno or node.lineno) - node.lineno >= MAX_FUNCTION_LINES
+    }
+    assert long == LONG_FUNCTIONS, "split them"
 
 
 def test_no_path_of_one_machine_and_nothing_left_to_do() -> None:
@@ -123,9 +139,9 @@ def impurities(tree: ast.Module) -> Iterator[str]:
             yield f"line {node.lineno}: asynchronous code"
 
 
-@pytest.mark.parametrize("path", PURE, ids=name_of)
-def test_keys_and_bridge_are_pure(path: Path) -> None:
-    assert not list(impurities(ast.parse(path.read_text("utf-8"))))
+def test_keys_and_bridge_are_pure() -> None:
+    found = {name_of(path): list(impurities(parsed(path))) for path in PURE}
+    assert not {name: lines for name, lines in found.items() if lines}
 
 
 @pytest.mark.parametrize("code", [
@@ -164,7 +180,7 @@ def test_every_module_with_logic_has_tests_of_its_own() -> None:
         name_of(path)
         for path in MODULES
         if path.name != "__init__.py"
-        and has_logic(ast.parse(path.read_text("utf-8")))
+        and has_logic(parsed(path))
         and not (ROOT / "tests" / path.relative_to(ROOT)).with_name(f"test_{path.name}").exists()
     ]
     assert not lacking, f"give these a test file of their own: {lacking}"
@@ -179,7 +195,7 @@ TWO_OF_A_NAME = {
 
 def public_definitions() -> Iterator[tuple[Path, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]]:
     for path in MODULES:
-        for node in ast.parse(path.read_text("utf-8")).body:
+        for node in parsed(path).body:
             if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.name[0] != "_":
                 yield path, node
 
@@ -204,11 +220,16 @@ def test_a_constant_is_explained_by_a_string_after_it_or_a_comment_beside_it() -
     assert not [name_of(path) for path in MODULES if re.search(r"^\s*#:", path.read_text("utf-8"), re.MULTILINE)]
 
 
+def last_name(node: ast.expr) -> str:
+    """The name that a name or an attribute ends with; "" for any other expression."""
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+
+
 def counted_in(path: Path) -> Iterator[str]:
     """Names of figures in calls of `Count`, `_count` and `charge`, in tables `COUNTED`, and returned to be counted."""
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Call):
-            called, at = ast.unparse(node.func).split(".")[-1], 0
+            called, at = last_name(node.func), 0
             if called == "charge":
                 at = 1
             elif called not in ("Count", "_count"):
@@ -217,7 +238,7 @@ def counted_in(path: Path) -> Iterator[str]:
             if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
                 yield argument.value
         elif (isinstance(node, ast.FunctionDef) and node.name == "hindrance") or (
-            isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "COUNTED"
+            isinstance(node, ast.Assign) and last_name(node.targets[0]) == "COUNTED"
         ):
             yield from (c.value for c in ast.walk(node) if isinstance(c, ast.Constant) and c.value in set(FigureName))
 
@@ -247,7 +268,7 @@ LOGS_BY_ITSELF = {
 
 def logged_in(path: Path) -> Iterator[tuple[int, str]]:
     """Line and code of the calls of a logger at info and above, or of its methods handed on."""
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Attribute) and node.attr in LOG_METHODS:
             owner = ast.unparse(node.value)
             if re.search(r"(^|[._])(log|logger|logging)$", owner) or "getLogger(" in owner:
@@ -256,14 +277,14 @@ def logged_in(path: Path) -> Iterator[tuple[int, str]]:
 
 def said_in(path: Path) -> Iterator[tuple[str, int]]:
     """Names of log events, and how many arguments their text is given where it is said; -1 where only named."""
-    tree = ast.parse(path.read_text("utf-8"))
+    tree = parsed(path)
     direct = {
         id(node.func.value): len(node.args) - 1
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "say"
     }
     for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "LogEvent":
+        if isinstance(node, ast.Attribute) and last_name(node.value) == "LogEvent":
             yield node.attr, direct.get(id(node), -1)
 
 
@@ -343,7 +364,9 @@ def test_time_is_slept_only_where_a_reason_is_given() -> None:
     for path in sorted((ROOT / "tests").rglob("*.py")):
         if path.relative_to(ROOT).parts[1] == "bench":
             continue
-        calls = [node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Call)]
+        text = path.read_text("utf-8")
+        nodes = ast.walk(ast.parse(text)) if "sleep" in text else ()
+        calls = [node for node in nodes if isinstance(node, ast.Call) and last_name(node.func) == "sleep"]
         slept = [one.lineno for one in calls if ast.unparse(one.func) in ("time.sleep", "asyncio.sleep")
                  and ast.unparse(one.args[0]) != "0"]  # fmt: skip
         most, _ = SLEEPS.get(name_of(path), (0, ""))

@@ -10,6 +10,7 @@ import paho.mqtt.client as paho
 import pytest
 
 from tests.gateway.overlay_processes import OverlayProcesses
+from tests.seldom import slow
 from tests.waits import wait_until
 
 REPLICAS = ("north1", "north2", "north3", "south1", "south2", "south3")
@@ -26,7 +27,10 @@ def kept_in_the_north(description: dict[str, Any]) -> None:
     description["scopes"][0]["history"] = {"days": 7, "gigabytes": 1, "regions": ["north"]}
 
 
-def test_a_client_reads_since_an_hour_ago_what_only_the_other_region_keeps(processes: OverlayProcesses) -> None:
+@pytest.mark.parametrize("gone", [(), *slow([("north3", "south1")])], ids=["nobody away", "one away in each region"])
+def test_a_client_reads_since_an_hour_ago_what_only_the_other_region_keeps(
+    processes: OverlayProcesses, gone: tuple[str, ...]
+) -> None:
     processes.make({"north": 3, "south": 3}, [("north", "south")], {"site": "north", "desk": "south"})
     processes.describe(kept_in_the_north)
     processes.hand_out(*processes.ports)
@@ -35,8 +39,8 @@ def test_a_client_reads_since_an_hour_ago_what_only_the_other_region_keeps(proce
     sent = [f"{number}".encode() for number in range(40)]
     for number, payload in enumerate(sent[:30]):
         publisher.publish("plant/pump", payload, qos=1 + number % 2).wait_for_publish(30)
-    processes.kill("north3")  # one party of each region may be gone
-    processes.kill("south1")
+    for name in gone:
+        processes.kill(name)
     got: list[bytes] = []
 
     def take(client: object, userdata: object, message: paho.MQTTMessage) -> None:

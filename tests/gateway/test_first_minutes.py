@@ -31,6 +31,7 @@ def veilmq(*arguments: str | Path, status: int | None = 0) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_page_as_it_stands(tmp_path: Path) -> None:
     page = PAGE.read_text("utf-8")

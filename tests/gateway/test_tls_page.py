@@ -7,21 +7,20 @@ import shlex
 import shutil
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.gateway.overlay_processes import ENVIRONMENT
+from tests import forking
+from tests.gateway.overlay_processes import ENVIRONMENT, VEILMQ, run_veilmq
 from tests.ports import free_ports
 from tests.waits import wait_until
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "tls.md").read_text("utf-8")
 COMMANDS = [line[4:] for line in PAGE.splitlines() if re.match(r"    (veilmq|mosquitto_pub) ", line)]
 LISTENERS = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
-VEILMQ = (sys.executable, "-c", "from gateway.cli import main; main()")
 WAIT_S = 30.0
 
 
@@ -29,25 +28,24 @@ WAIT_S = 30.0
 def broker(directory: Path, content: str, port: int) -> Iterator[None]:
     (directory / "gateway.yaml").write_text(content)
     (directory / "gateway.yaml").chmod(0o600)
-    log = (directory / "log").open("wb")
-    process = subprocess.Popen([*VEILMQ, "broker", "-c", "gateway.yaml"], cwd=directory, env=ENVIRONMENT, stderr=log)
+    log = directory / "log"
+    process = forking.run([*VEILMQ, "-c", "gateway.yaml"], directory, ENVIRONMENT, log, log)
     try:
         assert wait_until(lambda: socket.socket().connect_ex(("127.0.0.1", port)) == 0, WAIT_S)
         yield
     finally:
         process.terminate()
         process.wait(WAIT_S)
-        log.close()
 
 
 def run(command: str, directory: Path, **ports: int) -> str:
     """Runs a command of the page; returns what it prints."""
     here = command.replace("broker.example", "127.0.0.1").replace("8883", str(ports.get("tls", 8883)))
     words = shlex.split(here)
-    words = [*VEILMQ, *words[1:]] if words[0] == "veilmq" else words
-    done = subprocess.run(
-        words, cwd=directory, env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=60
-    )
+    if words[0] == "veilmq":
+        done = run_veilmq(*words[1:], cwd=directory)
+    else:
+        done = subprocess.run(words, cwd=directory, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
     return done.stdout + done.stderr
 
@@ -56,8 +54,7 @@ def run(command: str, directory: Path, **ports: int) -> str:
 def test_the_page_as_written(tmp_path: Path) -> None:
     tls, here = free_ports(2)
     run("veilmq trust init owner --domain plant", tmp_path)
-    login = [*VEILMQ, "passwd", "passwords", "pump-7"]
-    subprocess.run(login, cwd=tmp_path, env=ENVIRONMENT, input=b"secret\n", check=True)
+    run("veilmq passwd -b passwords pump-7 secret", tmp_path)
     issued = [command for command in COMMANDS if " trust issue " in command]
     sent = [command for command in COMMANDS if command.startswith("mosquitto_pub")]
     ours = [command for command in COMMANDS if " pub " in command]

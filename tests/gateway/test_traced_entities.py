@@ -109,6 +109,7 @@ def test_silence_on_an_open_connection_is_suspected_then_a_failure(site: Site) -
         observed(desk, TraceKind.ALLS_WELL, after="failed")
 
 
+@pytest.mark.slow
 def test_less_caution_tells_a_death_sooner(site: Site) -> None:
     """From suspicion to failure it is half of the patience: 1.2 s for an entity that is not known for long."""
     with stopped_press(site, traces={**site.config()["traces"], "caution": 0.2, "floor_s": 0.0}) as (desk, press):

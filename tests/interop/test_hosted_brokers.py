@@ -355,6 +355,7 @@ def test_check_says_what_is_wrong_with_logins(make):
     assert "cloud-x is no hosted broker of our region; known are cloud-a, cloud-b, cloud-c" in result.stderr
 
 
+@pytest.mark.slow
 def test_three_providers_as_the_manual_says(tmp_path: Path):
     """The commands of docs/how-to/hosted-brokers.md, on ports of our own; the Mosquittos are started and ended here."""
     shutil.copytree(ROOT / "configs" / "hosted", tmp_path, dirs_exist_ok=True)

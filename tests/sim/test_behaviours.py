@@ -15,6 +15,7 @@ from keys.envelope import KeyHeader, check_share
 from keys.sharetree import Combination, Hop, Label, Share, level1_values
 from papers.sim.adversary import Adversary, Behaviour, Coalition
 from papers.sim.checkers import check_blame, check_liveness, check_safety
+from tests.seldom import in_turn, slow
 from tests.sim.linearview import Overlay
 from tests.sim.placements import Recorder, assert_promises, everywhere, mixture, name, random_bad, run
 from tests.sim.world import NOW, Traffic, World, make_world, subscribe
@@ -28,8 +29,7 @@ PLANES = {"one plane": {1: (2,), 2: (2,)}, "two planes": {1: (1,), 2: (3,)}, "tw
 
 
 @pytest.mark.attack(22)
-@pytest.mark.parametrize("planes", PLANES)
-@pytest.mark.parametrize("way", Behaviour, ids=lambda way: way.value)
+@pytest.mark.parametrize(("way", "planes"), in_turn(Behaviour, PLANES))
 def test_one_behaviour(way: Behaviour, planes: str) -> None:
     bad = PLANES[planes]
     assert_promises(run((3, 3), bad, everywhere(bad, {way}), bursts_s=(5.0,)))
@@ -81,7 +81,7 @@ def test_each_behaviour_is_a_lie(way: Behaviour) -> None:
 # ------------------------------------------------------------------------------------------------------- mixed
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", [*range(3), *slow(range(3, 8))])
 def test_mixtures(seed: int) -> None:
     check_mixture(seed)
 
@@ -100,7 +100,7 @@ def check_mixture(seed: int) -> None:
     assert_promises(run(counts, bad, liars, seed, rng.choice([0.2, 0.5, 1.0]), mute=rng.random() < 0.5))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *slow([1, 2])])
 def test_liars_that_share_all_and_cover_each_other(seed: int) -> None:
     """Five bursts, hence five keys: shares pooled and replayed, lies that fit together, honest columns altered."""
     rng = random.Random(seed)

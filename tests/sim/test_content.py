@@ -12,7 +12,7 @@ from bridge.wire import pieces as content
 from keys.envelope import Mode
 from papers.sim.adversary import Behaviour
 from papers.sim.checkers import check_liveness, check_safety
-from tests.seldom import slow
+from tests.seldom import in_turn, slow
 from tests.sim.linearview import Overlay
 from tests.sim.placements import READERS, Run, assert_promises, everywhere, mixture, random_bad, run
 from tests.sim.world import NOW, Traffic, make_world, subscribe
@@ -45,8 +45,10 @@ def assert_soon(done: Run, within_s: float) -> None:
 # ------------------------------------------------------------------------------------------------ honest overlays
 
 
-@pytest.mark.parametrize("counts", [(3,), (3, 3), (3, 3, 3), (5, 3), (3, 5), (3, 7), (7, 3), (5, 5, 3)], ids=str)
-@pytest.mark.parametrize("mode", MODES, ids=by_name)
+@pytest.mark.parametrize(
+    ("counts", "mode"),
+    in_turn([(3,), (3, 3), (3, 3, 3), (5, 3), (3, 5), (3, 7), (7, 3), (5, 5, 3)], MODES),
+)
 def test_every_mode_delivers(mode: Mode, counts: tuple[int, ...]) -> None:
     done = run(counts, {}, {}, bursts_s=(5.0,), mode=mode, extra_bytes=LONG)
     assert_promises(done)
@@ -58,8 +60,7 @@ def test_every_mode_delivers(mode: Mode, counts: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("all_of_them", [False, *slow([True])], ids=["third", "all"])
-@pytest.mark.parametrize("ways", CONTENT)
-@pytest.mark.parametrize("mode", MODES[:3], ids=by_name)
+@pytest.mark.parametrize(("ways", "mode"), in_turn(CONTENT, MODES[:3]))
 def test_every_placement_of_liars_in_content(mode: Mode, ways: str, all_of_them: bool) -> None:
     """All 9 placements in two regions of three: 6 of them have liars in different planes. A third of them a mode, so
     that the three modes have each once."""
@@ -70,8 +71,8 @@ def test_every_placement_of_liars_in_content(mode: Mode, ways: str, all_of_them:
         assert_soon(done, 4.0)
 
 
-@pytest.mark.parametrize("counts", [(3,), (3, 3), pytest.param((3, 3, 3), marks=pytest.mark.slow)], ids=str)
-@pytest.mark.parametrize("mode", MODES, ids=by_name)
+@pytest.mark.parametrize("counts", [*slow([(3,)]), (3, 3), *slow([(3, 3, 3)])], ids=str)
+@pytest.mark.parametrize("mode", [*MODES[:3], *slow(MODES[3:])], ids=by_name)
 def test_every_placement(mode: Mode, counts: tuple[int, ...]) -> None:
     """3 placements in one region, 9 in two, 27 in three; each liar lies in ways of its own."""
     for seed, bad in enumerate(Overlay.line(counts).placements()):
@@ -83,8 +84,7 @@ def test_every_placement(mode: Mode, counts: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("seed", [0, *slow([1])])
-@pytest.mark.parametrize("counts", [(5,), (5, 5), (3, 5), (5, 3), (3, 7), (7, 5)], ids=str)
-@pytest.mark.parametrize("mode", MODES[:3], ids=by_name)
+@pytest.mark.parametrize(("counts", "mode"), in_turn([(5,), (5, 5), (3, 5), (5, 3), (3, 7), (7, 5)], MODES[:3]))
 def test_some_placements_in_larger_regions(mode: Mode, counts: tuple[int, ...], seed: int) -> None:
     rng = random.Random(f"{mode}{counts}{seed}")
     bad = random_bad(counts, rng)

@@ -95,7 +95,7 @@ def longest_s(trace: EventTrace) -> float:
 MODES = [Mode.COPIES, Mode.ONE, Mode.BLOCKS]
 
 
-@pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.name.lower())
+@pytest.mark.parametrize("mode", [MODES[0], *slow(MODES[1:])], ids=lambda mode: mode.name.lower())
 def test_content_goes_round_a_slow_link_and_hardly_anybody_has_to_ask(mode: Mode) -> None:
     round_it, straight = run(mode), run(mode, detours=False)
     assert round_it.figures["detours"] > COUNT / 10
@@ -104,7 +104,7 @@ def test_content_goes_round_a_slow_link_and_hardly_anybody_has_to_ask(mode: Mode
     assert not round_it.blamed
 
 
-@pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.name.lower())
+@pytest.mark.parametrize("mode", [*slow(MODES[:-1]), MODES[-1]], ids=lambda mode: mode.name.lower())
 def test_a_stopped_replica_delays_nobody_for_long(mode: Mode) -> None:
     trace = run(mode, stop="r2b")
     assert trace.figures["detours"] > 0

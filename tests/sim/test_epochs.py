@@ -152,7 +152,7 @@ def test_an_uplink_that_was_away_for_epochs_loses_nothing():
     assert trace.forgotten["site"] == set(traffic.published)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *slow([1, 2])])
 def test_a_bump_in_the_middle_of_traffic_loses_nothing_for_those_who_stay(seed: int):
     rng = random.Random(seed)
     world = overlay_of({"site": 1, "control": 2, "evil": 2}, seed=seed)

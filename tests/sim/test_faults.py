@@ -15,7 +15,7 @@ from keys.envelope import Mode
 from papers.sim.adversary import Behaviour
 from papers.sim.checkers import check_blame, check_liveness, check_safety
 from papers.sim.kernel import EventTrace, Kernel
-from tests.seldom import slow
+from tests.seldom import in_turn, slow
 from tests.sim.world import NOW, Traffic, World, make_world, subscribe
 
 pytestmark = pytest.mark.invariant(12)
@@ -33,7 +33,7 @@ def two_regions(seed: int) -> tuple[World, Kernel, Traffic]:
 # ----------------------------------------------------------------------------------------------- partitions
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *slow([1, 2])])
 def test_an_outbox_rides_out_days_without_uplink(seed: int):
     _, kernel, traffic = two_regions(seed)
     kernel.run(NOW + 4)
@@ -51,7 +51,7 @@ def test_an_outbox_rides_out_days_without_uplink(seed: int):
     assert trace.forgotten["site"] == set(traffic.published)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *slow([1, 2])])
 def test_one_replica_of_each_region_may_be_cut_off(seed: int):
     """The same majority stays connected on every link of the path, so that nothing may be lost."""
     _, kernel, traffic = two_regions(seed)
@@ -91,8 +91,7 @@ def partitioned(mode: Mode, extra_bytes: int, away_s: float) -> tuple[Traffic, E
 
 
 @pytest.mark.invariant(21)
-@pytest.mark.parametrize("extra_bytes", [0, 3000])
-@pytest.mark.parametrize("mode", [Mode.COPIES, Mode.ONE, Mode.BLOCKS], ids=lambda mode: mode.name.lower())
+@pytest.mark.parametrize(("mode", "extra_bytes"), in_turn([Mode.COPIES, Mode.ONE, Mode.BLOCKS], [3000, 0]))
 def test_nothing_is_lost_in_a_short_partition_of_regions(mode: Mode, extra_bytes: int):
     """What replicas of region 1 forwarded to nobody, they tell again when the links are back."""
     traffic, trace = partitioned(mode, extra_bytes, away_s=12.0)
@@ -251,7 +250,7 @@ def test_after_all_replicas_were_killed_a_reader_whose_links_come_up_later_lacks
 # ---------------------------------------------------------------------------------------------------- soak
 
 
-@pytest.mark.parametrize("seed", [0, 1, *slow([2, 3])])
+@pytest.mark.parametrize("seed", [0, *slow([1, 2, 3])])
 def test_five_replicas_two_of_them_bad_in_each_region_anything_mixed(seed: int):
     rng = random.Random(seed)
     world = make_world({1: 5, 2: 5}, [(1, 2)], {"site": 1, "control": 2, "near": 1}, seed=seed)

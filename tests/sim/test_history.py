@@ -40,6 +40,7 @@ from keys.envelope import Mode
 from keys.errors import BadFrame
 from papers.sim.checkers import check_blame, check_liveness, check_safety
 from papers.sim.kernel import Kernel
+from tests.seldom import in_turn, slow
 from tests.sim.changing import changed, regrown
 from tests.sim.world import NOW, Traffic, World, make_world, subscribe
 
@@ -178,8 +179,7 @@ def test_a_late_reader_has_what_a_live_one_had(mode: Mode, regions: int) -> None
     assert not kernel.trace.named()
 
 
-@pytest.mark.parametrize("lie", LIES)
-@pytest.mark.parametrize("size", [3, 5])
+@pytest.mark.parametrize(("lie", "size"), in_turn(LIES, [3, 5]))
 def test_up_to_f_liars_change_nothing(lie: str, size: int) -> None:
     rng = random.Random(f"{lie}{size}")
     world = a_world(5, sizes=(3, size))
@@ -341,7 +341,7 @@ def come_back(kernel: Kernel, rows: dict[bytes, bytes]) -> None:
     kernel.at(kernel.now, "desk", Subscribed("plant/#"))
 
 
-@pytest.mark.parametrize("lie", ["honest", "omit", "shares", "silent"])
+@pytest.mark.parametrize("lie", ["omit", *slow(["honest", "shares", "silent"])])
 def test_a_gateway_that_was_away_for_hours_goes_on_where_it_was(lie: str) -> None:
     rng = random.Random(lie)
     world = a_world(21)

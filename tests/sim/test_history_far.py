@@ -28,6 +28,7 @@ from bridge.document import History, Scope
 from keys.envelope import Mode
 from papers.sim.checkers import check_blame
 from papers.sim.kernel import Kernel
+from tests.seldom import in_turn
 from tests.sim.test_history import LIES, PageLiar, change, check_alike, publish_some, reread
 from tests.sim.world import NOW, Traffic, World, make_world, subscribe
 
@@ -153,8 +154,7 @@ def test_a_reader_of_a_region_that_keeps_nothing_has_what_a_live_one_had(mode: M
 
 
 @pytest.mark.attack(182)
-@pytest.mark.parametrize("lie", RELAY_LIES)
-@pytest.mark.parametrize("regions", [2, 3])
+@pytest.mark.parametrize(("lie", "regions"), in_turn(RELAY_LIES, [2, 3]))
 def test_who_passes_on_and_lies_changes_nothing(lie: str, regions: int) -> None:
     passes = {f"r{regions}a": lie, **({"r2b": lie} if regions == 3 else {})}
     kernel = run(a_world(5, regions), random.Random(f"{lie}{regions}"), {}, passes, NOW + 4_200)
@@ -165,8 +165,7 @@ def test_who_passes_on_and_lies_changes_nothing(lie: str, regions: int) -> None:
         assert kernel.trace.figures["far_repeated"]
 
 
-@pytest.mark.parametrize("lie", LIES)
-@pytest.mark.parametrize("size", [3, 5])
+@pytest.mark.parametrize(("lie", "size"), in_turn(LIES, [3, 5]))
 def test_liars_in_the_region_that_keeps_and_on_the_way_change_nothing(lie: str, size: int) -> None:
     rng = random.Random(f"{lie}{size}")
     faults = (size - 1) // 2

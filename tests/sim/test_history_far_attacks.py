@@ -31,6 +31,7 @@ from keys.sealedbox import BoxKey
 from keys.shamir import combine
 from keys.sharetree import Share, decode_shares
 from papers.sim.kernel import Kernel
+from tests.seldom import slow
 from tests.sim.test_history import check_alike, publish_some, reread
 from tests.sim.test_history_far import a_world, lying_far
 from tests.sim.world import NOW, World, make_world, subscribe
@@ -143,6 +144,7 @@ class Greedy:
         return Wire(FAR_TOPIC, request.signed(self._world.identities[self._name]).encode())
 
 
+@pytest.mark.slow
 @pytest.mark.attack(183)
 def test_a_reader_that_asks_for_everything_all_the_time_spends_its_own_part_alone() -> None:
     took: dict[bool, float] = {}
@@ -253,7 +255,7 @@ def test_the_region_that_keeps_answers_no_revoked_reader_whom_liars_pass_on(is_r
     assert [one.recalled["late"] for one in seen.values()] == [int(not is_revoked)] * 3
 
 
-@pytest.mark.parametrize("restarts", [KEEPING[:1], ("r2a", "r3a"), (*KEEPING[:1], "r2b", "r3c")])
+@pytest.mark.parametrize("restarts", [*slow([KEEPING[:1], ("r2a", "r3a")]), (*KEEPING[:1], "r2b", "r3c")])
 def test_restarts_while_it_is_read_lose_nothing(restarts: tuple[str, ...]) -> None:
     rng = random.Random(str(restarts))
     world = a_world(56)

@@ -31,6 +31,7 @@ from papers.sim.checkers import check_blame
 from papers.sim.kernel import Kernel
 from spark_ingest.receiving import Backfill, Seen, SpoolCollector
 from spark_ingest.spool.backfilled import BackfillRecord
+from tests.seldom import mostly_slow
 from tests.sim.test_history import CHANGES, LIES, a_world, change, lying, publish_some
 from tests.sim.test_history_far import a_world as a_far_world
 from tests.sim.test_history_far import lying_far
@@ -166,7 +167,7 @@ def check_rows(kernel: Kernel, traffic: Traffic, disk: Disk) -> None:
     assert not disk.reasons
 
 
-@pytest.mark.parametrize("lie", LIES)
+@pytest.mark.parametrize("lie", mostly_slow(LIES, "omit", "alter", "silent", "eras"))
 def test_a_first_start_has_what_was_published_before_it_and_what_comes_meanwhile(lie: str) -> None:
     rng = random.Random(lie)
     world = a_world(41)

@@ -10,6 +10,7 @@ from bridge.contract import Rotated
 from keys.envelope import Mode
 from papers.sim.checkers import check_liveness, check_safety
 from papers.sim.kernel import Kernel
+from tests.seldom import in_turn, mostly_slow
 from tests.sim.test_history import LIES, a_world, check_alike, come_back, living, lying, reread
 from tests.sim.test_history_far import a_world as a_far_world
 from tests.sim.test_history_far import lying_far
@@ -38,8 +39,7 @@ def publish(traffic: Traffic, kernel: Kernel, since: float, until: float, count:
         )
 
 
-@pytest.mark.parametrize("lie", ["honest", "omit", "shares"])
-@pytest.mark.parametrize("mode", [Mode.COPIES, Mode.PLAIN, Mode.BLOCKS])
+@pytest.mark.parametrize(("mode", "lie"), in_turn([Mode.COPIES, Mode.PLAIN, Mode.BLOCKS], ["honest", "omit", "shares"]))
 def test_a_late_reader_reads_over_an_exchange_of_keys(mode: Mode, lie: str) -> None:
     rng = random.Random(f"{mode}{lie}")
     world = a_world(41, mode)
@@ -80,7 +80,7 @@ def test_a_reader_of_another_region_reads_over_an_exchange_of_keys() -> None:
     assert len({position.publisher for position in kernel.histories["r1a"]._records[1]}) == 2
 
 
-@pytest.mark.parametrize("lie", LIES)
+@pytest.mark.parametrize("lie", mostly_slow(LIES, "omit", "alter", "silent", "eras"))
 def test_a_gap_with_an_exchange_of_keys_inside_is_filled_in_order(lie: str) -> None:
     rng = random.Random(lie)
     world = a_world(43)

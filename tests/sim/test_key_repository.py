@@ -16,7 +16,7 @@ from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES, KeyHea
 from papers.sim.adversary import Behaviour
 from papers.sim.checkers import check_blame, check_liveness, check_safety
 from papers.sim.kernel import Kernel
-from tests.seldom import slow
+from tests.seldom import in_turn, slow
 from tests.sim.test_epochs import adopt_everywhere
 from tests.sim.test_secrecy import recorded
 from tests.sim.world import NOW, Traffic, World, make_world, subscribe
@@ -144,9 +144,8 @@ def test_no_publication_carries_a_key_and_every_key_stands_on_its_topic():
 
 @pytest.mark.attack(24)
 @on_topic
-@pytest.mark.parametrize("messages", [1, 64])
+@pytest.mark.parametrize(("liar", "messages"), in_turn([None, "r1b", "r2a"], [64, 1]))
 @pytest.mark.parametrize("late", [2, *slow([1])])
-@pytest.mark.parametrize("liar", [None, "r1b", "r2a"])
 def test_a_late_joiner_gets_the_newest_retained_values_and_nothing_that_was_cleared(
     liar: str | None, late: int, messages: int, on_topic: bool
 ):

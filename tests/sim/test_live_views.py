@@ -106,6 +106,7 @@ def test_attach_and_detach_twenty_times_in_each_region(seed: int):
     run(100 + seed, changes=40)
 
 
+@pytest.mark.slow
 def test_without_liars():
     run(7, changes=4, liars=False)
 

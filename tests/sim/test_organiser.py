@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
 import pytest
 
@@ -14,6 +14,7 @@ from bridge.document.trees import Edge, Phase
 from bridge.membership import SWAPS_TOPIC
 from papers.sim.checkers import check_liveness
 from papers.sim.kernel import Kernel
+from tests.seldom import mostly_slow, slow
 from tests.sim.changing import changed
 from tests.sim.organised_world import (
     BOSS,
@@ -34,11 +35,6 @@ pytestmark = pytest.mark.invariant(66)
 ROW, CLOSED = edge_set((1, 2), (2, 3), (3, 4)), edge_set((1, 2), (3, 4), (4, 1))
 GOOD = ((1, 4), (2, 3))
 ALL = (1, 2, 3, 4)
-
-
-def mostly_slow(values: Iterable[object], *normal: object) -> list[object]:
-    """These values, of which the normal suite runs these few."""
-    return [value if value in normal else pytest.param(value, marks=pytest.mark.slow) for value in values]
 
 
 def overlay_of(kernel: Kernel, name: str) -> Overlay:
@@ -93,7 +89,7 @@ def test_without_an_organiser_nothing_is_swapped_and_nothing_else_changes() -> N
     assert all(edges_of(overlay_of(kernel, name)) == ROW for name in kernel.nodes)
 
 
-@pytest.mark.parametrize("seed", mostly_slow(range(8), 1))
+@pytest.mark.parametrize("seed", slow(range(8)))
 def test_swaps_under_load_with_liars_crashes_and_a_view_that_changes(seed: int) -> None:
     rng = random.Random(seed)
     world = organised(PLAIN if seed % 2 else SEALED, seed, dwell_s=5, interval_s=2, grace_s=6)
@@ -101,8 +97,8 @@ def test_swaps_under_load_with_liars_crashes_and_a_view_that_changes(seed: int) 
         world.liars[f"r{region}{rng.choice('abc')}"] = frozenset(rng.sample(LIES, 2))
     kernel = running(world, rng, (2, 3))
     traffic = load(kernel, world, 45, 3)
-    for n, slow in enumerate([(2, 3), (1, 4), (1, 2)]):
-        slowed(kernel, slow)
+    for n, edge in enumerate([(2, 3), (1, 4), (1, 2)]):
+        slowed(kernel, edge)
         kernel.run(NOW + 8 + 14 * n)
         if n == 1:
             view = overlay_of(kernel, "far").latest[4].members
@@ -133,7 +129,7 @@ STEPS_S = {
 }
 
 
-@pytest.mark.parametrize("step", mostly_slow(STEPS_S, "closing"))
+@pytest.mark.parametrize("step", slow(STEPS_S))
 def test_an_end_of_the_removed_edge_is_killed_in_any_step(step: str) -> None:
     world = organised(SEALED)
     kernel = running(world, random.Random(4), (2, 3))
@@ -230,6 +226,7 @@ def test_a_good_one_needs_no_liar_and_liars_hold_nothing_up() -> None:
     assert all_have(kernel, CLOSED)
 
 
+@pytest.mark.slow
 def test_what_was_in_force_once_is_not_in_force_again_when_it_is_replayed() -> None:
     world = organised(PLAIN, dwell_s=5, interval_s=2, grace_s=3)
     kernel = running(world, random.Random(1), (2, 3))
@@ -275,6 +272,7 @@ def test_edges_and_a_revocation_of_an_owner_that_knows_of_no_swap_count_at_once(
     assert trace.named() == trace.suspected() == set()
 
 
+@pytest.mark.slow
 def test_a_revocation_alone_leaves_the_swap_and_the_organiser_goes_with_its_certificate() -> None:
     world = organised()
     kernel = running(world, random.Random(2), (2, 3))
@@ -342,6 +340,7 @@ def test_what_made_it_worse_is_taken_back_before_the_tree_has_rested() -> None:
 # ------------------------------------------------------------------------------------------------ crossing
 
 
+@pytest.mark.slow
 @pytest.mark.attack(81)
 def test_who_has_the_other_of_two_rivals_takes_the_owners_version() -> None:
     """f of each region held back what they say of the second, until the owner had taken up the first: some hear of the

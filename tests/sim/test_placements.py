@@ -23,6 +23,7 @@ from keys.shamir import combine
 from keys.sharetree import Label, Share
 from papers.sim.adversary import Behaviour
 from papers.sim.checkers import check_blame, check_liveness, check_safety
+from tests.seldom import slow
 from tests.sim.linearview import Overlay, Rows, Span, threshold
 from tests.sim.placements import (
     MARK,
@@ -52,9 +53,11 @@ def check(counts: Sequence[int], bad: dict[int, tuple[int, ...]], seed: int, bur
 # ------------------------------------------------------------------------------------------------ placements
 
 
-@pytest.mark.parametrize(("counts", "placements"), [((3,), 3), ((3, 3), 9), ((3, 3, 3), 27), ((5,), 10)])
+@pytest.mark.parametrize(
+    ("counts", "placements"), [((3,), 3), ((3, 3), 9), pytest.param((3, 3, 3), 27, marks=pytest.mark.slow), ((5,), 10)]
+)
 def test_every_placement(counts: tuple[int, ...], placements: int) -> None:
-    """49 runs."""
+    """22 runs, 49 with the slow ones."""
     every = list(Overlay.line(counts).placements())
     assert len(every) == placements
     for seed, bad in enumerate(every):
@@ -68,7 +71,7 @@ def test_fewer_than_f_do_no_more(bad: tuple[tuple[int, ...], ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    "counts", [(5, 5), (5, 3), (3, 5), (5, 3, 3), (3, 3, 5), (5, 5, 5), (7,), (7, 7), (3, 3, 3, 3)]
+    "counts", [(5, 5), (5, 3, 3), (3, 3, 5), (7,), (3, 3, 3, 3), *slow([(5, 3), (3, 5), (5, 5, 5), (7, 7)])]
 )
 def test_some_placements(counts: tuple[int, ...]) -> None:
     for seed in range(2):
@@ -114,7 +117,7 @@ def test_four_regions_of_seven_are_refused() -> None:
         run((7, 7, 7, 7), {}, {})
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *slow([1, 2])])
 def test_publishers_at_two_ends_of_a_tree(seed: int) -> None:
     """A replica is on the way of both, splits for two next regions, is last for one and first for the other."""
     rng = random.Random(seed)

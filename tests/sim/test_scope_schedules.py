@@ -12,6 +12,7 @@ from bridge.publisher.cutting import Cuts
 from bridge.publisher.publisher import Publisher
 from bridge.publisher.sealed_before import RUN_NUMBERS, SealedBefore
 from bridge.reader.handing_out import Unpacked
+from tests.seldom import slow
 from tests.sim import scope_schedules
 from tests.sim.scope_schedules import drawn, run
 
@@ -29,7 +30,7 @@ def options(seed: int) -> dict[str, Any]:
     return {"far": seed % 3 == 2, "seed": seed}
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", [*range(8), *slow(range(8, 24))])
 def test_each_record_comes_once_or_is_counted_whatever_the_owner_changes(seed: int) -> None:
     assert run(drawn(seed), **options(seed)) is None, scope_schedules.shrunk(drawn(seed), **options(seed))
 

@@ -87,7 +87,7 @@ def happen(kernel: Kernel, world: World, owner: SeeingOwner, traffic: Traffic, w
 
 
 @pytest.mark.attack(135, 136)
-@pytest.mark.parametrize("seed", [1, 3, *slow([0, 2, 8, 13, 26, *range(30, 160)])])
+@pytest.mark.parametrize("seed", [1, *slow([0, 2, 3, 8, 13, 26, *range(30, 160)])])
 def test_a_storm_loses_and_misplaces_nothing_and_f_replicas_open_nothing(seed: int):
     rng = random.Random(seed)
     size, liars = (5, ("r1b", "r1d")) if seed % 3 == 0 else (3, ("r1b",))

@@ -104,7 +104,7 @@ def test_a_late_joiner_gets_what_was_retained_long_ago_though_one_replica_is_awa
 
 
 @pytest.mark.parametrize("sizes", [*slow([{1: 3}]), {1: 3, 2: 3}], ids=["one region", "two regions"])
-@pytest.mark.parametrize("mode", [Mode.COPIES, Mode.ONE, Mode.BLOCKS], ids=lambda mode: mode.name)
+@pytest.mark.parametrize("mode", [Mode.COPIES, *slow([Mode.ONE, Mode.BLOCKS])], ids=lambda mode: mode.name)
 def test_no_replica_refuses_anything_after_a_cut_of_longer_than_the_grace(mode: Mode, sizes: dict[int, int]):
     world = made(calendar(20, 2), [Scope("plant/#", mode)], sizes, (), 1)
     kernel = world.kernel(random.Random(4))
@@ -126,7 +126,7 @@ def test_no_replica_refuses_anything_after_a_cut_of_longer_than_the_grace(mode: 
 
 
 @pytest.mark.attack(134)
-@pytest.mark.parametrize("seed", [*range(4), *slow([*range(4, 8), *range(15, 64)])])
+@pytest.mark.parametrize("seed", [0, 3, *slow([1, 2, *range(4, 8), *range(15, 64)])])
 def test_cuts_within_the_grace_lose_and_misplace_nothing(seed: int):
     """Any mode, one or two regions, keys beside or on publications, retained and in clear, one liar in each region."""
     rng = random.Random(seed)

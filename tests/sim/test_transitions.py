@@ -15,7 +15,7 @@ from keys.grants import Grant, Right
 from keys.identity import Certificate, Identity
 from papers.sim.checkers import check_safety
 from papers.sim.kernel import Kernel
-from tests.seldom import slow
+from tests.seldom import in_turn, slow
 from tests.sim.test_trees import tell
 from tests.sim.world import NOT_AFTER_MS, NOW, Traffic, World, make_world, subscribe
 
@@ -77,8 +77,7 @@ def test_a_publisher_that_hears_first_of_its_next_key_loses_nothing(mode: Mode, 
     check_nothing_lost(kernel, traffic)
 
 
-@pytest.mark.parametrize("latency_s", [FAST, SLOW], ids=["fast", "slow"])
-@pytest.mark.parametrize("first", ["site", "far"])
+@pytest.mark.parametrize(("first", "latency_s"), in_turn(["site", "far"], [FAST, SLOW]))
 def test_who_hears_first_of_a_new_right_loses_nothing(first: str, latency_s: tuple[float, float]) -> None:
     """The owner's file is given to the publisher first. Its devices begin as soon as it may."""
     scopes, rights = [Scope("plant/#"), Scope("open/#")], {"site": (("open/#",), ("#",))}

@@ -17,6 +17,7 @@ from keys.envelope import Mode
 from papers.sim.adversary import Behaviour
 from papers.sim.checkers import check_blame, check_liveness, check_safety
 from papers.sim.kernel import EventTrace, Kernel
+from tests.seldom import in_turn, mostly_slow
 from tests.sim.changing import changed, regrown
 from tests.sim.test_secrecy import derivable, pool, recorded
 from tests.sim.world import NOW, Traffic, World, make_world, subscribe
@@ -86,8 +87,7 @@ def deaf(kernel: Kernel, names: Collection[str], until: float) -> None:
     kernel.deaf, kernel.until = names, until
 
 
-@pytest.mark.parametrize("scope", [PLAIN, SEALED], ids=["plain", "sealed"])
-@pytest.mark.parametrize("late", ["r2", "r4", "r1", "site"])
+@pytest.mark.parametrize(("late", "scope"), in_turn(["r2", "r4", "r1", "site"], [SEALED, PLAIN]))
 def test_who_is_late_loses_nothing_and_makes_nobody_suspect(scope: Scope, late: str):
     world = ring(scope)
     kernel = world.kernel(random.Random(1))
@@ -111,7 +111,7 @@ def test_who_is_late_loses_nothing_and_makes_nobody_suspect(scope: Scope, late: 
         assert node.overlay.path(2, 3) == (2, 1, 4, 3)  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("seed", [0, 1, *[pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 8)]])
+@pytest.mark.parametrize("seed", mostly_slow(range(8), 0))
 def test_swaps_under_load_with_liars_crashes_and_view_changes(seed: int):
     rng = random.Random(seed)
     world = ring(PLAIN if seed % 2 else SEALED, seed)
@@ -140,7 +140,7 @@ def test_swaps_under_load_with_liars_crashes_and_view_changes(seed: int):
 STEPS = {"before": -0.01, "told": 0.05, "settling": 1.0, "in force": 2.05, "grace": 4.0, "closing": 7.01, "closed": 7.5}
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("step", mostly_slow(STEPS, "settling", "in force", "grace"))
 def test_an_end_of_the_removed_edge_is_killed_in_any_step(step: str):
     world = ring()
     kernel = world.kernel(random.Random(4))
@@ -214,7 +214,7 @@ def test_what_is_retained_moves_to_the_next_tree_and_is_told_once(scope: Scope):
 
 
 @pytest.mark.invariant(53)
-@pytest.mark.parametrize("end", ["far", "third"])
+@pytest.mark.parametrize("end", mostly_slow(["far", "third"], "far"))
 def test_no_coalition_over_two_trees_holds_a_key_of_either(end: str):
     """Keys of both trees are under way while both are open; f replicas of each region are bad."""
     world = ring()

@@ -33,6 +33,7 @@ from keys.errors import BadFrame, NotAuthorised
 from keys.grants import Right
 from tests.bridge.helpers import NOW, counted, gateway, sent
 from tests.bridge.publisher.test_sealing import carries_key, forgotten, signed
+from tests.seldom import slow
 from tests.sim.world import World, make_world
 
 REPLICAS = ("r1a", "r1b", "r1c")
@@ -105,7 +106,7 @@ def test_fewer_replicas_than_can_open_anything_do_not_run_far_ahead(world: World
 
 
 @pytest.mark.invariant(5)
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, *slow([1, 2, 3])])
 def test_two_that_lead_each_with_what_the_other_lacks_do_not_wait_for_each_other(world: World, seed: int):
     """One replica withholds, one comes back while a backlog drains: both others may be LEAD_MAX ahead, with different
     entries, and what each lacks stands behind what neither may be the first to get."""

@@ -202,6 +202,7 @@ def test_nothing_acknowledged_is_lost_while_either_is_killed(
     writer.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_qos_2_crosses_both_ways_once_while_either_is_killed(made: Callable[[dict[str, Any]], Site]) -> None:
     topics = [

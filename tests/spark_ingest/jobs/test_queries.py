@@ -248,7 +248,7 @@ def test_every_number_of_two_clocks_is_in_a_window_left_out_or_not_read(
     spark: Any, spool: Spool, tmp_path: Path, capsys: Any
 ) -> None:
     """Two gateways publish on, the clock of gw2 is two minutes fast; the job is stopped before the last pieces."""
-    late, seconds, pieces = LateNumbers(), 12, 5
+    late, seconds, pieces = LateNumbers(), 12, 3
     options = {**spool.options, "consumer": "job-windows"}
 
     def publish(first: int) -> None:
