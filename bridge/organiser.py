@@ -90,7 +90,7 @@ class OrganiserNode(Node):
     def _heard(self, event: Received) -> list[Effect]:
         try:
             said = decode_said(event.wire.payload)
-            if said.interval <= self._newest(said):
+            if said.ended_s <= self._newest_s(said):
                 return []
             check_author(said, self.overlay)
         except BadFrame as error:
@@ -103,10 +103,10 @@ class OrganiserNode(Node):
             self._interests[said.member] = [*self._interests.get(said.member, []), said][-INTERESTS_KEPT:]
         return [Count("summaries")]
 
-    def _newest(self, said: ReplicaSummary | InterestSummary) -> int:
+    def _newest_s(self, said: ReplicaSummary | InterestSummary) -> int:
         if isinstance(said, ReplicaSummary):
-            return self._said[said.member].interval if said.member in self._said else -1
-        return self._interests[said.member][-1].interval if said.member in self._interests else -1
+            return self._said[said.member].ended_s if said.member in self._said else -1
+        return self._interests[said.member][-1].ended_s if said.member in self._interests else -1
 
     def _propose(self, now: float) -> list[Effect]:
         self.proposed = proposal(self.overlay, self.told, now)

@@ -233,11 +233,10 @@ class Measurer:
         organising = self._overlay.policy.organising
         if organising is None or said.interval_s != organising.interval_s:
             return [Count("summaries_unknown")]  # of a former version, or of a version to come
-        if said.member == self._name or said.interval <= self._newest(said):
+        if said.member == self._name or said.ended_s <= self._newest_s(said):
             return []
-        ended = said.interval * said.interval_s
-        if not ended - EARLY_S <= now <= ended + EARLY_S + said.interval_s:
-            raise NotFresh(f"a summary of an interval that ended {now - ended:.0f} s ago")
+        if not said.ended_s - EARLY_S <= now <= said.ended_s + EARLY_S + said.interval_s:
+            raise NotFresh(f"a summary of an interval that ended {now - said.ended_s:.0f} s ago")
         check_author(said, self._overlay)
         if isinstance(said, ReplicaSummary):
             self._said[said.member] = said
@@ -249,11 +248,11 @@ class Measurer:
         """Keeps interests beside earlier ones: other replicas may have told only of the earlier intervals."""
         self._filters[interest.member] = [*self._filters.get(interest.member, []), interest][-INTERESTS_KEPT:]
 
-    def _newest(self, said: ReplicaSummary | InterestSummary) -> int:
+    def _newest_s(self, said: ReplicaSummary | InterestSummary) -> int:
         if isinstance(said, ReplicaSummary):
             known = self._said.get(said.member)
-            return known.interval if known else -1
-        return self._filters[said.member][-1].interval if said.member in self._filters else -1
+            return known.ended_s if known else -1
+        return self._filters[said.member][-1].ended_s if said.member in self._filters else -1
 
     def _onwards(self, said: ReplicaSummary | InterestSummary, event: Received | None) -> list[Effect]:
         """Passes a frame on to neighbours in its reach, except back to its sender. The frame also goes back into its

@@ -62,6 +62,11 @@ class ReplicaSummary:
     failed: tuple[tuple[str, int], ...] = ()
     signature: bytes = b""
 
+    @property
+    def ended_s(self) -> int:
+        """The UNIX time at which the interval ended; it orders summaries whatever length their intervals have."""
+        return self.interval * self.interval_s
+
     def body(self) -> bytes:
         parts = [_head(Kind.SUMMARY, self.member, self.region, self.interval, self.interval_s, self.hops)]
         parts += [number(value, 4) for value in (self.tree, self.processing_us, self.queued, self.forwarded)]
@@ -111,6 +116,11 @@ class InterestSummary:
     hops: int
     filter: bytes
     signature: bytes = b""
+
+    @property
+    def ended_s(self) -> int:
+        """The UNIX time at which the interval ended; it orders summaries whatever length their intervals have."""
+        return self.interval * self.interval_s
 
     def body(self) -> bytes:
         head = _head(Kind.INTEREST_FILTER, self.member, self.region, self.interval, self.interval_s, self.hops)

@@ -171,3 +171,20 @@ def test_who_is_no_neighbour_any_more_is_forgotten(world: World) -> None:
     assert "r3a" not in node.measurer.up
     assert node.measurer.next_deadline is None
     assert node.handle(Tick(), START + INTERVAL_S) == []
+
+
+@pytest.mark.attack(201)
+@pytest.mark.parametrize("seconds", [INTERVAL_S // 2, INTERVAL_S * 2])
+def test_others_are_heard_on_when_the_owner_changes_the_length_of_intervals(world: World, seconds: int) -> None:
+    node = begun(world)
+
+    def heard(length_s: int, now: float) -> int:
+        said = ReplicaSummary("r2a", 2, int(now) // length_s, length_s, 0, 4).signed(world.identities["r2a"])
+        effects = node.handle(Received("r2a", Wire(SUMMARY_TOPIC, said.encode())), now)
+        return sum(isinstance(effect, Count) and effect.name == "summaries" for effect in effects)
+
+    assert heard(INTERVAL_S, START) == 1
+    world.overlay = world.with_policy(organising=Organising(((1, 3),), seconds))
+    node.measurer.adopt(world.overlay)
+    assert heard(seconds, START + 4 * INTERVAL_S) == 1
+    assert heard(seconds, START + 4 * INTERVAL_S) == 0, "once"
