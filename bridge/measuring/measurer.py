@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterable
 
-from bridge.contract import Acked, Blame, Count, Effect, LinkDown, LinkUp, Received, Send, Wire, Worked
+from bridge.contract import Acked, Blame, Count, Effect, FairBytes, LinkDown, LinkUp, Received, Send, Wire, Worked
 from bridge.document import Overlay
 from bridge.measuring.summaries import (
     FAILED_MAX,
@@ -29,7 +29,7 @@ from bridge.measuring.summaries import (
     check_author,
     decode_said,
 )
-from bridge.organising import InterestFilter, RecentIds, believed
+from bridge.organising import InterestFilter, believed
 from bridge.topology import peers_of
 from bridge.wire import CONTROL_ROOT
 from keys.envelope import PROPERTY_HEADER, from_property, header_of
@@ -44,6 +44,10 @@ AWAY_S = 10.0  # after this time without acknowledgement of a probe its peer is 
 TOLD_INTERVALS = 3  # summaries that tell a failure, for one may be lost
 EARLY_S = 300.0  # the largest difference of clocks (docs/protocol.md §5.2)
 EXACT = 1_000_000  # microseconds in a second
+CACHE_IDS = 8192
+"""The number of ids of an interval that a replica remembers (the paper's number), fair by publisher: one that floods
+loses its own.
+"""
 
 
 class Measurer:
@@ -60,7 +64,7 @@ class Measurer:
         self._failed: dict[tuple[str, int], int] = {}  # (replica, second), and the last interval that tells it
         self._away: set[str] = set()
         self._ticket = 0
-        self._ids = RecentIds()
+        self._ids: FairBytes[bytes, None] = FairBytes(CACHE_IDS, 1)
         self._rates: Counter[int] = Counter()
         self._forwarded = self._worked_us = self._queued = 0
         self._interval: int | None = None  # the running interval
@@ -139,7 +143,7 @@ class Measurer:
         wanted = any(peer in self._overlay.members and not self._is_replica(peer) for peer in receivers)
         if wanted or not self._is_replica(event.peer):
             header = header_of(from_property(dict(event.wire.properties)[PROPERTY_HEADER]))
-            self._ids.add(header.publisher + header.sequence.to_bytes(8))
+            self._ids.put(header.publisher + header.sequence.to_bytes(8), header.publisher, None, 0)
             publisher = self._overlay.by_party.get(header.publisher)
             if wanted and publisher is not None:
                 self._rates[publisher.region] += 1
@@ -208,7 +212,8 @@ class Measurer:
             failed=tuple(sorted(self._failed))[-FAILED_MAX:],
         ).signed(self._identity)  # fmt: skip
         told = InterestFilter()
-        told.add(self._ids.next_interval())
+        told.add(one for one, _ in self._ids.items())
+        self._ids = FairBytes(CACHE_IDS, 1)
         interest = InterestSummary(*head, organising.hops, told.encode()).signed(self._identity)
         self._forwarded = self._worked_us = 0
         self._rates.clear()
