@@ -28,9 +28,7 @@ class RegionCosts:
         organising = overlay.policy.organising
         self._processing_weight = organising.processing_weight if organising else 1.0
         self._said: dict[int, dict[str, ReplicaSummary]] = {}
-        interests: dict[
-            tuple[int, int], dict[int, dict[str, bytes]]
-        ] = {}  # by interval and region
+        interests: dict[tuple[int, int], dict[int, dict[str, bytes]]] = {}  # by end and length, and region
         for each in told:
             view = overlay.views.get(each.region)
             if view is None or each.member not in view.members or not _is_of_now(each, now):
