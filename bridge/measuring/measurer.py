@@ -26,14 +26,14 @@ from bridge.measuring.summaries import (
     ByRegion,
     InterestSummary,
     ReplicaSummary,
-    check_author,
+    check_said,
     decode_said,
 )
 from bridge.organising import InterestFilter, believed
 from bridge.topology import peers_of
 from bridge.wire import CONTROL_ROOT
 from keys.envelope import PROPERTY_HEADER, from_property, header_of
-from keys.errors import BadFrame, KeysError, NotFresh
+from keys.errors import BadFrame, KeysError
 from keys.identity import Identity, Role
 
 PROBE_TOPIC = f"{CONTROL_ROOT}/probe"
@@ -42,7 +42,6 @@ RTTS = 8  # round trips of one peer, of which the median counts
 NO_TICKET = 0  # the ticket of a link that went
 AWAY_S = 10.0  # after this time without acknowledgement of a probe its peer is away
 TOLD_INTERVALS = 3  # summaries that tell a failure, for one may be lost
-EARLY_S = 300.0  # the largest difference of clocks (docs/protocol.md §5.2)
 EXACT = 1_000_000  # microseconds in a second
 CACHE_IDS = 8192
 """The number of ids of an interval that a replica remembers (the paper's number), fair by publisher: one that floods
@@ -240,9 +239,7 @@ class Measurer:
             return [Count("summaries_unknown")]  # of a former version, or of a version to come
         if said.member == self._name or said.ended_s <= self._newest_s(said):
             return []
-        if not said.ended_s - EARLY_S <= now <= said.ended_s + EARLY_S + said.interval_s:
-            raise NotFresh(f"a summary of an interval that ended {now - said.ended_s:.0f} s ago")
-        check_author(said, self._overlay)
+        check_said(said, self._overlay, now)
         if isinstance(said, ReplicaSummary):
             self._said[said.member] = said
         else:

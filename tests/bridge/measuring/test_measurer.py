@@ -9,8 +9,8 @@ import pytest
 from bridge.contract import Acked, Blame, Count, Effect, LinkDown, LinkUp, Received, Rotated, Send, Tick, Wire, Worked
 from bridge.document.organise import Organising
 from bridge.measuring import PROBE_TOPIC, SUMMARY_TOPIC, InterestSummary, ReplicaSummary, decode_said
-from bridge.measuring.measurer import AWAY_S, CACHE_IDS, EARLY_S, TOLD_INTERVALS
-from bridge.measuring.summaries import UNKNOWN_US
+from bridge.measuring.measurer import AWAY_S, CACHE_IDS, TOLD_INTERVALS
+from bridge.measuring.summaries import EARLY_S, UNKNOWN_US
 from bridge.node import ReplicaNode
 from bridge.organising import InterestFilter, estimated
 from keys.envelope import Mode
