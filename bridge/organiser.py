@@ -18,7 +18,7 @@ from bridge.measuring import (
     InterestSummary,
     ReplicaSummary,
     SwapProposal,
-    check_author,
+    check_said,
     decode_said,
     proposal,
 )
@@ -79,7 +79,7 @@ class OrganiserNode(Node):
     def _event(self, event: Event, now: float) -> list[Effect]:
         match event:
             case Received(_, wire) if wire.topic == SUMMARY_TOPIC:
-                return self._heard(event)
+                return self._heard(event, now)
             case Tick() if now >= self._propose_at:
                 self._propose_at = now + PROPOSE_EVERY_S
                 return self._propose(now)
@@ -87,12 +87,12 @@ class OrganiserNode(Node):
                 self._identity = identity
         return []
 
-    def _heard(self, event: Received) -> list[Effect]:
+    def _heard(self, event: Received, now: float) -> list[Effect]:
         try:
             said = decode_said(event.wire.payload)
-            if said.interval <= self._newest(said):
+            if said.ended_s <= self._newest_s(said):
                 return []
-            check_author(said, self.overlay)
+            check_said(said, self.overlay, now)
         except BadFrame as error:
             return [Count("refused", 1, type(error).__name__), Blame(event.peer, False, str(error))]
         except KeysError as error:
@@ -103,10 +103,10 @@ class OrganiserNode(Node):
             self._interests[said.member] = [*self._interests.get(said.member, []), said][-INTERESTS_KEPT:]
         return [Count("summaries")]
 
-    def _newest(self, said: ReplicaSummary | InterestSummary) -> int:
+    def _newest_s(self, said: ReplicaSummary | InterestSummary) -> int:
         if isinstance(said, ReplicaSummary):
-            return self._said[said.member].interval if said.member in self._said else -1
-        return self._interests[said.member][-1].interval if said.member in self._interests else -1
+            return self._said[said.member].ended_s if said.member in self._said else -1
+        return self._interests[said.member][-1].ended_s if said.member in self._interests else -1
 
     def _propose(self, now: float) -> list[Effect]:
         self.proposed = proposal(self.overlay, self.told, now)

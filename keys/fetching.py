@@ -28,7 +28,7 @@ RETRY_S = 2.0  # the first pause before a server is asked for the same key again
 RETRY_MAX_S = 60.0
 PENDING_MAX = 64  # requests without an answer at one server; the oldest are given up
 EXTRA_MAX = 256  # names beyond our scopes' present and next keys; stops a publisher that invents epochs
-EXTRA_EVERY_S = 2.0  # such names are gathered: one request of at most 64 so often, which servers bear for ever
+EXTRA_EVERY_S = 3.0  # such names are gathered: one request of at most 64 so often, less than servers bear for ever
 EXTRA_S = 600.0  # how long such a name is asked for; a header that needs it later names it again
 DOUBT_S = 60.0  # how long a doubted key is asked for again, and how soon it may be doubted again
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from keys.archive import find_box, make_archive
-from keys.epochs import Calendar, KeyName
+from keys.epochs import KEY_BYTES, Calendar, KeyName
 from keys.errors import (
     BadFrame,
     BadSignature,
@@ -53,7 +53,8 @@ REQUESTS_BURST = 64  # 16 fetch the 1,024 scopes of one member
 REQUEST_EVERY_S = 2.0
 ARCHIVE_EPOCHS_MAX = 1024  # of short epochs fewer than SESSION_MAX_S are kept
 ARCHIVE_BYTES_MAX = 64 << 20  # of ended epochs that a key server keeps
-ARCHIVED_BUMPS = 4  # bumps of a scope that an ended epoch may have seen: present one and these before it
+ARCHIVED_BUMPS = 4  # of a scope in an archive, beside the present one, however large that makes it
+ARCHIVED_BYTES = 1 << 20  # of an archive that may be filled with more of the bumps that its epoch may have seen
 ARCHIVES_A_WALK = 16  # stops a server that was down from sealing for minutes before it answers again
 
 
@@ -324,15 +325,16 @@ class KeyServer:
         except (NotReady, KeyGone):
             return []
         made: dict[str, list[Outputs]] = {}
+        readers = list(directory.readers(epoch))
+        a_key = KEY_BYTES * (2 + len(generation.subkeys))
+        a_bump = sum(a_key + len(scope) for _, scopes in readers for scope in scopes)
+        before = max(ARCHIVED_BUMPS, ARCHIVED_BYTES // max(1, a_bump))
         for scope in directory.scopes():
             bump = directory.bump(scope) or 0
-            names = [KeyName(scope, epoch, b) for b in range(max(0, bump - ARCHIVED_BUMPS), bump + 1)]
+            names = [KeyName(scope, epoch, b) for b in range(max(0, bump - before), bump + 1)]
             made[scope] = [Outputs(name, generation.deal, generation.outputs(name)) for name in names]
-        readers = (
-            (certificate, [o for scope in scopes for o in made.get(scope, ())])
-            for certificate, scopes in directory.readers(epoch)
-        )
-        self._archive[epoch] = data = make_archive(self._name, epoch, readers, self._random)
+        given = [(certificate, [o for scope in scopes for o in made.get(scope, ())]) for certificate, scopes in readers]
+        self._archive[epoch] = data = make_archive(self._name, epoch, given, self._random)
         return [KeepArchive(epoch, data)]
 
     def _drop_archives(self, now: float) -> list[KeepArchive]:

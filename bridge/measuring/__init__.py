@@ -15,6 +15,7 @@ from bridge.measuring.summaries import (
     InterestSummary,
     ReplicaSummary,
     check_author,
+    check_said,
     decode_said,
 )
 
@@ -29,6 +30,7 @@ __all__ = [
     "ReplicaSummary",
     "SwapProposal",
     "check_author",
+    "check_said",
     "decode_said",
     "objection",
     "proposal",

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterable
 
-from bridge.contract import Acked, Blame, Count, Effect, LinkDown, LinkUp, Received, Send, Wire, Worked
+from bridge.contract import Acked, Blame, Count, Effect, FairBytes, LinkDown, LinkUp, Received, Send, Wire, Worked
 from bridge.document import Overlay
 from bridge.measuring.summaries import (
     FAILED_MAX,
@@ -26,14 +26,14 @@ from bridge.measuring.summaries import (
     ByRegion,
     InterestSummary,
     ReplicaSummary,
-    check_author,
+    check_said,
     decode_said,
 )
-from bridge.organising import InterestFilter, RecentIds, believed
+from bridge.organising import InterestFilter, believed
 from bridge.topology import peers_of
 from bridge.wire import CONTROL_ROOT
 from keys.envelope import PROPERTY_HEADER, from_property, header_of
-from keys.errors import BadFrame, KeysError, NotFresh
+from keys.errors import BadFrame, KeysError
 from keys.identity import Identity, Role
 
 PROBE_TOPIC = f"{CONTROL_ROOT}/probe"
@@ -42,8 +42,11 @@ RTTS = 8  # round trips of one peer, of which the median counts
 NO_TICKET = 0  # the ticket of a link that went
 AWAY_S = 10.0  # after this time without acknowledgement of a probe its peer is away
 TOLD_INTERVALS = 3  # summaries that tell a failure, for one may be lost
-EARLY_S = 300.0  # the largest difference of clocks (docs/protocol.md §5.2)
 EXACT = 1_000_000  # microseconds in a second
+CACHE_IDS = 8192
+"""The number of ids of an interval that a replica remembers (the paper's number), fair by publisher: one that floods
+loses its own.
+"""
 
 
 class Measurer:
@@ -60,7 +63,7 @@ class Measurer:
         self._failed: dict[tuple[str, int], int] = {}  # (replica, second), and the last interval that tells it
         self._away: set[str] = set()
         self._ticket = 0
-        self._ids = RecentIds()
+        self._ids: FairBytes[bytes, None] = FairBytes(CACHE_IDS, 1)
         self._rates: Counter[int] = Counter()
         self._forwarded = self._worked_us = self._queued = 0
         self._interval: int | None = None  # the running interval
@@ -139,7 +142,7 @@ class Measurer:
         wanted = any(peer in self._overlay.members and not self._is_replica(peer) for peer in receivers)
         if wanted or not self._is_replica(event.peer):
             header = header_of(from_property(dict(event.wire.properties)[PROPERTY_HEADER]))
-            self._ids.add(header.publisher + header.sequence.to_bytes(8))
+            self._ids.put(header.publisher + header.sequence.to_bytes(8), header.publisher, None, 0)
             publisher = self._overlay.by_party.get(header.publisher)
             if wanted and publisher is not None:
                 self._rates[publisher.region] += 1
@@ -208,7 +211,8 @@ class Measurer:
             failed=tuple(sorted(self._failed))[-FAILED_MAX:],
         ).signed(self._identity)  # fmt: skip
         told = InterestFilter()
-        told.add(self._ids.next_interval())
+        told.add(one for one, _ in self._ids.items())
+        self._ids = FairBytes(CACHE_IDS, 1)
         interest = InterestSummary(*head, organising.hops, told.encode()).signed(self._identity)
         self._forwarded = self._worked_us = 0
         self._rates.clear()
@@ -233,12 +237,9 @@ class Measurer:
         organising = self._overlay.policy.organising
         if organising is None or said.interval_s != organising.interval_s:
             return [Count("summaries_unknown")]  # of a former version, or of a version to come
-        if said.member == self._name or said.interval <= self._newest(said):
+        if said.member == self._name or said.ended_s <= self._newest_s(said):
             return []
-        ended = said.interval * said.interval_s
-        if not ended - EARLY_S <= now <= ended + EARLY_S + said.interval_s:
-            raise NotFresh(f"a summary of an interval that ended {now - ended:.0f} s ago")
-        check_author(said, self._overlay)
+        check_said(said, self._overlay, now)
         if isinstance(said, ReplicaSummary):
             self._said[said.member] = said
         else:
@@ -249,11 +250,11 @@ class Measurer:
         """Keeps interests beside earlier ones: other replicas may have told only of the earlier intervals."""
         self._filters[interest.member] = [*self._filters.get(interest.member, []), interest][-INTERESTS_KEPT:]
 
-    def _newest(self, said: ReplicaSummary | InterestSummary) -> int:
+    def _newest_s(self, said: ReplicaSummary | InterestSummary) -> int:
         if isinstance(said, ReplicaSummary):
             known = self._said.get(said.member)
-            return known.interval if known else -1
-        return self._filters[said.member][-1].interval if said.member in self._filters else -1
+            return known.ended_s if known else -1
+        return self._filters[said.member][-1].ended_s if said.member in self._filters else -1
 
     def _onwards(self, said: ReplicaSummary | InterestSummary, event: Received | None) -> list[Effect]:
         """Passes a frame on to neighbours in its reach, except back to its sender. The frame also goes back into its

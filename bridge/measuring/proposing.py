@@ -157,7 +157,7 @@ def way_back(overlay: Overlay, costs: RegionCosts) -> Swap | None:
     for one, other in ((here, there), (there, here)):
         view = overlay.views[one]
         told = costs.of_replicas(one).values()
-        said = [each for each in told if each.tree == change.number and each.interval * each.interval_s >= told_from]
+        said = [each for each in told if each.tree == change.number and each.ended_s >= told_from]
         reach = sum(each.link_us(other) is not None for each in said)
         if len(said) >= 2 * view.faults + 1 and reach <= view.faults:
             tree = overlay.trees.newest

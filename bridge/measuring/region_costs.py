@@ -28,7 +28,7 @@ class RegionCosts:
         organising = overlay.policy.organising
         self._processing_weight = organising.processing_weight if organising else 1.0
         self._said: dict[int, dict[str, ReplicaSummary]] = {}
-        interests: dict[tuple[int, int], dict[int, dict[str, bytes]]] = {}  # by interval and its length, and region
+        interests: dict[tuple[int, int], dict[int, dict[str, bytes]]] = {}  # by end and length, and region
         for each in told:
             view = overlay.views.get(each.region)
             if view is None or each.member not in view.members or not _is_of_now(each, now):
@@ -36,7 +36,7 @@ class RegionCosts:
             if isinstance(each, ReplicaSummary):
                 self._said.setdefault(each.region, {})[each.member] = each
             else:
-                of_interval = interests.setdefault((each.interval, each.interval_s), {})
+                of_interval = interests.setdefault((each.ended_s, each.interval_s), {})
                 of_interval.setdefault(each.region, {})[each.member] = each.filter
         self._filters = self._agreed(interests)
         self._counts: dict[frozenset[int], float | None] = {}
@@ -109,5 +109,4 @@ class RegionCosts:
 
 
 def _is_of_now(said: ReplicaSummary | InterestSummary, now: float) -> bool:
-    ended = said.interval * said.interval_s
-    return ended - said.interval_s <= now < ended + OLD_INTERVALS * said.interval_s
+    return said.ended_s - said.interval_s <= now < said.ended_s + OLD_INTERVALS * said.interval_s

@@ -18,7 +18,7 @@ from typing import TypeAlias, TypeVar
 from bridge.document import Overlay
 from bridge.organising import FILTER_BITS
 from bridge.wire import CONTROL_ROOT
-from keys.errors import BadFrame, BadSignature, NotAuthorised
+from keys.errors import BadFrame, BadSignature, NotAuthorised, NotFresh
 from keys.frames import Kind, Reader, number, opening, sized, text
 from keys.identity import Identity, Role, verify
 
@@ -30,6 +30,7 @@ HOPS_MAX = 16  # the longest way of a summary
 LINKS_MAX = 64  # regions with a link in one summary
 FAILED_MAX = 64  # failures in one summary
 REGIONS_MAX = 1024  # regions with rates in one summary
+EARLY_S = 300.0  # the largest difference of clocks (docs/protocol.md §5.2)
 INTERESTS_KEPT = 3  # newest interests of each replica: links may differ by so many intervals, or nothing is known
 UNKNOWN_US = 0xFFFFFFFF
 ByRegion: TypeAlias = tuple[tuple[int, int], ...]
@@ -61,6 +62,11 @@ class ReplicaSummary:
     rates: ByRegion = ()
     failed: tuple[tuple[str, int], ...] = ()
     signature: bytes = b""
+
+    @property
+    def ended_s(self) -> int:
+        """The UNIX time at which the interval ended; it orders summaries whatever length their intervals have."""
+        return self.interval * self.interval_s
 
     def body(self) -> bytes:
         parts = [_head(Kind.SUMMARY, self.member, self.region, self.interval, self.interval_s, self.hops)]
@@ -112,6 +118,11 @@ class InterestSummary:
     filter: bytes
     signature: bytes = b""
 
+    @property
+    def ended_s(self) -> int:
+        """The UNIX time at which the interval ended; it orders summaries whatever length their intervals have."""
+        return self.interval * self.interval_s
+
     def body(self) -> bytes:
         head = _head(Kind.INTEREST_FILTER, self.member, self.region, self.interval, self.interval_s, self.hops)
         return head + sized(self.filter)
@@ -132,6 +143,13 @@ class InterestSummary:
         if len(made.filter) != FILTER_BITS // 8:
             raise BadFrame("interests of another size than all have")
         return made
+
+
+def check_said(said: ReplicaSummary | InterestSummary, overlay: Overlay, now: float) -> None:
+    """Raises NotFresh for an interval that is long over or to come, and what `check_author` raises."""
+    if not said.ended_s - EARLY_S <= now <= said.ended_s + EARLY_S + said.interval_s:
+        raise NotFresh(f"a summary of an interval that ended {now - said.ended_s:.0f} s ago")
+    check_author(said, overlay)
 
 
 def check_author(said: ReplicaSummary | InterestSummary, overlay: Overlay) -> None:

@@ -16,14 +16,13 @@ from bridge.organising.costs import (
     mean_common,
     tree_cost,
 )
-from bridge.organising.interests import FILTER_BITS, InterestFilter, RecentIds, agreed, estimated
+from bridge.organising.interests import FILTER_BITS, InterestFilter, agreed, estimated
 from bridge.organising.swaps import Swap, good_swaps, swap_of, swapped_tree, way
 
 __all__ = [
     "FILTER_BITS",
     "InterestFilter",
     "KnownCosts",
-    "RecentIds",
     "Swap",
     "agreed",
     "believed",

@@ -1,7 +1,7 @@
 """Interests of brokers, told in Bloom filters (D2): the number of publications concerning any of some brokers.
 
-A broker remembers the ids of verified publications that its own clients sent or got, and tells others a filter of
-these ids, of fixed size. The union of the filters of several brokers gives the number of publications concerning at
+A broker notes the ids of verified publications that its own clients sent or got, and tells others a filter of these
+ids, of fixed size. The union of the filters of several brokers gives the number of publications concerning at
 least one of them (`estimated`). All of Eq 2 follows from such counts (`costs.tree_cost`).
 """
 
@@ -9,11 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 
-CACHE_IDS = 8192
-"""The number of ids that a broker remembers (the paper's number)."""
 FILTER_BITS = 100_000
 FILTER_HASHES = 5
 FULL_PART = 0.95
@@ -72,24 +69,3 @@ def estimated(union: int) -> float | None:
     """
     filled = union.bit_count() / FILTER_BITS
     return -FILTER_BITS / FILTER_HASHES * math.log1p(-filled) if filled < FULL_PART else None
-
-
-class RecentIds:
-    """The ids a broker remembers, each with the interval in which it came; the oldest are forgotten."""
-
-    def __init__(self, most: int = CACHE_IDS) -> None:
-        self._most = most
-        self._ids: OrderedDict[bytes, int] = OrderedDict()
-        self._interval = 0
-
-    def add(self, one: bytes) -> None:
-        self._ids[one] = self._interval
-        self._ids.move_to_end(one)
-        if len(self._ids) > self._most:
-            self._ids.popitem(last=False)
-
-    def next_interval(self) -> list[bytes]:
-        """Ends the interval and returns its ids."""
-        ended = [one for one, came in self._ids.items() if came == self._interval]
-        self._interval += 1
-        return ended

@@ -122,7 +122,9 @@ class Admission:
         """Returns the publication of a header, by property `vmq` and wire topic, that was verified lately."""
         self._keys: OrderedDict[str, KeyHeader] = OrderedDict()  # by property
         self._rights: dict[tuple[bytes, int, int], tuple[Scope, RecordRights] | None] = {}  # by scope number, not topic
-        self._bumped: dict[str, float] = {}  # by scope: when its earlier bumps are outdated, if that is to come
+        # By scope: its bumps that newer versions outdate soon, and when each does. Each has its own time, so that a row
+        # of bumps keeps none of them in use.
+        self._bumped: dict[str, tuple[tuple[range, float], ...]] = {}
         self._left: dict[bytes, float] = {}  # keys that were listed lately: until when who brings theirs may be late
         # By scope that came after others: until when it may have been sealed without it; and the last of these times.
         self._came: dict[str, float] = {}
@@ -146,12 +148,13 @@ class Admission:
         """Takes another version of the overlay, or other views of it, of unchanged regions."""
         until = now + max(overlay.policy.calendar.grace_s, BUMP_GRACE_S)
         bumps = {scope.filter: scope.bump for scope in self._overlay.policy.scopes}
-        self._bumped = {f: at for f, at in self._bumped.items() if at > now}
+        waiting = {f: tuple([each for each in ends if each[1] > now]) for f, ends in self._bumped.items()}
+        self._bumped = {f: ends for f, ends in waiting.items() if ends}
         left = dict.fromkeys(self._overlay.by_party, now + KEPT_S)
         self._left = {p: at for p, at in (self._left | left).items() if at > now and p not in overlay.by_party}
         for scope in overlay.policy.scopes:
-            if scope.bump > bumps.get(scope.filter, scope.bump):
-                self._bumped[scope.filter] = until
+            if outdated := range(bumps.get(scope.filter, scope.bump), scope.bump):
+                self._bumped[scope.filter] = (*self._bumped.get(scope.filter, ()), (outdated, until))
         self._scopes_came({s.filter for s in overlay.policy.scopes if s.filter not in bumps}, overlay, now, until)
         self._overlay = overlay
         self._blocks_max = _blocks_max(overlay)
@@ -375,11 +378,14 @@ class Admission:
         bumps.
         """
         dies = self._calendar.end_s(self.oldest(now)) + self._calendar.grace_s + self._calendar.skew_s
-        return min([dies, *(at for at in self._bumped.values() if at > now)])
+        return min([dies, *(at for ends in self._bumped.values() for _, at in ends if at > now)])
 
     def _outdated(self, name: KeyName, now: float) -> bool:
         scope = self._overlay.scope_named(name.scope)
-        return scope is None or (name.bump < scope.bump and now >= self._bumped.get(name.scope, 0.0))
+        if scope is None:
+            return True
+        ends = self._bumped.get(name.scope, ())
+        return name.bump < scope.bump and not any(name.bump in bumps and now < at for bumps, at in ends)
 
     def _check_name(self, name: KeyName, now: float, bumped: bool) -> None:
         self._check_epoch(name.epoch, now)

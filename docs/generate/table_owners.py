@@ -149,8 +149,8 @@ OWNERS: dict[str, dict[str, str]] = {
         "beside": """
             bridge.membership.early_wires.EarlyWires _due _instead _links taken
             bridge.reader.readings.Readings _turns""",
-        "bridge.organising.interests.CACHE_IDS": """
-            bridge.organising.interests.RecentIds _ids""",
+        "bridge.measuring.measurer.CACHE_IDS": """
+            bridge.measuring.measurer.Measurer _ids""",
         "bridge.publisher.windows.AHEAD_MAX": """
             bridge.publisher.windows.RunAhead _blocks""",
         "bridge.publisher.windows.WINDOW_MAX": """

@@ -47,8 +47,8 @@ def gathered(told: Iterable[str], overlay: Overlay) -> list[ReplicaSummary | Int
         except (KeysError, binascii.Error, TypeError, ValueError):
             continue
         if isinstance(said, InterestSummary):
-            interests[said.member, said.interval] = said
-        elif said.member not in newest or said.interval > newest[said.member].interval:
+            interests[said.member, said.ended_s] = said
+        elif said.member not in newest or said.ended_s > newest[said.member].ended_s:
             newest[said.member] = said
     return [*newest.values(), *interests.values()]
 

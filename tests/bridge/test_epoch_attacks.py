@@ -223,6 +223,22 @@ def test_a_key_of_an_older_bump_counts_until_everybody_had_time_to_learn_of_the_
         Admission(newer, replica=True).key(carried(key), NOW)
 
 
+@pytest.mark.attack(204)
+def test_each_bump_ends_in_its_own_time_however_many_follow(world: World):
+    checks, first = admission(world), forge_key(world, "site", "plant/#", epoch=EPOCH)
+    for bump in range(1, 5):
+        world.overlay = world.revoked("evil", EPOCH - 1, bump=bump)
+        checks.adopt(world.overlay, NOW + 20 * (bump - 1))
+    with pytest.raises(WrongEpochKey):
+        checks.key(carried(first), NOW + 60)
+    world.learn(world.keys, [EPOCH], bump=3)
+    third = forge_key(world, "site", "plant/#", epoch=EPOCH, bump=3)
+    assert checks.key(carried(third), NOW + 60 + BUMP_GRACE_S - 1) is not None
+    assert checks.next_stale(NOW + 60) == NOW + 40 + BUMP_GRACE_S
+    with pytest.raises(WrongEpochKey):
+        checks.key(carried(third), NOW + 60 + BUMP_GRACE_S)
+
+
 def test_an_outdated_key_and_what_is_retained_under_it_go_from_a_replica(world: World):
     node = replica(world, "r1a", ["site", "control"])
     key = forge_key(world, "site", "plant/#", epoch=EPOCH)

@@ -160,3 +160,31 @@ def test_it_signs_nothing_between_hearing_of_another_key_for_it_and_taking_that(
     sent = signed(node.handle(Tick(), NOW + 4))
     assert sent
     assert sent[0].swaps[0].certificate == newer.certificate(BOSS)
+
+
+@pytest.mark.attack(201)
+@pytest.mark.parametrize("seconds", [INTERVAL_S // 2, INTERVAL_S * 2])
+def test_summaries_of_another_length_of_intervals_count_once_the_owner_wants_them(made: World, seconds: int) -> None:
+    node = boss(made)
+    tell(node, all_told(made))
+    organising = made.overlay.policy.organising
+    assert organising is not None
+    made.overlay = made.with_policy(organising=replace(organising, interval_s=seconds))
+    node.handle(Offered(canonical(made.overlay)), NOW)
+    later = NOW + 4 * INTERVAL_S
+    words = [replace(word, interval=int(later) // seconds, interval_s=seconds) for word in all_told(made)]
+    tell(node, [word.signed(made.identities[word.member]) for word in words], later)
+    assert signed(node.handle(Tick(), later))[0].swaps[0].number == 1
+
+
+@pytest.mark.attack(206)
+def test_a_replica_whose_clock_was_far_ahead_is_heard_again_once_it_is_right(made: World) -> None:
+    node = boss(made)
+    words = all_told(made)
+    ahead = [replace(word, interval=INTERVAL + 1_000) for word in words if word.member == "r1a"]
+    assert len(ahead) == 2
+    for word in ahead:
+        effects = tell(node, [word.signed(made.identities["r1a"])])
+        assert effects == [Count("refused", 1, "NotFresh")]
+    tell(node, words)
+    assert signed(node.handle(Tick(), NOW + 1))[0].swaps[0].number == 1

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keys import fetching
+from keys import fetching, issuing
 from keys.archive import make_archive
 from keys.epochs import Calendar, KeyName, ScopeKeys
-from keys.errors import BadFrame, BadSignature, Expired, KeysError, OurFault, Replayed
+from keys.errors import BadFrame, BadSignature, Expired, KeysError, OurFault, Replayed, TooOften
 from keys.fetching import Ask, Effect, KeyFetcher, Learned, Lied, RefusedByServer
 from keys.grants import Right
 from keys.identity import Role
@@ -846,7 +846,7 @@ def test_naming_a_key_that_is_asked_for_already_changes_nothing() -> None:
     assert names_asked(later) == [[PRESENT, FOLLOWING]], "our own keys have no time by which they are given up"
 
 
-def test_other_names_are_gathered_and_go_in_one_request_in_two_seconds() -> None:
+def test_other_names_are_gathered_and_go_in_one_request_so_often() -> None:
     world = service()
     world.book.bumps[PLANT] = 60_000
     fetcher, keys = by_chance(world, 255)
@@ -1003,3 +1003,30 @@ def test_who_answered_a_doubt_is_not_asked_again_and_the_doubt_ends_with_the_las
     later = now + fetching.DOUBT_S
     run(fetcher, fetcher.doubted(PRESENT, later), honest(world), later, later + 1)
     assert fetcher.next_deadline == moment
+
+
+@pytest.mark.attack(205)
+def test_endless_questions_for_ended_epochs_leave_room_for_the_keys_of_the_present_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(issuing, "REQUESTS_BURST", 4)  # which takes 64 epochs otherwise
+    calendar = Calendar(0, 20, ahead_s=8, grace_s=2, skew_s=1)
+    first = 10_000
+    world = service(1, -1, calendar, first)
+    fetcher, keys = world.client("reader")
+
+    def answered(server: str, data: bytes, now: float) -> bytes | None:
+        world.servers[server].walk(now)
+        try:
+            return world.servers[server].answer(data, now)
+        except TooOften:
+            return None
+
+    now = calendar.start_s(first) + 1.0
+    run(fetcher, started(world, fetcher, now), answered, now, now + 1)
+    for second in range(400):
+        now += 1.0
+        ask = [*fetcher.tick(now), *fetcher.want(KeyName(PLANT, second, 0), now)]  # gone, whoever asks
+        run(fetcher, ask, answered, now, now + 1)
+        if now == calendar.start_s(calendar.at(now)) + 1:
+            assert keys.get(KeyName(PLANT, calendar.at(now), 0)) is not None, f"after {second} s"

@@ -365,7 +365,21 @@ def test_a_later_revocation_closes_the_archive_too() -> None:
     assert (answer.refused, answer.archived) == (((0, Refusal.NOT_AUTHORISED),), ())
 
 
-def test_the_archive_holds_the_bumps_that_the_epoch_may_have_seen() -> None:
+@pytest.mark.attack(203)
+def test_a_reader_that_was_away_gets_the_keys_of_an_epoch_in_which_the_owner_revoked_many() -> None:
+    world = service()
+    world.book.bumps[PLANT] = 40
+    server, names = world.servers["keys-1"], [KeyName(PLANT, 10, bump) for bump in (0, 7, 40)]
+    walked(server, ENDED)
+    request = asked(*names, now=ENDED)
+    answer, _ = read(server.answer(request, ENDED), request)
+    ((_, box),) = answer.archived
+    said = decode_outputs(READER.open_box(box, archive_info("keys-1", READER.party_id, 10)))
+    assert {*names} <= {outputs.name for outputs in said}
+
+
+def test_where_the_bytes_of_an_archive_do_not_suffice_it_has_the_newest_bumps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(issuing, "ARCHIVED_BYTES", 100)
     world = service()
     world.book.bumps[PLANT] = 9
     archive = walked(world.servers["keys-1"], ENDED)[10]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
 from bridge.contract.machine import Subscribed
 from keys.epochs import KeyName
+from tests.seldom import slow
 from tests.sim.keyservers import CALENDAR, SERVERS, key_world
+from tests.sim.test_trees import tell
 from tests.sim.world import NOW, Traffic
 
 pytestmark = pytest.mark.invariant(56)
@@ -68,3 +71,36 @@ def test_without_enough_servers_nothing_is_sealed_and_all_comes_after_the_outage
         kernel.restart(name)
     trace = kernel.run(NOW + 120)
     assert [d.publication.payload for d in trace.delivered["control"]] == [str(n).encode() for n in range(10)]
+
+
+@pytest.mark.invariant(57, 58)
+@pytest.mark.parametrize("seed", [0, *slow(range(1, 30))])
+def test_bumps_in_a_row_around_ends_of_epochs_lose_nothing_while_members_miss_servers(seed: int):
+    """Versions come anywhere, a server may lie, and site and reader each lose two servers for a while."""
+    rng = random.Random(seed)
+    liars = frozenset(rng.sample(SERVERS, seed % 2))
+    service = key_world(seed, liars)
+    world, kernel = service.world, service.kernel(rng)
+    traffic = Traffic("site")
+    kernel.at(NOW + 2, "control", Subscribed("plant/#"))
+    for n in range(200):
+        traffic.publish(kernel, NOW + 3 + n / 2, "plant/t", b"%d" % n, qos=1 + n % 2)
+    first = rng.uniform(20, 70)
+    happens = [(first + n * rng.uniform(0.1, 1.5), "bump", "") for n in range(8)]
+    happens += [(rng.uniform(15, 100), "bump", "") for _ in range(3)]
+    for name in ("site", "control"):
+        away = rng.uniform(15, 60)
+        missed = " ".join(rng.sample(SERVERS, 2))
+        happens += [(away, "cut", f"{name} {missed}"), (away + rng.uniform(5, 40), "heal", f"{name} {missed}")]
+    for at, what, value in sorted(happens):
+        kernel.run(max(NOW + at, kernel.now))
+        if what == "bump":
+            scopes = tuple(replace(scope, bump=scope.bump + 1) for scope in world.overlay.policy.scopes)
+            tell(kernel, world, world.with_policy(scopes=scopes), rng.choice(sorted(world.overlay.members)))
+        else:
+            name, *servers = value.split()
+            for server in servers:
+                getattr(kernel, what)(name, server)
+    trace = kernel.run(NOW + 240)
+    assert [d.publication.payload for d in trace.delivered["control"]] == [b"%d" % n for n in range(200)], seed
+    assert trace.named() <= liars, seed

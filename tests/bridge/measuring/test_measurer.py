@@ -9,11 +9,12 @@ import pytest
 from bridge.contract import Acked, Blame, Count, Effect, LinkDown, LinkUp, Received, Rotated, Send, Tick, Wire, Worked
 from bridge.document.organise import Organising
 from bridge.measuring import PROBE_TOPIC, SUMMARY_TOPIC, InterestSummary, ReplicaSummary, decode_said
-from bridge.measuring.measurer import AWAY_S, EARLY_S, TOLD_INTERVALS
-from bridge.measuring.summaries import UNKNOWN_US
+from bridge.measuring.measurer import AWAY_S, CACHE_IDS, TOLD_INTERVALS
+from bridge.measuring.summaries import EARLY_S, UNKNOWN_US
 from bridge.node import ReplicaNode
-from bridge.organising import InterestFilter
-from tests.bridge.helpers import replica
+from bridge.organising import InterestFilter, estimated
+from keys.envelope import Mode
+from tests.bridge.helpers import craft, replica
 from tests.sim.world import NOW, World, make_world
 
 INTERVAL_S = 40
@@ -23,7 +24,7 @@ INTERVAL = int(NOW) // INTERVAL_S
 
 @pytest.fixture
 def world() -> World:
-    made = make_world({1: 3, 2: 3, 3: 3}, [(1, 2), (2, 3)], {"g1": 1})
+    made = make_world({1: 3, 2: 3, 3: 3}, [(1, 2), (2, 3)], {"g1": 1, "g2": 1})
     made.overlay = made.with_policy(organising=Organising(((1, 3),), INTERVAL_S))
     return made
 
@@ -171,3 +172,42 @@ def test_who_is_no_neighbour_any_more_is_forgotten(world: World) -> None:
     assert "r3a" not in node.measurer.up
     assert node.measurer.next_deadline is None
     assert node.handle(Tick(), START + INTERVAL_S) == []
+
+
+@pytest.mark.attack(201)
+@pytest.mark.parametrize("seconds", [INTERVAL_S // 2, INTERVAL_S * 2])
+def test_others_are_heard_on_when_the_owner_changes_the_length_of_intervals(world: World, seconds: int) -> None:
+    node = begun(world)
+
+    def heard(length_s: int, now: float) -> int:
+        said = ReplicaSummary("r2a", 2, int(now) // length_s, length_s, 0, 4).signed(world.identities["r2a"])
+        effects = node.handle(Received("r2a", Wire(SUMMARY_TOPIC, said.encode())), now)
+        return sum(isinstance(effect, Count) and effect.name == "summaries" for effect in effects)
+
+    assert heard(INTERVAL_S, START) == 1
+    world.overlay = world.with_policy(organising=Organising(((1, 3),), seconds))
+    node.measurer.adopt(world.overlay)
+    assert heard(seconds, START + 4 * INTERVAL_S) == 1
+    assert heard(seconds, START + 4 * INTERVAL_S) == 0, "once"
+
+
+@pytest.mark.attack(202)
+def test_a_publisher_that_floods_hides_nothing_that_others_have_in_common(world: World) -> None:
+    node = begun(world)
+    node.handle(Tick(), START)
+
+    def passes(publisher: str, numbers: range) -> None:
+        for sequence in numbers:
+            wire = craft(world, publisher, "open/a", sequence=sequence, mode=Mode.PLAIN)
+            node.measurer.passed_on(Received(publisher, wire), [])
+
+    passes("g2", range(1, 6))
+    passes("g1", range(1, CACHE_IDS + 100))
+    seen = [said for said in told(node.handle(Tick(), START + INTERVAL_S)) if isinstance(said, InterestSummary)]
+    bits = int.from_bytes(seen[0].filter)
+    of_g2 = InterestFilter()
+    of_g2.add(world.identities["g2"].party_id + sequence.to_bytes(8) for sequence in range(1, 6))
+    assert int.from_bytes(of_g2.encode()) & ~bits == 0, "all that the other published counts"
+    assert estimated(bits) == pytest.approx(CACHE_IDS, rel=0.02)
+    again = [said for said in told(node.handle(Tick(), START + 2 * INTERVAL_S)) if isinstance(said, InterestSummary)]
+    assert not any(again[0].filter), "an interval has what came in it"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.organising.interests import FILTER_BITS, InterestFilter, RecentIds, agreed, estimated
+from bridge.organising.interests import FILTER_BITS, InterestFilter, agreed, estimated
 
 ids = st.lists(st.binary(min_size=24, max_size=24), max_size=60, unique=True)
 
@@ -67,15 +67,3 @@ def test_of_two_or_four_filters_the_lower_median_counts() -> None:
 def test_a_filter_of_another_size_is_refused() -> None:
     with pytest.raises(ValueError, match="12500 are needed"):
         InterestFilter(array=bytes(100))
-
-
-def test_an_interval_has_what_came_in_it_and_the_oldest_are_forgotten() -> None:
-    recent = RecentIds(most=3)
-    for one in (b"a", b"b"):
-        recent.add(one)
-    assert recent.next_interval() == [b"a", b"b"]
-    for one in (b"c", b"a", b"d"):
-        recent.add(one)
-    assert recent.next_interval() == [b"c", b"a", b"d"]
-    recent.add(b"e")
-    assert recent.next_interval() == [b"e"]

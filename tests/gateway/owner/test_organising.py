@@ -31,6 +31,16 @@ def test_what_is_forged_old_or_no_summary_is_left_out() -> None:
     assert proposed(made.overlay, found, NOW) == proposal(made.overlay, true, NOW)
 
 
+@pytest.mark.attack(201)
+def test_a_summary_of_before_the_length_of_intervals_changed_is_older() -> None:
+    made = world()
+    name = made.overlay.views[2].members[0]
+    before = ReplicaSummary(name, 2, INTERVAL * 60 - 120, 1, 0, 16).signed(made.identities[name])
+    after = said(made, name)
+    assert gathered(encoded(after, before), made.overlay) == [after]
+    assert gathered(encoded(before, after), made.overlay) == [after]
+
+
 def test_the_description_goes_on_with_what_was_signed() -> None:
     made = world()
     found = proposed(made.overlay, [*told(made), *interests(made, 1, 4)], NOW)
