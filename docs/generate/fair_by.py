@@ -77,7 +77,7 @@ _NAMES = {
         gateway.commands.status.ANSWER_BYTES_MAX gateway.files.MAX_PRIVATE_BYTES
         gateway.importing.loading.DB_BYTES_MAX gateway.importing.mosquitto_conf.FILES_MAX
         gateway.importing.mosquitto_conf.FILE_BYTES_MAX gateway.importing.translating.PACKET_BYTES_MAX
-        gateway.outbox.database.FACT_MAX gateway.overlay.discovery.LABEL_BYTES_MAX
+        gateway.data.database.FACT_MAX gateway.overlay.discovery.LABEL_BYTES_MAX
         gateway.overlay.key_material.ARCHIVED_EPOCHS_MAX gateway.setup.backing_up.BYTES_MAX
         gateway.setup.backing_up.FILES_MAX gateway.setup.initialising.PORT_MAX gateway.setup.plan.MEMBERS_MAX
         gateway.setup.supervising.LOG_BYTES_MAX gateway.stock.ARRIVED_MAX

@@ -30,7 +30,8 @@ from bridge.contract import (
 )
 from gateway.base import Figures
 from gateway.base.log_events import LogEvent
-from gateway.outbox.store import OutboxFullError, Store, StoredEntry, StoreError
+from gateway.data import NoRoomError, StoreError
+from gateway.outbox.store import Store, StoredEntry
 
 log = logging.getLogger("veilmq.links")
 
@@ -193,7 +194,7 @@ class Outgoing:
 
     def _refuse(self, error: StoreError, done: Callable[[int], None]) -> None:
         self._say(error)
-        full = isinstance(error, OutboxFullError)
+        full = isinstance(error, NoRoomError)
         stays = full and self._full_is_local
         self._figures.count(Count("outbox_refused", 1, "local" if stays else "full" if full else "disk"))
         done(SUCCESS if stays else error.code)

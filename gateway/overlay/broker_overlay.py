@@ -131,7 +131,7 @@ class BrokerOverlay:
         self._driver = Driver(node, keeping.live, dials, figures, self, clock)
         self._history: HistoryKeeper | None = None
         if history is not None:
-            key = partial(store.sealing_key, b"history")
+            key = partial(keeping.data.sealing_key, b"history")
             self._history = HistoryKeeper(history, key, self._histories, self._handle, figures.count, clock)
             figures.histories = self._reach
         figures.readers = self._readers

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from bridge.document import OverlayError
-from gateway.outbox.database import LAYOUT as OUTBOX_LAYOUT
-from gateway.outbox.store import Store, StoreError
+from gateway.data import DataDirectory, StoreError
+from gateway.data.database import LAYOUT
+from gateway.outbox.store import Store
 from gateway.owner.record import open_record
 from gateway.sessions import database as sessions
 from gateway.sessions.database import Changes, SessionDatabase
@@ -65,13 +66,13 @@ def dumped(path: Path) -> list[str]:
 
 
 def test_a_newer_outbox_is_left_as_it_is(tmp_path: Path) -> None:
-    Store.open(tmp_path).close()
+    Store(DataDirectory.open(tmp_path)).close()
     (path,) = tmp_path.glob("*.sqlite*")
     with sqlite3.connect(path) as db:
-        db.execute("UPDATE facts SET value = ? WHERE name = 'layout'", (OUTBOX_LAYOUT + 1,))
+        db.execute("UPDATE facts SET value = ? WHERE name = 'layout'", (LAYOUT + 1,))
     before = dumped(path)
-    with pytest.raises(StoreError, match=f"layout {OUTBOX_LAYOUT + 1} is not known to this version; upgrade veilmq"):
-        Store.open(tmp_path)
+    with pytest.raises(StoreError, match=f"layout {LAYOUT + 1} is not known to this version; upgrade veilmq"):
+        Store(DataDirectory.open(tmp_path))
     assert dumped(path) == before
 
 

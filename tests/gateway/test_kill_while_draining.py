@@ -12,6 +12,7 @@ import pytest
 
 from bridge.contract import Chain
 from bridge.contract.machine import Publication
+from gateway.data import DataDirectory
 from gateway.outbox.store import Store, StoredEntry
 from tests.gateway.overlay_processes import OverlayProcesses
 from tests.gateway.test_region import REPLICAS, accepted, one_region
@@ -32,7 +33,7 @@ def overlay(tmp_path: Path) -> Iterator[OverlayProcesses]:
 
 async def fill(directory: Path) -> None:
     """As a gateway that has the scope's key leaves them behind: in the chain of the scope. Each is a row of its own."""
-    store, stored, all_are = Store.open(directory), list[object](), asyncio.Event()
+    store, stored, all_are = Store(DataDirectory.open(directory)), list[object](), asyncio.Event()
 
     def done(result: object) -> None:
         stored.append(result)

@@ -14,8 +14,8 @@ from bridge.document import OverlayError
 from bridge.wire import SESSION_S
 from gateway import party as module
 from gateway.base import ConfigError, Settings, load
+from gateway.data import StoreError
 from gateway.mqtt5.types import ReasonCode
-from gateway.outbox.database import StoreError
 from gateway.overlay import KeyMaterialError
 from gateway.party import SEED_AGAIN_S, Party, SplitSeeds, build, end_session
 from gateway.setup import Made
@@ -121,8 +121,8 @@ def test_a_seed_that_the_disk_does_not_keep_is_none_and_is_asked_for_again(caplo
             return b"%d" % epoch
 
     disk, now = Disk(), [0.0]
-    store: Any = disk
-    seeds = SplitSeeds(store, lambda: now[0])
+    data: Any = disk
+    seeds = SplitSeeds(data, lambda: now[0])
     assert [seeds(7), seeds(7)] == [None, None]
     assert disk.asked == 1
     assert "the disk is full; free space; shares of epoch 7 are withheld" in caplog.text

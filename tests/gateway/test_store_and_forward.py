@@ -34,6 +34,7 @@ from bridge.document.policy import Scope
 from bridge.node import GatewayNode
 from bridge.publisher.windows import WINDOW_MAX
 from gateway.base.figures import Figures
+from gateway.data import DataDirectory
 from gateway.outbox.outgoing import Outgoing
 from gateway.outbox.store import Store
 from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, KeyHeader, MessageHeader, SignedHeader, from_property
@@ -66,7 +67,7 @@ class Site:
     ) -> None:  # fmt: skip
         """`batches`: whether publications of one commit go together; else each is an entry that the test can count."""
         self.now, self.world = now, world
-        self.store = Store.open(directory, **options)
+        self.store = Store(DataDirectory.open(directory), **options)
         rng = random.Random("site")
         self.node = GatewayNode(
             world.overlay, world.identities["site"], "site", world.secrets, world.keys_of("site"), rng.randbytes,

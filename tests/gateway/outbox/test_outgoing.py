@@ -24,8 +24,9 @@ from bridge.contract import (
 )
 from bridge.contract.batches import count_of, unpacked
 from gateway.base import Figures
+from gateway.data import DataDirectory, NoRoomError
 from gateway.outbox.outgoing import Outgoing
-from gateway.outbox.store import OutboxFullError, Store
+from gateway.outbox.store import Store
 from keys.identity import Role
 
 
@@ -38,7 +39,7 @@ def run(tmp_path: Path, work: Callable[[Outgoing], None], in_clear: bool = False
     events: list[Event] = []
 
     async def main() -> None:
-        store, chain = Store.open(tmp_path), Chain("plant/#", in_clear=in_clear)
+        store, chain = Store(DataDirectory.open(tmp_path)), Chain("plant/#", in_clear=in_clear)
         outgoing = Outgoing(store, Figures("site", Role.GATEWAY), events.append, lambda topic: chain)
         work(outgoing)
         for _ in range(200):
@@ -155,10 +156,10 @@ class FullStore:
     on_committed = None
 
     def next_sequence(self) -> int:
-        raise OutboxFullError("full")
+        raise NoRoomError("full")
 
     def append(self, *publication: object) -> int:
-        raise OutboxFullError("full")
+        raise NoRoomError("full")
 
 
 @pytest.mark.parametrize(("local", "code", "label"), [(False, 0x97, "full"), (True, 0, "local")])
