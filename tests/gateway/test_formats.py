@@ -20,12 +20,12 @@ from gateway.sessions.database import Changes, SessionDatabase
 from gateway.trust.domains import Card, TrustDomain
 from gateway.trust.errors import TrustError
 from gateway.trust.overlay_file import load_overlay
-from tests.gateway.trust.test_domains import NOW_MS, World
+from tests.support.parties import NOW_MS, Parties
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    made = World(tmp_path)
+def world(tmp_path: Path) -> Parties:
+    made = Parties(tmp_path)
     made.sign()
     return made
 
@@ -39,20 +39,20 @@ def newer(path: Path, key: str, by: int = 1) -> bytes:
     return data
 
 
-def test_a_newer_overlay_file(world: World) -> None:
+def test_a_newer_overlay_file(world: Parties) -> None:
     data = newer(world.out, "veilmq_overlay")
     with pytest.raises(OverlayError, match="format 2, this program knows 1; upgrade veilmq"):
         load_overlay(world.out, NOW_MS)
     assert world.out.read_bytes() == data
 
 
-def test_a_newer_card(world: World) -> None:
+def test_a_newer_card(world: Parties) -> None:
     newer(world.directory / "r1" / "card.json", "veilmq_card")
     with pytest.raises(TrustError, match=r"card.json: is a card of format 3; upgrade veilmq"):
         Card.load(world.directory / "r1" / "card.json")
 
 
-def test_a_newer_record_of_the_owner(world: World) -> None:
+def test_a_newer_record_of_the_owner(world: Parties) -> None:
     path = world.owner / "overlays" / "demo.json"
     data = newer(path, "veilmq_owner")
     with pytest.raises(TrustError, match=r"demo.json: is of format 2, this program knows 1; upgrade veilmq"):

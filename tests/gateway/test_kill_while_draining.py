@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 
 import paho.mqtt.client as paho
@@ -22,13 +21,6 @@ pytestmark = pytest.mark.invariant(39)
 
 ENTRIES, TOPICS, KILLS = 3_000, 20, 2
 DRAIN_S = 60.0
-
-
-@pytest.fixture
-def overlay(tmp_path: Path) -> Iterator[OverlayProcesses]:
-    made = OverlayProcesses(tmp_path)
-    yield made
-    made.stop()
 
 
 async def fill(directory: Path) -> None:

@@ -8,7 +8,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import yaml
 
 from bridge.document import OverlayError
 from bridge.wire import SESSION_S
@@ -21,14 +20,13 @@ from gateway.party import SEED_AGAIN_S, Party, SplitSeeds, build, end_session
 from gateway.setup import Made
 from gateway.trust import TrustDomain, TrustError
 from keys.identity import Role
+from tests.support.files import edited
 
 
-def settings(made: Made, name: str = "g1", change: Callable[[dict[str, Any]], object] | None = None) -> Settings:
+def settings(made: Made, name: str = "g1", change: Callable[[dict[str, Any]], object] = lambda _: None) -> Settings:
     path = made.directory / name / "broker.yaml"
-    content = yaml.safe_load(path.read_text())
-    if change is not None:
+    with edited(path) as content:
         change(content)
-    path.write_text(yaml.safe_dump(content))
     return load(path)
 
 

@@ -13,11 +13,9 @@ from bridge.membership.endorsing import ATTACH_S, VIEWS_TOPIC, Endorser, told
 from keys.identity import Identity
 from tests.sim.changing import changed, endorsed_by
 from tests.sim.world import NOW, World, make_world
+from tests.support.regions import fresh, row_of_regions
 
-
-@pytest.fixture
-def world() -> World:
-    return make_world({1: 3, 2: 3}, [(1, 2)], {"site": 1})
+world = fresh(row_of_regions, 2, {"site": 1})
 
 
 def grown(world: World) -> Overlay:

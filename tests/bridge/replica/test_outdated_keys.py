@@ -30,15 +30,14 @@ from tests.bridge.helpers import (
     suspected,
     with_properties,
 )
-from tests.sim.world import World, make_world
+from tests.sim.world import World
+from tests.support.regions import fresh, row_of_regions
 
 HOME = ("r1a", "r1b", "r1c")
 BACK = NOW + 60  # the regions were apart for a minute
 
 
-@pytest.fixture
-def world() -> World:
-    return make_world({1: 3, 2: 3}, [(1, 2)], {"site": 1, "evil": 1, "control": 2}, [Scope("plant/#")])
+world = fresh(row_of_regions, 2, {"site": 1, "evil": 1, "control": 2}, [Scope("plant/#")])
 
 
 def bumped(world: World) -> Overlay:

@@ -39,11 +39,6 @@ FREE = ["homeassistant/binary_sensor/plug/state", "homie/5/thermostat/$state", "
 AVAILABLE = "entities/gate/pump/availability"
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
-    return Site(tmp_path_factory.mktemp("site"))
-
-
 def config(site: Site, path: Path, dashboards: list[str]) -> dict[str, Any]:
     devices = {"owner": str(site.credentials("works")), "clients": ["pump"], "dashboards": dashboards}
     return {"traces": {**site.config()["traces"], "devices": devices}, "data": str(path / "data")}
