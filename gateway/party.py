@@ -34,9 +34,9 @@ from gateway.base import (
 from gateway.base.log_events import LogEvent
 from gateway.broker import LINK_LIMITS, EdgeBroker, Lifecycle, run_broker
 from gateway.client import LinkTls, MqttClient
+from gateway.data import DataDirectory, StoreError
 from gateway.mqtt5.types import ReasonCode
 from gateway.outbox import Store
-from gateway.outbox.store import StoreError
 from gateway.overlay import (
     BrokerOverlay,
     Dials,
@@ -187,9 +187,10 @@ def build(
     settings = party.settings
     if settings.data is None:
         raise ConfigError(NO_DATA)
-    store = Store.open(settings.data, max_bytes=party.where.outbox_bytes)
+    data = DataDirectory.open(settings.data)
+    store = Store(data, party.where.outbox_bytes)
     try:
-        node, cache, material = _node(party, store, settings.data)
+        node, cache, material = _node(party, data, store)
     except BaseException:
         store.close()
         raise
@@ -199,24 +200,24 @@ def build(
         availability = LocalEntities(party.name, settings.availability.topic_prefix)
     rows = None
     if party.local.role is Role.GATEWAY:
-        rows = ReaderRows(store.sealing_key(b"reader state"), party.overlay.owner, party.name)
+        rows = ReaderRows(data.sealing_key(b"reader state"), party.overlay.owner, party.name)
     dials = Dials(partial(_dial, party, neighbours))
     figures = Figures(party.name, party.local.role.value, links=dials.states)
     receipts = None
     if party.local.role is Role.GATEWAY:
-        receipts = ReceiptKeeper(settings.data, partial(store.sealing_key, RECEIPTS_PURPOSE), figures.count)
+        receipts = ReceiptKeeper(data.path, partial(data.sealing_key, RECEIPTS_PURPOSE), figures.count)
     return BrokerOverlay(
         wrap(node) if wrap else node,
         figures,
         store,
-        Keeping(store, live, party.keys, cache, material),
+        Keeping(data, live, party.keys, cache, material),
         dials,
         availability,
         protected=[protect.filter for protect in party.where.protect],
         plain=party.where.share_plain,
         rows=rows,
         full_is_local=party.where.outbox_full == "local",
-        history=settings.data / "history" if party.local.role is Role.REPLICA else None,
+        history=data.path / "history" if party.local.role is Role.REPLICA else None,
         receipts=receipts,
     )
 
@@ -249,17 +250,17 @@ def accepted_links(lifecycle: Lifecycle, figures: Figures) -> list[LinkState]:
     return states
 
 
-def _node(party: Party, store: Store, data: Path) -> tuple[OverlayNode, KeyCache | None, KeyMaterial | None]:
+def _node(party: Party, data: DataDirectory, store: Store) -> tuple[OverlayNode, KeyCache | None, KeyMaterial | None]:
     """Returns the node of our role with its initial state, the key cache and the key material."""
     overlay, local = party.overlay, party.local
     if local.role is Role.REPLICA:
-        return ReplicaNode(overlay, local.identity, party.name, SplitSeeds(store)), None, None
+        return ReplicaNode(overlay, local.identity, party.name, SplitSeeds(data)), None, None
     if local.role is Role.KEY_SERVER:
-        material = KeyMaterial(data, store.sealing_key(b"key material"), overlay.owner, party.name)
+        material = KeyMaterial(data.path, data.sealing_key(b"key material"), overlay.owner, party.name)
         return key_server_node(party, material), None, material
     cache = None
     if overlay.policy.issuer is not Issuer.OWNER:
-        cache = KeyCache(data, store.sealing_key(b"key cache"), overlay.owner, party.name)
+        cache = KeyCache(data.path, data.sealing_key(b"key cache"), overlay.owner, party.name)
         cache.load(party.keys)
     node = GatewayNode(
         overlay,
@@ -271,8 +272,8 @@ def _node(party: Party, store: Store, data: Path) -> tuple[OverlayNode, KeyCache
         outgoing=[*(protect.filter for protect in party.where.protect), *party.where.share_plain],
         max_age_s=party.where.outbox_age_s or None,
         shelf=store,
-        generation=store.generation,
-        passed_over=store.passed_over,
+        generation=data.generation,
+        passed_over=data.passed_over,
     )
     node.publisher.sealer.padding = party.where.padding
     return node, cache, None
@@ -285,8 +286,8 @@ class SplitSeeds:
     the replica's earlier splits. Content is still forwarded.
     """
 
-    def __init__(self, store: Store, clock: Callable[[], float] = time.monotonic) -> None:
-        self._store, self._clock = store, clock
+    def __init__(self, data: DataDirectory, clock: Callable[[], float] = time.monotonic) -> None:
+        self._data, self._clock = data, clock
         self._refused: tuple[int, float] | None = None
 
     def __call__(self, epoch: int) -> bytes | None:
@@ -296,7 +297,7 @@ class SplitSeeds:
             if refused == epoch and self._clock() - at < SEED_AGAIN_S:
                 return None
         try:
-            return self._store.split_seed(epoch)
+            return self._data.split_seed(epoch)
         except StoreError as error:
             LogEvent.SPLIT_SEED_NOT_KEPT.say(log, error, epoch)
             self._refused = epoch, self._clock()

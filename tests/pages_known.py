@@ -444,6 +444,7 @@ RECIPES: dict[str, Recipe] = {
 }
 """Pages that are run here."""
 ELSEWHERE = {
+    "how-to/testing.md": "tests/gateway/test_testing.py",
     "how-to/first-minutes.md": "tests/gateway/test_first_minutes.py",
     "how-to/tls.md": "tests/gateway/test_tls_page.py",
 }

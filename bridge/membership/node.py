@@ -157,7 +157,7 @@ class Node:
     def _judged_again(self, now: float) -> list[Effect]:
         """Judges waiting wires, a bounded number at once, when another version is in force or is known not to come."""
         effects: list[Effect] = []
-        for early in self._early.due():
+        for early in self._early.take_due_wires():
             peer, news = early.event.peer, list[Effect]()
             if peer not in self.peers:
                 pass
@@ -195,7 +195,7 @@ class Node:
         self._left = before - self._peers or self._left
         for peer in sorted(before - self._peers):
             effects = effects + self.keeper.link_down(peer, now) + self._event(LinkDown(peer), now)
-        self._links.keep(self._peers)
+        self._links.forget_all_but(self._peers)
         effects = effects + self._adopt(self.overlay, now)
         self._early.release(None, now)
         return effects + self._judged_again(now)

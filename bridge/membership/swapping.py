@@ -6,7 +6,7 @@ a swap that does not follow from the swaps it knows asks for all of them. A repl
 `JUDGE_EVERY_S`, for `ENDORSE_S` after it heard of a swap, for an objection. Only the swap with the highest number
 counts, never one with a lower number than a swap the replica endorsed. Between two endorsements for a tree `ENDORSE_S`
 pass, so that the earlier swap has had its time before the later can get there. Not here: the objections
-(`bridge.measuring.judging`), the swaps in force (`document.reorganised`).
+(`bridge.measuring.swap_objection`), the swaps in force (`document.reorganised`).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class SwapEndorser:
         if standing != self._standing:
             self._standing, self._proves = standing, True
 
-    def due(self, overlay: Overlay, now: float) -> tuple[SwapEndorsement, ...]:
+    def due_endorsements(self, overlay: Overlay, now: float) -> tuple[SwapEndorsement, ...]:
         """Returns the endorsements that are due now."""
         if self._proves and overlay.swaps and self._identity is not None:
             self._proves = False
@@ -91,7 +91,7 @@ class SwapEndorser:
         return tuple([SwapEndorsement.of(swap, self._name, identity) for swap in unproven])
 
     def next_deadline(self, overlay: Overlay, now_before: float) -> float | None:
-        """Returns the time at which `due` may next return an endorsement. `now_before`: the time of the last event."""
+        """Returns the time at which an endorsement may next be due. `now_before`: the time of the last event."""
         if self._proves and overlay.swaps and self._identity is not None:
             return now_before
         return self._next_at(overlay) if self._candidate(overlay, now_before) is not None else None

@@ -54,7 +54,7 @@ class Assembling:
         """Returns the number of held publications and requests; 0 if nothing is being assembled or requested."""
         return len(self._parts) + len(self._pulls)
 
-    def take(
+    def take_pieces(
         self, peer: str, header: MessageHeader, pieces: Mapping[int, bytes], hops: int, now: float
     ) -> bytes | None:
         """Takes pieces of a wanted publication from a replica. Returns the content once enough pieces are there, and
@@ -116,7 +116,7 @@ class Assembling:
 
     def tick(self, now: float) -> list[Effect]:
         """Requests missing pieces that are due, and gives up requests that took too long."""
-        asking, gone = self._pulls.due(now)
+        asking, gone = self._pulls.due_pulls(now)
         effects: list[Effect] = [Count("content_given_up", len(gone))] if gone else []
         for pull in gone:
             self._parts.pop(pull.name)

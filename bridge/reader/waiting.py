@@ -91,7 +91,7 @@ class Keyless:
             self._forget(other)
         return not gone
 
-    def take(self, key_id: bytes) -> list[Held]:
+    def take_held(self, key_id: bytes) -> list[Held]:
         """Removes the publications that waited for this key and returns them in order of sequence."""
         found = [self._held.pop(name) for name in self._by_key.pop(key_id, ())]
         return sorted((held for held in found if held is not None), key=lambda held: held.admitted.header.sequence)
@@ -133,7 +133,7 @@ class Waiting:
         if header.mode is not Mode.PLAIN:
             self._by_key.setdefault(header.key_id, set()).add((*stream_id, header.sequence))
 
-    def take(self, stream: Stream, sequence: int) -> Held:
+    def take_held(self, stream: Stream, sequence: int) -> Held:
         """Removes a publication waiting no more."""
         held = stream.held.pop(sequence)
         header = held.admitted.header
@@ -174,7 +174,7 @@ class Waiting:
             self._deadlines[stream_id] = at
             heapq.heappush(self._wakeups, (at, stream_id))
 
-    def due(self, now: float) -> StreamId | None:
+    def due_stream(self, now: float) -> StreamId | None:
         """Returns a single stream to check, each time another, until None. A stream is due when its time has come, or
         is further away than the longest wait, since the clock was set back.
         """

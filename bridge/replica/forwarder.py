@@ -186,9 +186,9 @@ class Forwarder:
         self.routes.adopt(overlay)
         self._admission.adopt(overlay, now)
         self.routing.adopt(overlay)
-        self._passed.keep(overlay.by_party)
-        self._newcomers.keep(lambda wanted: wanted[0] in overlay.members)
-        self._retells.keep(overlay.members.__contains__)
+        self._passed.forget_all_but(overlay.by_party)
+        self._newcomers.forget_unless(lambda wanted: wanted[0] in overlay.members)
+        self._retells.forget_unless(overlay.members.__contains__)
         self._content.adopt(self.routes.added, now)
         self._destinations.adopt(overlay)
         self._relay.adopt(now)
@@ -496,7 +496,7 @@ class Forwarder:
     def _keep(self, wire: Wire, admitted: Admitted, now: float) -> None:
         """Retains a publication whose content is whole."""
         held = self._keys.get(data_key_name(admitted))
-        if self._retained.keep(wire, admitted, held, now) and held is None:
+        if self._retained.keep_value(wire, admitted, held, now) and held is None:
             self._owing.topic(wire.topic, admitted)
 
     def _publication_wires(

@@ -195,7 +195,7 @@ class Resplitter:
     def adopt(self, overlay: Overlay, now: float) -> list[Effect]:
         """Takes another version of the overlay, or other views. `Routes` and `Admission` have taken it before."""
         self.generations.adopt(overlay)
-        self.untold.keep(overlay.members)
+        self.untold.forget_all_but(overlay.members)
         of_members = (pair for pair in self._new_keys if pair[0] in overlay.by_party and pair[1] in overlay.members)
         self._new_keys = {pair: self._new_keys[pair] for pair in of_members}
         for held in self._held.values():
@@ -283,10 +283,10 @@ class Resplitter:
         if not is_outdated or (held is not None and not self._over(held, now)):
             return self._take(sender, header, publisher, properties, now)
         way = self._routes.topology.key_way(header, publisher.region, self._routes.region)
-        if self._outdated.keep(header, sender, properties) < way[-2].threshold:
+        if self._outdated.keep_wire(header, sender, properties) < way[-2].threshold:
             return [Count("keys_unvouched")]
         effects: list[Effect] = []
-        for teller, told in self._outdated.take(header):
+        for teller, told in self._outdated.take_wires(header):
             try:
                 effects += self._take(teller, header, publisher, told, now, now + AGE_S)
             except KeysError as error:
@@ -401,7 +401,7 @@ class Resplitter:
             del self.gathering[name]
             held = self._held.get(name)
             effects += self._pass_on(held, now) if held is not None else []
-        for peer in self.untold.due(now) if self.untold.peers else ():
+        for peer in self.untold.due_peers(now) if self.untold.peers else ():
             lacking = {h.name: h for h in map(self._held.get, self.untold.of(peer)) if h and self._lacks(peer, h, now)}
             effects += [self._news(peer, lacking[name]) for name in self.untold.next_of(peer, lacking, now)]
         return effects

@@ -48,11 +48,11 @@ class UntoldKeys:
         if peer in self.peers:
             self.peers[peer].at = inf
 
-    def keep(self, members: Collection[str]) -> None:
+    def forget_all_but(self, members: Collection[str]) -> None:
         """Forgets all other peers."""
         self.peers = {peer: untold for peer, untold in self.peers.items() if peer in members}
 
-    def due(self, now: float) -> list[str]:
+    def due_peers(self, now: float) -> list[str]:
         """Returns the peers to send keys now."""
         return [peer for peer, untold in self.peers.items() if untold.at <= now]
 

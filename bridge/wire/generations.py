@@ -8,7 +8,7 @@ publications sealed by an earlier generation after the later start, and sends th
 plain publication, as proof of the later start. The gateway stops sealing if, and only if, its signing key, or the
 present key of its name, signed that proof: nobody can mute a gateway without a proof. A former key proves nothing
 against the present key: a thief of the former key could mute its member with invented starts. Not here: the disk for
-the number (`gateway.outbox`), other refusals (`admission`).
+the number (`gateway.data`), other refusals (`admission`).
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from pathlib import Path
 from bounds import ROOT, UNBOUNDED
 from table_owners import OWNERS
 
-ROOMS = UNBOUNDED | {"commands", "terminal", "checking", "importing", "setup", "owner"}
+ROOMS = UNBOUNDED | {"commands", "terminal", "checking", "importing", "setup", "owner", "testing.py"}
 """Rooms that run outside members, or before they start."""
 PLACE = "<!-- all tables -->"
 """Line of the page in whose place the table of `rows` comes."""

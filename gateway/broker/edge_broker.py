@@ -41,6 +41,7 @@ from gateway.broker.terms import Terms, internal_listeners
 from gateway.clients import (
     OverlayPort,
 )
+from gateway.data import StoreError, sealing_key
 from gateway.history import LocalHistory
 from gateway.listening import (
     BACKLOG,
@@ -59,8 +60,6 @@ from gateway.mqtt5.codec import Decoder
 from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import Subscribe, Subscription
 from gateway.operation import Operation
-from gateway.outbox import sealing_key
-from gateway.outbox.database import StoreError
 from gateway.plugins import EdgeSession, PacketView, PluginHost
 from gateway.sessions import SessionStore
 from gateway.sockets.connection import MqttConnection
@@ -148,7 +147,7 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
     # ------------------------------------------------------------------------------------- start, stop
 
     async def start(self) -> None:
-        """Binds all listeners, restores sessions, then serves. Raises StartError and StoreError (`outbox.py`)."""
+        """Binds all listeners, restores sessions, then serves. Raises StartError and StoreError."""
         self._prepare_listeners()
         self._size_connections()
         try:

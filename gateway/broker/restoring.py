@@ -14,11 +14,11 @@ from gateway.base.log_events import LogEvent
 from gateway.broker.exchange import Exchange
 from gateway.broker.lifecycle import PEER_PREFIX, Lifecycle
 from gateway.clients import Client
+from gateway.data import StoreError
 from gateway.mqtt5.delivery import Queued
 from gateway.mqtt5.flows import NONE
 from gateway.mqtt5.message import Message
 from gateway.mqtt5.session import SessionSubscription
-from gateway.outbox.database import StoreError
 from gateway.plugins import EdgeSession
 from gateway.sessions import (
     IN_FLIGHT,

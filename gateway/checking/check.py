@@ -31,8 +31,8 @@ from gateway.checking.check_traces import check_traces, check_watched
 from gateway.checking.check_trust import CheckFinding, check_keys, check_rights, identity_of
 from gateway.checking.probing import probe
 from gateway.client import LinkTls
+from gateway.data import StoreError
 from gateway.listening import amqtt_listener, server_context
-from gateway.outbox.database import StoreError
 from gateway.overlay import NOBODY, PLAIN, logins, of_region
 from gateway.party import NO_DATA, check_listed, not_granted, outgoing_scopes
 from gateway.sessions import waiting_for_bridges

@@ -119,7 +119,7 @@ def prove(
 def _database(config: Path) -> Iterator[tuple[ReceiptDatabase, Settings]]:
     """Opens the receipts of a gateway. Raises ConfigError, StoreError, ReceiptsError."""
     from gateway.base import ConfigError, load
-    from gateway.outbox import sealing_key
+    from gateway.data import sealing_key
     from gateway.receipts import RECEIPTS_PURPOSE, ReceiptDatabase, ReceiptsError, receipts_file
 
     settings = load(config)

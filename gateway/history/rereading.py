@@ -81,11 +81,11 @@ class _Reading:
         self.size += size
         while self.size > WAITING_BYTES_MAX or len(self.waiting) + len(self.kept) > WAITING_MAX:
             if self.waiting:
-                self.take()
+                self.take_publication()
             else:
                 self.size -= _size(self.kept.popleft()[1])
 
-    def take(self) -> Publication:
+    def take_publication(self) -> Publication:
         """Takes out the oldest waiting publication."""
         publication, size = self.waiting.popleft()
         self.size -= size
@@ -237,7 +237,7 @@ class Rereading:
         ends, is_turn_over = perf_counter() + TURN_S, False
         while reading.waiting and reading.asking is None and not is_turn_over and reading.has_room():
             reading.look_s = LOOK_S
-            if (rest := reading.give(reading.take())) is not None:
+            if (rest := reading.give(reading.take_publication())) is not None:
                 reading.asking = asyncio.ensure_future(rest)
                 reading.asking.add_done_callback(partial(self._answered, reading))
             is_turn_over = perf_counter() > ends

@@ -13,13 +13,13 @@ from pathlib import Path
 
 from bridge.base import TopicError, check_filter, check_name, split_share
 from gateway.clients import INTERNAL
+from gateway.data import StoreError
 from gateway.importing.mosquitto_db import Database, DbError, StoredClient, StoredDelivery, StoredMessage, parse_db
 from gateway.importing.mosquitto_sqlite import MAGIC, read_sqlite
 from gateway.mqtt5.actions import KeptSession, SessionSubscription
 from gateway.mqtt5.delivery import Queued
 from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import Properties, Subscription, Version
-from gateway.outbox.database import StoreError
 from gateway.sessions import Changes, SessionDatabase
 from gateway.sessions.database import WAITING
 from gateway.sessions.rows import delivery_row, message_row, session_row, subscription_row

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import hmac
 import json
-import os
 import secrets
 import sqlite3
 import struct
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -25,8 +24,9 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from bridge.base import OperatorError
 from bridge.contract import Chain, Publication
+from gateway.data import StoreError, open_database, store_error
+from gateway.data.database import open_facts, read_fact
 from keys.message import SEALED_PROPERTIES
 
 SEQUENCE_BLOCK = 1 << 16
@@ -41,24 +41,15 @@ TOPIC_CACHE = 65_536
 PAGE_ROWS = 256
 PAGE_BYTES = 1 << 20
 """A page is read and opened on the event loop: it may take some milliseconds, whatever the size of its rows."""
-FAR_AHEAD_MS = 300_000
-"""A stored generation further ahead of the clock than this shows that its clock or the present one was wrong; replicas
-take none further ahead.
-"""
-PASSED_OVER = 8
-"""Generations remembered, the greatest, of those that a start did not follow."""
 STATEMENT_ROWS = 128
 """Rows that one statement writes, five values each: below SQLite's old bound of 999."""
-LAYOUT = 1
-FACT_MAX = 1 << 62
-"""The largest valid value of a stored fact; no counter comes near it."""
+ROW_LAYOUT = 1
 
 _HEAD = struct.Struct(">BI")
 _OPTIONAL = (*SEALED_PROPERTIES, "expiry_s")
 _BYTES = {field.name for field in fields(Publication) if "bytes" in str(field.type)}  # hexadecimal in JSON
 
 _SCHEMA = """
-CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS lives (life INTEGER PRIMARY KEY, salt BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS outbox (
     sequence INTEGER PRIMARY KEY, previous INTEGER NOT NULL, life INTEGER NOT NULL,
@@ -66,18 +57,6 @@ CREATE TABLE IF NOT EXISTS outbox (
 CREATE TABLE IF NOT EXISTS topics (topic BLOB PRIMARY KEY, sequence INTEGER NOT NULL) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS topics_age ON topics (sequence);
 """
-
-
-class StoreError(OperatorError):
-    """Error of a data directory that cannot be used or written: a line, cause and cure. MQTT reason `code`."""
-
-    code = 0x80
-
-
-class OutboxFullError(StoreError):
-    """Error of an outbox without room (the configured bound or the disk). MQTT reason code 0x97, Quota exceeded."""
-
-    code = 0x97
 
 
 @dataclass(slots=True)
@@ -123,36 +102,26 @@ class Outbox:
     """Database file of an outbox. `writer` methods and `reader` methods may be called from a thread each."""
 
     def __init__(self, path: Path, key: bytes, now_ms: int) -> None:
-        """Opens or makes the file at `now_ms`: on return a new generation is on disk. Raises StoreError."""
+        """Opens or makes the file at `now_ms`. Raises StoreError."""
         self.path = path
+        self._first = now_ms * MS_NUMBERS
         self._recent: OrderedDict[bytes, int] = OrderedDict()
         try:
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-            self._writer = open_database(path)
+            self._writer = open_facts(path)
             self._reader = open_database(path)
-            self._begin_life(key, now_ms)
+            self._begin_life(key)
         except sqlite3.Error as error:
             raise store_error(error, path.parent) from None
 
-    def _begin_life(self, key: bytes, now_ms: int) -> None:
+    def _begin_life(self, key: bytes) -> None:
         # Every life has its own row key, so numbers that a restored backup repeats never repeat a nonce.
         db = self._writer
         db.executescript(_SCHEMA)
-        layout = _fact(db, "layout", LAYOUT)
-        if layout != LAYOUT:
-            raise StoreError(f"{self.path}: layout {layout} is not known to this version; upgrade veilmq")
         with db:
             db.execute("BEGIN IMMEDIATE")
-            stored = _fact(db, "generation", 0)
-            self._life = _fact(db, "life", stored) + 1
-            over = [n for (n,) in db.execute("SELECT name FROM facts WHERE name LIKE 'over %'") if n[5:].isdigit()]
-            passed_over = {int(n[5:]): _fact(db, n, 0) for n in over}
-            self.generation, self.passed_over = following(stored, passed_over, now_ms)
-            self._first = now_ms * MS_NUMBERS
-            facts = [("layout", LAYOUT), ("life", self._life), ("generation", self.generation)]
-            facts += [(f"over {first}", end) for first, end in self.passed_over.items()]
-            db.execute("DELETE FROM facts WHERE name LIKE 'over %'")
-            db.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts)
+            last = db.execute("SELECT coalesce(max(life), 0) FROM lives").fetchone()[0]
+            self._life = read_fact(db, "life", last) + 1
+            db.execute("INSERT OR REPLACE INTO facts VALUES ('life', ?)", (self._life,))
             # Lives rise with sequences: one look at the oldest row, instead of a walk over all of them.
             db.execute(
                 "DELETE FROM lives WHERE life < coalesce((SELECT life FROM outbox ORDER BY sequence LIMIT 1), ?)",
@@ -347,7 +316,7 @@ def encode_publication(publication: Publication) -> bytes:
         if (value := getattr(p, name)) is not None:
             found[name] = value.hex() if isinstance(value, bytes) else value
     head = json.dumps(found, separators=(",", ":")).encode()
-    return b"".join((_HEAD.pack(LAYOUT, len(head)), head, p.payload))
+    return b"".join((_HEAD.pack(ROW_LAYOUT, len(head)), head, p.payload))
 
 
 def decode_publication(row: bytes) -> Publication:
@@ -356,7 +325,7 @@ def decode_publication(row: bytes) -> Publication:
         raise ValueError("row is too short")
     layout, size = _HEAD.unpack_from(row)
     end = _HEAD.size + size
-    if layout != LAYOUT or end > len(row):
+    if layout != ROW_LAYOUT or end > len(row):
         raise ValueError("row has another layout")
     found = json.loads(row[_HEAD.size : end])
     return Publication(
@@ -379,24 +348,6 @@ def _plain(name: str, value: Any) -> Any:
 # ---------------------------------------------------------------------------------------- details
 
 
-def store_error(error: sqlite3.Error, directory: Path) -> StoreError:
-    """Returns a one-line error for an error of SQLite."""
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if code == sqlite3.SQLITE_FULL:
-        return OutboxFullError(f"data directory {directory}: disk is full; free some space")
-    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-        return StoreError(f"data directory {directory}: database is damaged; restore it or empty the directory")
-    return StoreError(f"data directory {directory}: {error}; check the disk and the permissions")
-
-
-def open_database(path: Path) -> sqlite3.Connection:
-    """Opens a connection whose commits are on disk when they return. Raises sqlite3.Error."""
-    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30)
-    db.execute("PRAGMA journal_mode = WAL")
-    db.execute("PRAGMA synchronous = FULL")
-    return db
-
-
 def _write(db: sqlite3.Connection, statement: str, place: str, rows: Sequence[tuple[object, ...]]) -> None:
     """Runs `statement` with `place` in it for each of `rows`, in as few steps as possible.
 
@@ -412,35 +363,14 @@ def _write(db: sqlite3.Connection, statement: str, place: str, rows: Sequence[tu
         at += count
 
 
-def _fact(db: sqlite3.Connection, name: str, default: int) -> int:
-    """Returns a stored number. Raises sqlite3.Error for an invalid value: SQLite finds no damage inside a value."""
-    row = db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
-    value = row[0] if row else default
-    if not isinstance(value, int) or not 0 <= value <= FACT_MAX:
-        raise sqlite3.DatabaseError(f"the stored {name} is damaged")
-    return value
-
-
 def _reserve(db: sqlite3.Connection, at_least: int) -> tuple[int, int]:
     """Reserves the next block. Numbers of a life begin at its start: after a data directory was lost, or restored
     from a copy, no number is used again. A receiver would take publications with a repeated number for repetitions,
     and acknowledge them.
     """
-    first = max(_fact(db, "next_sequence", 1), at_least)
+    first = max(read_fact(db, "next_sequence", 1), at_least)
     db.execute("INSERT OR REPLACE INTO facts VALUES ('next_sequence', ?)", (first + SEQUENCE_BLOCK,))
     return first, first + SEQUENCE_BLOCK
-
-
-def following(stored: int, passed_over: Mapping[int, int], now_ms: int) -> tuple[int, dict[int, int]]:
-    """Returns the generation after `stored` at a start at `now_ms`, and the generations passed over. Each generation
-    too far ahead maps to the generation with which this start goes on once the clock has reached it (docs/protocol.md
-    §2.11).
-    """
-    over = {first: end + 1 for first, end in passed_over.items()}
-    if stored >= now_ms + FAR_AHEAD_MS:
-        over.setdefault(stored, stored + 1)
-    possible = [number for number in (stored + 1, *over.values()) if number <= now_ms + FAR_AHEAD_MS]
-    return max([now_ms, *possible]), dict(sorted(over.items())[-PASSED_OVER:])
 
 
 def _derive(key: bytes, salt: bytes, purpose: bytes) -> bytes:

@@ -30,7 +30,8 @@ from bridge.contract import (
 )
 from gateway.base import Figures
 from gateway.base.log_events import LogEvent
-from gateway.outbox.store import OutboxFullError, Store, StoredEntry, StoreError
+from gateway.data import NoRoomError, StoreError
+from gateway.outbox.store import Store, StoredEntry
 
 log = logging.getLogger("veilmq.links")
 
@@ -90,7 +91,7 @@ class Outgoing:
         self._said_at = -LOG_EVERY_S
         store.on_committed = self._committed
 
-    def take(self, publication: Publication, done: Callable[[int], None], client: str = "") -> None:
+    def take_publication(self, publication: Publication, done: Callable[[int], None], client: str = "") -> None:
         """Calls `done(code)` once the publication is durable, or at once for QoS 0; a code >= 0x80 refuses it. A
         publication fitting no record is never sealed; its client is told at once. `client`: the id of the client that
         published.
@@ -193,7 +194,7 @@ class Outgoing:
 
     def _refuse(self, error: StoreError, done: Callable[[int], None]) -> None:
         self._say(error)
-        full = isinstance(error, OutboxFullError)
+        full = isinstance(error, NoRoomError)
         stays = full and self._full_is_local
         self._figures.count(Count("outbox_refused", 1, "local" if stays else "full" if full else "disk"))
         done(SUCCESS if stays else error.code)

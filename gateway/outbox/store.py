@@ -1,16 +1,15 @@
-"""Durable state of a gateway or replica: the outbox, its sequence numbers, split seeds, the generation.
+"""Durable outbox of a gateway or replica, with its sequence numbers.
 
-A directory, a single process (a lock refuses the second). The outbox holds *clear* publications under a local store
-key: sealing for the overlay happens later, at first send (docs/protocol.md §5.1). A writer thread gathers all appends
-that arrived meanwhile into a single transaction (group commit), and reports back on the event loop. An append is on
-disk when it is reported, not before; an issued number is never issued again, even after `kill -9`. Memory holds only
-entries in hand: appended or read, and neither forgotten nor left. All other entries are on disk, and are read in
-pages.
+Holds *clear* publications under a local store key: sealing for the overlay happens later, at first send
+(docs/protocol.md §5.1). A writer thread gathers all appends that arrived meanwhile into a single transaction (group
+commit), and reports back on the event loop. An append is on disk when it is reported, not before; an issued number is
+never issued again, even after `kill -9`. Memory holds only entries in hand: appended or read, and neither forgotten
+nor left. All other entries are on disk, and are read in pages.
 
-Not here: the database itself (`gateway/outbox/database.py`), the replicas that have an entry (the overlay's
-machines), retained messages and sessions of local clients.
+Not here: the directory (`gateway.data`), the database itself (`database`), the replicas that have an entry (the
+overlay's machines), retained messages and sessions of local clients.
 
-Policy when full: stored entries stay, new publications are refused (`OutboxFullError`, reason 0x97) until `forget`
+Policy when full: stored entries stay, new publications are refused (`NoRoomError`, reason 0x97) until `forget`
 frees bytes. Clients of which little is stored have spare room beyond the bound (`spare_room`).
 """
 
@@ -18,39 +17,30 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import queue
-import secrets
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TypeAlias
 
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
-
 from bridge.contract import Chain, Publication, size_of
-from gateway.base import PrivateFileError, lock_exclusively, private_directory, read_private, write_private
+from gateway.data import DataDirectory, NoRoomError, StoreError
 from gateway.outbox.bundling import bundled
 from gateway.outbox.database import (
     SEQUENCE_BLOCK,
     Outbox,
-    OutboxFullError,
     Page,
     StoredRow,
-    StoreError,
     encode_publication,
 )
 from gateway.outbox.lingering import Lingering
-from gateway.outbox.seeds import erase_seeds, split_seed
 from gateway.outbox.spare_room import PART, SpareRoom
 from keys.envelope import TAG_BYTES
 from keys.values import value
 
-__all__ = ["OutboxFullError", "Page", "Store", "StoreError", "StoredEntry"]
+__all__ = ["Page", "Store", "StoredEntry"]
 
 ALONE_BYTES = 256  # most bytes of a row beside its records; the exact size is known once it is written
 MAX_OUTBOX_BYTES = 1 << 30
@@ -110,10 +100,13 @@ _Work: TypeAlias = tuple[_Append, ...] | _Forget | _Reserve
 
 
 class Store:
-    """Durable store of a gateway or replica. Made by `Store.open`; every method belongs to the event loop's thread."""
+    """Durable store of a gateway or replica; every method belongs to the event loop's thread."""
 
-    def __init__(self, directory: Path, max_bytes: int) -> None:
-        self.directory = directory
+    def __init__(self, data: DataDirectory, max_bytes: int = MAX_OUTBOX_BYTES) -> None:
+        """Takes over an opened directory, and closes it at the end. On return, a block of sequence numbers is on disk.
+        Raises StoreError; then the directory is closed.
+        """
+        self._data = data
         self.max_bytes = max_bytes
         self.on_committed: Callable[[Sequence[StoredEntry]], None] | None = None
         """Called once per group commit with all its entries, after their own callbacks."""
@@ -133,19 +126,12 @@ class Store:
         self._refusing: StoreError | None = None  # the disk's last word, if it was a refusal
         self._refused: tuple[int, StoreError | None] = (-1, None)
         try:
-            private_directory(directory)
-            self._lock_file = lock_exclusively(directory / "lock")
-        except (PrivateFileError, OSError) as error:
-            raise _one_line(error, directory) from None
-        try:
-            self._outbox = Outbox(
-                directory / "outbox.sqlite3", _own_key(directory / "store.key"), int(time.time() * 1000)
-            )
+            self._outbox = Outbox(data.database, data.store_key, data.opened_ms)
             block = self._outbox.commit((), (), True, 0)
             self._count, self._bytes = self._outbox.totals()  # including entries on their way to the disk
-        except (PrivateFileError, OSError, StoreError) as error:
-            os.close(self._lock_file)
-            raise _one_line(error, directory) from None
+        except BaseException:
+            data.close()
+            raise
         self._numbers = range(*block) if block else range(0)  # reserved, unused
         self._ranges: list[range] = []  # reserved ranges after `_numbers`
         self._in_hand: dict[int, int] = {}  # bytes of entries that were appended or read, until forgotten or left
@@ -156,30 +142,10 @@ class Store:
         self._thread = threading.Thread(target=self._write_all, name="veilmq-store", daemon=True)
         self._thread.start()
 
-    @classmethod
-    def open(cls, directory: Path | str, *, max_bytes: int = MAX_OUTBOX_BYTES) -> Store:
-        """Opens or makes the data directory; raises StoreError (a line) when it cannot be used.
-
-        On return, a new generation number and a block of sequence numbers are on disk.
-        """
-        return cls(Path(directory), max_bytes)
-
-    @property
-    def generation(self) -> int:
-        """The number of this life of the gateway. Rises with every opening, and is at least its time in
-        milliseconds.
-        """
-        return self._outbox.generation
-
-    @property
-    def passed_over(self) -> Mapping[int, int]:
-        """The greater generations of wrong clocks, each with the generation to go on with if the clock reaches it."""
-        return self._outbox.passed_over
-
     # ------------------------------------------------------------------------------------ numbers
 
     def next_sequence(self) -> int:
-        """Returns a number for a publication that is not stored (QoS 0). Raises OutboxFullError if none is reserved.
+        """Returns a number for a publication that is not stored (QoS 0). Raises NoRoomError if none is reserved.
 
         Numbers run out only if the disk refused to reserve more, or if 2^16 are wanted within a single commit.
         """
@@ -197,7 +163,7 @@ class Store:
             if not left and self._ranges:
                 left = self._ranges.pop(0)
         if not left:
-            raise OutboxFullError(f"data directory {self.directory} cannot reserve numbers; free some disk space")
+            raise NoRoomError(f"data directory {self._data.path} cannot reserve numbers; free some disk space")
         return left
 
     # ------------------------------------------------------------------------------------- outbox
@@ -218,7 +184,7 @@ class Store:
 
         `done` gets the StoredEntry once it is on disk, or the StoreError if it is not (the number is then burned).
         Must be called on the event loop; the order of calls is the order of numbers and of reports. Raises
-        OutboxFullError, and from a refusal of the disk to the next write that succeeds the StoreError of the refusal:
+        NoRoomError, and from a refusal of the disk to the next write that succeeds the StoreError of the refusal:
         local clients would get a publication that is refused later, with each repetition.
         """
         if self._closed:
@@ -234,8 +200,8 @@ class Store:
         is_beyond = self._bytes + held > self.max_bytes
         free = self.max_bytes + self.max_bytes // PART - self._bytes - held
         if is_beyond and not self._spare.admits(publication.owner, client, held, free):
-            raise OutboxFullError(
-                f"outbox in {self.directory} holds {self._bytes} of {self.max_bytes} bytes; "
+            raise NoRoomError(
+                f"outbox in {self._data.path} holds {self._bytes} of {self.max_bytes} bytes; "
                 "restore the uplink or raise overlay.outbox_bytes"
             )
         sequence = self.next_sequence()
@@ -355,20 +321,6 @@ class Store:
     def held_bytes(self) -> int:
         return self._bytes
 
-    # -------------------------------------------------------------------------------------- seeds
-
-    def split_seed(self, epoch: int) -> bytes:
-        """Returns the seed of an epoch's splits, see `seeds.split_seed`. Raises StoreError."""
-        return split_seed(self.directory / "seeds", epoch)
-
-    def erase_seeds(self, is_over: Callable[[int], bool]) -> list[int]:
-        """Erases the seeds of epochs that are over, see `seeds.erase_seeds`. Raises StoreError."""
-        return erase_seeds(self.directory / "seeds", is_over)
-
-    def sealing_key(self, purpose: bytes) -> bytes:
-        """Returns 32 secret bytes for sealed files beside the outbox; another purpose, another key."""
-        return sealing_key(self.directory, purpose)
-
     # -------------------------------------------------------------------------------------- close
 
     def close(self) -> None:
@@ -380,7 +332,7 @@ class Store:
         self._work.put(None)
         self._thread.join()
         self._outbox.close()
-        os.close(self._lock_file)
+        self._data.close()
 
     # ------------------------------------------------------------------------- in the writer thread
 
@@ -417,7 +369,7 @@ class Store:
         except StoreError as fault:
             error = fault
         except Exception as fault:  # noqa: BLE001  a dead writer thread would leave every device without an answer
-            error = StoreError(f"data directory {self.directory}: {fault!r}; please report this")
+            error = StoreError(f"data directory {self._data.path}: {fault!r}; please report this")
         if error is not None:
             self._ungone = gone
             self._refused = (max((a.refusals for a in appends), default=-1), error)
@@ -482,29 +434,3 @@ class Store:
         self._retry = None
         if self._refusing is not None and not self._closed:
             self._work.put(_Reserve())
-
-
-def _own_key(path: Path) -> bytes:
-    if not path.exists():
-        write_private(path, secrets.token_bytes(32))
-    key = read_private(path)
-    if len(key) != 32:
-        raise PrivateFileError(f"{path}: is not a store key; restore it, or empty the data directory")
-    return key
-
-
-def _one_line(error: Exception, directory: Path) -> StoreError:
-    if isinstance(error, StoreError):
-        return error
-    if isinstance(error, OSError):
-        return StoreError(f"data directory {directory}: {error.strerror or error}; check it and its permissions")
-    return StoreError(str(error))
-
-
-def sealing_key(directory: Path, purpose: bytes) -> bytes:
-    """Returns the key of `Store.sealing_key` for a data directory that may be in use. Raises StoreError."""
-    try:
-        key = _own_key(directory / "store.key")
-    except PrivateFileError as error:
-        raise StoreError(str(error)) from None
-    return HKDFExpand(hashes.SHA256(), 32, b"veilmq/1 store " + purpose).derive(key)

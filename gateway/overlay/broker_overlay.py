@@ -131,7 +131,7 @@ class BrokerOverlay:
         self._driver = Driver(node, keeping.live, dials, figures, self, clock)
         self._history: HistoryKeeper | None = None
         if history is not None:
-            key = partial(store.sealing_key, b"history")
+            key = partial(keeping.data.sealing_key, b"history")
             self._history = HistoryKeeper(history, key, self._histories, self._handle, figures.count, clock)
             figures.histories = self._reach
         figures.readers = self._readers
@@ -274,7 +274,7 @@ class BrokerOverlay:
         else:
             if publication.retain:
                 gateway.publisher.retained.expect(topic, publication.owner, client_id)
-            self._outgoing.take(publication, done, client_id)
+            self._outgoing.take_publication(publication, done, client_id)
             if self._rereading and (secret := gateway.secret_for(topic)) is not None:
                 self._rereading.published(publication, secret.scope.filter)
         return True

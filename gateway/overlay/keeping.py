@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 
 from bridge.document import Overlay
 from gateway.base.log_events import LogEvent
-from gateway.outbox import Store
-from gateway.outbox.store import StoreError
+from gateway.data import DataDirectory, StoreError
 from gateway.overlay.key_cache import KeyCache
 from gateway.overlay.key_material import KeyMaterial, KeyMaterialError
 from gateway.trust import LiveOverlay
@@ -27,13 +26,13 @@ class Keeping:
 
     def __init__(
         self,
-        store: Store,
+        data: DataDirectory,
         live: LiveOverlay,
         keys: ScopeKeys,
         cache: KeyCache | None = None,
         material: KeyMaterial | None = None,
     ) -> None:
-        self._store, self.live, self._keys = store, live, keys
+        self.data, self.live, self._keys = data, live, keys
         self._cache, self._material = cache, material
         self._epoch: int | None = None
         self._archives_owed: dict[int, bytes | None] = {}
@@ -119,7 +118,7 @@ class Keeping:
     def _erase_seeds(self, is_over: Callable[[int], bool]) -> bool:
         """Erases seeds of ended epochs; returns False if the disk did not allow it."""
         try:
-            gone = self._store.erase_seeds(is_over)
+            gone = self.data.erase_seeds(is_over)
         except StoreError as error:
             LogEvent.SPLIT_SEEDS_NOT_ERASED.say(log, error)
             return False

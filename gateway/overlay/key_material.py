@@ -24,7 +24,7 @@ from gateway.base import (
     write_private,
 )
 from gateway.base.log_events import LogEvent
-from gateway.outbox.database import StoreError
+from gateway.data import StoreError
 
 log = logging.getLogger("veilmq.keys")
 

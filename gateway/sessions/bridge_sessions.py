@@ -11,8 +11,7 @@ from contextlib import closing
 from pathlib import Path
 
 from gateway.clients import INTERNAL
-from gateway.outbox import store_error
-from gateway.outbox.database import StoreError
+from gateway.data import StoreError, store_error
 from gateway.sessions.database import DATABASE, Changes, SessionDatabase
 
 PREFIX = f"{INTERNAL}bridge/"

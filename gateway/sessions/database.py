@@ -19,8 +19,7 @@ from typing import Any, TypeAlias
 
 from gateway.base import PrivateFileError, lock_exclusively, private_directory
 from gateway.base.log_events import LogEvent
-from gateway.outbox import open_database, store_error
-from gateway.outbox.database import StoreError
+from gateway.data import StoreError, open_database, store_error
 from gateway.sessions.clock_marks import ClockMark, shift_s
 
 log = logging.getLogger("veilmq.broker")

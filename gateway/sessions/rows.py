@@ -10,6 +10,7 @@ import json
 from typing import Any
 
 from gateway.clients.since import SINCE_PREFIX
+from gateway.data import StoreError
 from gateway.mqtt5.codec import Decoder
 from gateway.mqtt5.delivery import Queued
 from gateway.mqtt5.message import Message
@@ -17,7 +18,6 @@ from gateway.mqtt5.packets import NO_PROPERTIES, Publish, Subscription, Version,
 from gateway.mqtt5.properties import Carrier, decode_properties, encode_properties
 from gateway.mqtt5.session import KeptSession, SessionSubscription
 from gateway.mqtt5.types import MqttError
-from gateway.outbox.database import StoreError
 
 Row = tuple[Any, ...]
 

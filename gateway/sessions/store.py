@@ -29,12 +29,12 @@ from pathlib import Path
 
 from gateway.base.log_events import LogEvent
 from gateway.clients import Client, ClientConnection, OwedAck, StoredSession
+from gateway.data import StoreError
 from gateway.mqtt5.delivery import Queued
 from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import Publish
 from gateway.mqtt5.session import Connection, SessionSubscription
 from gateway.mqtt5.types import ReasonCode
-from gateway.outbox.database import StoreError
 from gateway.sessions.batch import Batch, Debt, HeldMessage
 from gateway.sessions.clock_marks import ClockMark, ClockMarks
 from gateway.sessions.database import IN_FLIGHT, RELEASED, WAITING, Changes, Content, SessionDatabase

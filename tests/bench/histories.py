@@ -23,8 +23,8 @@ import yaml
 from bridge.contract import HistoryKey, HistoryPosition, HistoryRecord
 from bridge.document import History
 from gateway.commands.status import fetched
+from gateway.data import sealing_key
 from gateway.history import Archive
-from gateway.outbox.store import sealing_key
 from gateway.trust import load_overlay
 from tests.bench import across
 from tests.bench.load import Acknowledger, in_process, open_client, subscribe

@@ -26,6 +26,7 @@ from pathlib import Path
 import psutil
 
 from bridge.contract.machine import Publication
+from gateway.data import DataDirectory
 from gateway.outbox.store import GROUP_MAX, Store
 from tests.gateway.overlay_processes import OverlayProcesses
 from tests.waits import wait_until
@@ -51,7 +52,7 @@ class Result:
 
 
 async def _fill(directory: Path, entries: int) -> None:
-    store = Store.open(directory)
+    store = Store(DataDirectory.open(directory))
     for start in range(0, entries, GROUP_MAX):
         publications = [
             Publication(f"plant/{n % TOPICS}", bytes(PAYLOAD_BYTES), 1, time_ms=int(time.time() * 1000))
@@ -164,7 +165,7 @@ def _drained(overlay: OverlayProcesses, entries: int, empty: float) -> Iterator[
 
 
 async def _reopen(data: Path) -> None:
-    Store.open(data).close()
+    Store(DataDirectory.open(data)).close()
 
 
 def show(result: Result) -> str:

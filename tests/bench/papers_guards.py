@@ -18,8 +18,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from gateway.mqtt5.codec import encode
 from gateway.mqtt5.packets import Publish
 from tests.bench import across
@@ -27,6 +25,7 @@ from tests.bench.load import READ_BYTES, V3, Ring, in_process, open_client, subs
 from tests.bench.peers import Running
 from tests.bench.taken_ports import retried
 from tests.gateway.overlay_processes import OverlayProcesses
+from tests.support.files import edited
 
 SECONDS, WINDOW, PAYLOAD_BYTES = 3.0, 100, 256
 FORGED, HONEST = "open/forged", "open/load"
@@ -58,10 +57,8 @@ def _measured(guarded: bool) -> tuple[float, ...]:
         overlay = OverlayProcesses(Path(directory))
         overlay.make({"r1-": 3, "r2-": 3}, [("r1-", "r2-")], GATEWAYS)
         for gateway in GATEWAYS:
-            path = overlay.directory / f"{gateway}.yaml"
-            content = yaml.safe_load(path.read_text())
-            del content["availability"]
-            path.write_text(yaml.safe_dump(content))
+            with edited(overlay.directory / f"{gateway}.yaml") as content:
+                del content["availability"]
         before = "" if guarded else UNGUARDED
         try:
             honest = [name for name in overlay.ports if name != "forger"]

@@ -13,8 +13,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import yaml
-
 from bridge.topology import Planes
 from gateway.trust import load_overlay
 from tests.bench.peers import Running
@@ -22,6 +20,7 @@ from tests.conftest import tool
 from tests.gateway.namespaces import DividedProcesses
 from tests.gateway.steady_load import SteadyLoad
 from tests.gateway.test_planes import GATEWAYS, REPLICA
+from tests.support.files import edited
 from tests.waits import wait_until
 
 REGIONS = {"north": 3, "south": 3}
@@ -59,10 +58,8 @@ def _start(overlay: DividedProcesses) -> tuple[str, str]:
     overlay.describe(lambda description: description.update(scopes=scopes))
     overlay.hand_out(*overlay.ports)
     for gateway in GATEWAYS:
-        path = overlay.directory / f"{gateway}.yaml"
-        content = yaml.safe_load(path.read_text())
-        content["overlay"]["share_plain"] = [f"{PLANES}/#", f"{WIDE}/#"]
-        path.write_text(yaml.safe_dump(content))
+        with edited(overlay.directory / f"{gateway}.yaml") as content:
+            content["overlay"]["share_plain"] = [f"{PLANES}/#", f"{WIDE}/#"]
     overlay.start(*(name for name in overlay.ports if name not in GATEWAYS), command=("-c", REPLICA, "broker"))
     overlay.start(*GATEWAYS)
     signed = load_overlay(overlay.directory / "overlay.json", int(time.time() * 1000))

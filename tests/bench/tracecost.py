@@ -28,7 +28,6 @@ from pathlib import Path
 from typing import Any
 
 import paho.mqtt.client as paho
-import yaml
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
 from bridge.traces.kinds import EVERYTHING, Interest, TraceKind, trace_topic
@@ -44,6 +43,7 @@ from tests.bench.herd import Traced
 from tests.bench.load import READ_BYTES, open_client, subscribe
 from tests.gateway.overlay_processes import OverlayProcesses
 from tests.gateway.traced_site import Site, observed
+from tests.support.files import edited
 from tests.waits import wait_until
 
 MESSAGES = 40
@@ -314,11 +314,9 @@ def overlay(regions: int, replicas: int) -> Iterator[OverlayProcesses]:
         for gateway, other in (("g1", "g2"), ("g2", "g1")):
             rights = ("--publish", SCOPE, "--read", SCOPE)
             made.veilmq("trust", "grant", "overlay.json", "--owner", "owner", "--member", gateway, *rights)
-            path = directory / f"{gateway}.yaml"
-            content = yaml.safe_load(path.read_text())
-            content["overlay"]["protect"].append({"filter": SCOPE})
-            content["traces"] = {"authority": "owner/ca.pem", "identity": gateway, "nodes": [f"{other}/card.json"]}
-            path.write_text(yaml.safe_dump(content))
+            with edited(directory / f"{gateway}.yaml") as content:
+                content["overlay"]["protect"].append({"filter": SCOPE})
+                content["traces"] = {"authority": "owner/ca.pem", "identity": gateway, "nodes": [f"{other}/card.json"]}
         made.hand_out(*made.ports)
         domain = TrustDomain.load(directory / "owner")
         cards = [Card.load(directory / gateway / "card.json") for gateway in ("g1", "g2")]

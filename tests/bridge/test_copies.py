@@ -30,14 +30,13 @@ from tests.bridge.helpers import (
     with_properties,
 )
 from tests.sim.world import World, make_world
+from tests.support.regions import fresh, row_of_regions
 
 BEFORE = ("r1a", "r1b", "r1c")
 Node = ReplicaNode | GatewayNode
 
 
-@pytest.fixture
-def world() -> World:
-    return make_world({1: 3, 2: 3}, [(1, 2)], {"site": 1, "local": 1, "control": 2})
+world = fresh(row_of_regions, 2, {"site": 1, "local": 1, "control": 2})
 
 
 def passed_on(world: World, to: str) -> dict[str, tuple[Wire, Wire]]:

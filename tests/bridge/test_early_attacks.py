@@ -15,15 +15,13 @@ from bridge.node import AGAIN_AT_ONCE, ReplicaNode
 from keys.envelope import PROPERTY_HEADER, Mode, from_property, header_of, sign_header, to_property
 from tests.bridge.helpers import NOW, counted, craft, replica, same_version, sent, subscribe_at, suspected
 from tests.sim.changing import regrown
-from tests.sim.world import World, make_world
+from tests.sim.world import World
+from tests.support.regions import fresh, row_of_regions
 
 BEFORE = ("r1a", "r1b", "r1c")
 
 
-@pytest.fixture
-def world() -> World:
-    scope = Scope("plant/#", Mode.PLAIN)
-    return make_world({1: 3, 2: 3, 3: 3}, [(1, 2), (2, 3)], {"site": 1, "evil": 1, "reader": 2}, [scope])
+world = fresh(row_of_regions, 3, {"site": 1, "evil": 1, "reader": 2}, [Scope("plant/#", Mode.PLAIN)])
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +39,8 @@ from gateway.mqtt5.packets import (
 )
 from gateway.mqtt5.types import ReasonCode
 from gateway.overlay import BrokerOverlay
-from gateway.party import Party, build, end_session
 from gateway.setup import Plan, make_overlay
+from gateway.testing import start_member
 from tests.gateway.harness import Wire, cut_all, serving
 from tests.ports import free_ports
 from tests.waits import until
@@ -308,20 +307,14 @@ async def two_gateways(directory: Path) -> AsyncIterator[World]:
         time.time(),
     )
     async with contextlib.AsyncExitStack() as stack:
-        brokers: dict[str, tuple[EdgeBroker, BrokerOverlay]] = {}
-        for member in made.members:
-            settings = load(made.directory / member.name / "broker.yaml")
-            settings = settings.model_copy(update={"metrics": None, "sys_interval": 0})
-            party = Party(settings)
-            links = build(party)
-            broker = EdgeBroker(settings, overlay=links, overlay_context=party.tls.server)
-            await broker.start()
-            links.start(broker, partial(end_session, broker.lifecycle))
-            stack.push_async_callback(links.stop)
-            stack.push_async_callback(broker.shutdown)
-            brokers[member.name] = broker, links
+        members = {
+            member.name: await start_member(
+                load(made.folder(member).config).model_copy(update={"metrics": None, "sys_interval": 0}), stack
+            )
+            for member in made.members
+        }
         stack.callback(cut_all)
-        sides = [brokers[name] for name in ("g1", "g2")]
+        sides = [members[name] for name in ("g1", "g2")]
         await until(lambda: all(len(links.parts[3].up) == 3 for _, links in sides))
         yield World([broker for broker, _ in sides], [links for _, links in sides])
 

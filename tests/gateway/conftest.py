@@ -1,9 +1,10 @@
-"""What tests of the gateway share: a command line as an operator runs it, and an overlay of three replicas on disk."""
+"""What tests of the gateway share: a command line as an operator runs it, overlays as files and as processes."""
 
 from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,9 @@ import pytest
 
 from gateway import cli
 from gateway.setup import Made, Plan, make_overlay
+from tests.gateway.overlay_processes import OverlayProcesses
+from tests.gateway.traced_site import Site
+from tests.support.parties import Parties, ServedParties
 
 
 @pytest.fixture
@@ -36,3 +40,27 @@ def plant(_made_once: Made, tmp_path: Path) -> Made:
     directory = tmp_path / "plant"
     shutil.copytree(_made_once.directory, directory)
     return Made(directory, _made_once.members)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Parties:
+    return Parties(tmp_path)
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> ServedParties:
+    return ServedParties(tmp_path)
+
+
+@pytest.fixture
+def overlay(tmp_path: Path) -> Iterator[OverlayProcesses]:
+    """Real processes, which the test makes and starts; they end with it."""
+    made = OverlayProcesses(tmp_path)
+    yield made
+    made.stop()
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
+    """Credentials of a broker that traces, one for all tests of a module."""
+    return Site(tmp_path_factory.mktemp("site"))

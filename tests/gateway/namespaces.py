@@ -13,9 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import yaml
-
 from tests.gateway.overlay_processes import START_S, OverlayProcesses
+from tests.support.files import edited
 from tests.waits import wait_until
 
 KEEP_ALIVE_S = 4
@@ -118,16 +117,15 @@ class DividedProcesses(OverlayProcesses):
         self.describe(on_the_bridge)
         self.hand_out(*self.ports)
         for name in self.ports:
-            path = self.directory / f"{name}.yaml"
-            content = yaml.safe_load(path.read_text())
-            listener = content["listeners"]["default"]
-            if name in gateways:
-                listener["bind"] = f"unix:{self._socket(name)}"
-                content["limits"] = {"queue_messages": 100_000, "queue_bytes": 256 << 20}  # all at once, after a heal
-            else:
-                listener["bind"] = f"{addresses[name]}:{self.ports[name]}"
-                content["limits"] = {"keep_alive_max_s": KEEP_ALIVE_S}
-            path.write_text(yaml.safe_dump(content))
+            with edited(self.directory / f"{name}.yaml") as content:
+                listener = content["listeners"]["default"]
+                if name in gateways:
+                    listener["bind"] = f"unix:{self._socket(name)}"
+                    # All at once, after a heal.
+                    content["limits"] = {"queue_messages": 100_000, "queue_bytes": 256 << 20}
+                else:
+                    listener["bind"] = f"{addresses[name]}:{self.ports[name]}"
+                    content["limits"] = {"keep_alive_max_s": KEEP_ALIVE_S}
 
     def _socket(self, name: str) -> str:
         return f"{self.directory}/{name}.sock"

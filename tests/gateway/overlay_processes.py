@@ -24,6 +24,7 @@ from keys.identity import Role
 from tests import forking
 from tests.forking import Process
 from tests.ports import free_ports
+from tests.support.files import edited
 from tests.waits import wait_until
 
 START_S = 60.0  # a machine may be busy
@@ -178,12 +179,15 @@ class OverlayProcesses:
             fresh.write_bytes(content)
             fresh.replace(self.directory / f"{name}-overlay.json")
 
+    def configure(self, name: str, **sections: object) -> None:
+        """Give a member's configuration these sections."""
+        with edited(self.directory / f"{name}.yaml") as content:
+            content.update(sections)
+
     def describe(self, change: Callable[[dict[str, Any]], object] = lambda _: None, cards: Sequence[str] = ()) -> None:
         """Edit the owner's YAML and sign it anew, with newer cards of members; `hand_out` gives it to members."""
-        path = self.directory / "overlay.yaml"
-        description = yaml.safe_load(path.read_text())
-        change(description)
-        path.write_text(yaml.safe_dump(description))
+        with edited(self.directory / "overlay.yaml") as description:
+            change(description)
         newer = [word for card in cards for word in ("--card", card)]
         self.veilmq("overlay", "sign", "overlay.yaml", "--owner", "owner", "--out", "overlay.json", *newer)
 

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
 import yaml
@@ -140,13 +138,6 @@ class Changing:
 
     def told(self) -> list[str]:
         return [f"{name} {pause:.2f}" for name, pause in self.pauses_s]
-
-
-@pytest.fixture
-def overlay(tmp_path: Path) -> Iterator[OverlayProcesses]:
-    made = OverlayProcesses(tmp_path)
-    yield made
-    made.stop()
 
 
 @pytest.mark.parametrize(("changes", "rate"), [

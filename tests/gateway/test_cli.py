@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from gateway import cli
 from gateway.base.config import load
@@ -27,6 +26,7 @@ from gateway.owner.description import read_description
 from gateway.trust.domains import TrustDomain
 from keys.identity import Role
 from keys.material import Material
+from tests.support.files import edited
 
 ROOT = Path(__file__).parent.parent.parent
 CONFIGS = ROOT / "configs"
@@ -280,17 +280,16 @@ def test_a_scope_whose_regions_are_not_joined_is_said_by_check_and_no_broker_sta
     example: Path, veilmq: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of an overlay file that an owner signed with an older version."""
-    description = yaml.safe_load((example / "overlay.yaml").read_text())
-    spare = {"trusted": True}
-    for name in ("mid", "far"):
-        TrustDomain.create(example / f"operator-{name}", f"operator-{name}", time.time()).issue(
-            name, Role.REPLICA, ("127.0.0.1",), example / name, time.time()
-        )
-        members = [{"card": f"{name}/card.json", "address": "127.0.0.1:8899"}]
-        description["regions"].append({"name": name, "members": members, **spare})
-    description["edges"] = [["campus", "mid"], ["mid", "far"]]
-    description["scopes"][0]["regions"] = ["campus", "far"]
-    (example / "overlay.yaml").write_text(yaml.safe_dump(description))
+    with edited(example / "overlay.yaml") as description:
+        spare = {"trusted": True}
+        for name in ("mid", "far"):
+            TrustDomain.create(example / f"operator-{name}", f"operator-{name}", time.time()).issue(
+                name, Role.REPLICA, ("127.0.0.1",), example / name, time.time()
+            )
+            members = [{"card": f"{name}/card.json", "address": "127.0.0.1:8899"}]
+            description["regions"].append({"name": name, "members": members, **spare})
+        description["edges"] = [["campus", "mid"], ["mid", "far"]]
+        description["scopes"][0]["regions"] = ["campus", "far"]
     arguments = ("overlay", "sign", "overlay.yaml", *OWNER, *OUT)
     status, _, err = veilmq(*arguments)
     assert (status, "not joined" in err, err.count("\n")) == (2, True, 1)

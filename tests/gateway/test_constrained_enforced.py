@@ -23,11 +23,6 @@ TOPIC = trace_topic(bytes(range(16)), Interest.CHANGES)
 OWN = "$Constrained/Alarms/pump/PublishOnly/Disseminate/cellar"
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
-    return Site(tmp_path_factory.mktemp("site"))
-
-
 @pytest.mark.parametrize(
     "spelling",
     [

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 import pytest
 
@@ -26,13 +25,6 @@ from gateway.base.config import load
 from gateway.party import serve
 serve(load(Path(sys.argv[2])), lambda machine: Adversary(machine, {{Behaviour.{}}}, random.Random(1)))
 """
-
-
-@pytest.fixture
-def overlay(tmp_path: Path) -> Iterator[OverlayProcesses]:
-    made = OverlayProcesses(tmp_path)
-    yield made
-    made.stop()
 
 
 def start(overlay: OverlayProcesses, mode: str, liars: dict[str, Behaviour]) -> Subscriber:

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
 from bridge.document.policy import REFRESH
 from tests.gateway.overlay_processes import OverlayProcesses
@@ -39,9 +38,8 @@ def resident_bytes(process_id: int) -> int:
 def across(overlay: OverlayProcesses) -> Subscriber:
     """Two regions, a device's gateway in one, a reader's in the other, whose wish is known everywhere."""
     overlay.make({"north": 3, "south": 3}, [("north", "south")], {"site": "north", "control": "south"})
-    path = overlay.directory / "control.yaml"  # the reader here is slow, too, and that is not what is tested
     limits = {"queue_messages": 2 * MESSAGES, "queue_bytes": 256 << 20}
-    path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | {"limits": limits}))
+    overlay.configure("control", limits=limits)  # the reader here is slow, too, and that is not what is tested
     overlay.start(*NORTH, *SOUTH, "site", "control")
     reader = Subscriber(overlay, "control", ["plant/#"])
     assert accepted(overlay, "control")
@@ -110,9 +108,8 @@ def test_a_reader_that_had_no_room_for_a_key_opens_what_comes_once_it_reads_agai
     """Its queues at all replicas are full while the publisher goes on with another key: the key is lost to it."""
     overlay.make({"north": 3}, [], {"site": "north", "control": "north"})
     for name in NORTH:
-        path = overlay.directory / f"{name}.yaml"
         limits = {"member_queue_messages": 16, "member_in_flight": 16}
-        path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | {"limits": limits}))
+        overlay.configure(name, limits=limits)
     overlay.start(*NORTH, "site", "control")
     reader = Subscriber(overlay, "control", ["plant/#"])
     assert accepted(overlay, "control")

@@ -11,20 +11,21 @@ from pathlib import Path
 import pytest
 
 from bridge.document import OverlayError
-from gateway.outbox.database import LAYOUT as OUTBOX_LAYOUT
-from gateway.outbox.store import Store, StoreError
+from gateway.data import DataDirectory, StoreError
+from gateway.data.database import LAYOUT
+from gateway.outbox.store import Store
 from gateway.owner.record import open_record
 from gateway.sessions import database as sessions
 from gateway.sessions.database import Changes, SessionDatabase
 from gateway.trust.domains import Card, TrustDomain
 from gateway.trust.errors import TrustError
 from gateway.trust.overlay_file import load_overlay
-from tests.gateway.trust.test_domains import NOW_MS, World
+from tests.support.parties import NOW_MS, Parties
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    made = World(tmp_path)
+def world(tmp_path: Path) -> Parties:
+    made = Parties(tmp_path)
     made.sign()
     return made
 
@@ -38,20 +39,20 @@ def newer(path: Path, key: str, by: int = 1) -> bytes:
     return data
 
 
-def test_a_newer_overlay_file(world: World) -> None:
+def test_a_newer_overlay_file(world: Parties) -> None:
     data = newer(world.out, "veilmq_overlay")
     with pytest.raises(OverlayError, match="format 2, this program knows 1; upgrade veilmq"):
         load_overlay(world.out, NOW_MS)
     assert world.out.read_bytes() == data
 
 
-def test_a_newer_card(world: World) -> None:
+def test_a_newer_card(world: Parties) -> None:
     newer(world.directory / "r1" / "card.json", "veilmq_card")
     with pytest.raises(TrustError, match=r"card.json: is a card of format 3; upgrade veilmq"):
         Card.load(world.directory / "r1" / "card.json")
 
 
-def test_a_newer_record_of_the_owner(world: World) -> None:
+def test_a_newer_record_of_the_owner(world: Parties) -> None:
     path = world.owner / "overlays" / "demo.json"
     data = newer(path, "veilmq_owner")
     with pytest.raises(TrustError, match=r"demo.json: is of format 2, this program knows 1; upgrade veilmq"):
@@ -65,13 +66,13 @@ def dumped(path: Path) -> list[str]:
 
 
 def test_a_newer_outbox_is_left_as_it_is(tmp_path: Path) -> None:
-    Store.open(tmp_path).close()
+    Store(DataDirectory.open(tmp_path)).close()
     (path,) = tmp_path.glob("*.sqlite*")
     with sqlite3.connect(path) as db:
-        db.execute("UPDATE facts SET value = ? WHERE name = 'layout'", (OUTBOX_LAYOUT + 1,))
+        db.execute("UPDATE facts SET value = ? WHERE name = 'layout'", (LAYOUT + 1,))
     before = dumped(path)
-    with pytest.raises(StoreError, match=f"layout {OUTBOX_LAYOUT + 1} is not known to this version; upgrade veilmq"):
-        Store.open(tmp_path)
+    with pytest.raises(StoreError, match=f"layout {LAYOUT + 1} is not known to this version; upgrade veilmq"):
+        Store(DataDirectory.open(tmp_path))
     assert dumped(path) == before
 
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator
-from pathlib import Path
 
 import paho.mqtt.client as paho
 import pytest
-import yaml
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
@@ -23,13 +20,6 @@ MESSAGES = 100_000
 PARTS = 4
 HOUR_S = 3_600.0
 ROOM = {"queue_messages": 200_000, "queue_bytes": 1 << 28}  # of the client, while it is not there yet
-
-
-@pytest.fixture
-def overlay(tmp_path: Path) -> Iterator[OverlayProcesses]:
-    made = OverlayProcesses(tmp_path)
-    yield made
-    made.stop()
 
 
 class Desk:
@@ -101,8 +91,7 @@ def test_a_hundred_thousand_messages_of_the_hours_without_their_gateway_come_onc
     overlay.make({"north": 3}, [], {"site": "north", "control": "north"})
     overlay.describe(lambda told: told["scopes"][0].update(history={"days": 7, "gigabytes": 1}))
     overlay.hand_out(*MEMBERS)
-    path = overlay.directory / "control.yaml"
-    path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), "limits": ROOM}))
+    overlay.configure("control", limits=ROOM)
     clock = InjectedClock(overlay.directory)
     overlay.start(*MEMBERS, command=VEILMQ_AHEAD)
     desk = Desk(overlay)

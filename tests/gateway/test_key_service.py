@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import paho.mqtt.client as paho
 import pytest
@@ -25,13 +24,6 @@ GATEWAYS = ("site", "control")
 REPLICAS = ("north1", "north2", "north3")
 THRESHOLD = 2  # of three replicas
 TOPIC = "plant/a"
-
-
-@pytest.fixture
-def overlay(tmp_path: Path) -> Iterator[OverlayProcesses]:
-    made = OverlayProcesses(tmp_path)
-    yield made
-    made.stop()
 
 
 @dataclass

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 
 import paho.mqtt.client as paho
@@ -12,6 +11,7 @@ import pytest
 
 from bridge.contract import Chain
 from bridge.contract.machine import Publication
+from gateway.data import DataDirectory
 from gateway.outbox.store import Store, StoredEntry
 from tests.gateway.overlay_processes import OverlayProcesses
 from tests.gateway.test_region import REPLICAS, accepted, one_region
@@ -23,16 +23,9 @@ ENTRIES, TOPICS, KILLS = 3_000, 20, 2
 DRAIN_S = 60.0
 
 
-@pytest.fixture
-def overlay(tmp_path: Path) -> Iterator[OverlayProcesses]:
-    made = OverlayProcesses(tmp_path)
-    yield made
-    made.stop()
-
-
 async def fill(directory: Path) -> None:
     """As a gateway that has the scope's key leaves them behind: in the chain of the scope. Each is a row of its own."""
-    store, stored, all_are = Store.open(directory), list[object](), asyncio.Event()
+    store, stored, all_are = Store(DataDirectory.open(directory)), list[object](), asyncio.Event()
 
     def done(result: object) -> None:
         stored.append(result)

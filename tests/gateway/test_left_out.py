@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import paho.mqtt.client as paho
-import pytest
-import yaml
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
@@ -17,13 +13,6 @@ from tests.waits import wait_until
 
 SCOPE = {"filter": "plant/#", "tokens": True, "attributes": [{"name": "room", "show": "token"}]}
 COUNT = 40
-
-
-@pytest.fixture
-def overlay(tmp_path: Path) -> Iterator[OverlayProcesses]:
-    made = OverlayProcesses(tmp_path)
-    yield made
-    made.stop()
 
 
 def in_room(room: str) -> Properties:
@@ -36,8 +25,7 @@ def test_replicas_leave_out_what_no_client_wants(overlay: OverlayProcesses) -> N
     overlay.make({"north": 3}, [], {"site": "north", "control": "north"})
     overlay.describe(lambda description: description.update(scopes=[SCOPE, {"filter": "open/#", "mode": "plain"}]))
     overlay.hand_out(*overlay.ports)
-    path = overlay.directory / "control.yaml"
-    path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | {"subscriptions": {"predicates": True}}))
+    overlay.configure("control", subscriptions={"predicates": True})
     overlay.start("north1", "north2", "north3", "site", "control")
     got: list[bytes] = []
     reader = overlay.client("control", "reader", paho.MQTTv5)

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from gateway.base.figures import LINKS_SHOWN_MAX, Figures, HistoryState, LinkFigures, LinkState
 from gateway.client.mqtt_client import MqttClient
@@ -25,6 +24,7 @@ from tests.gateway.harness import Leap, serving
 from tests.gateway.overlay.test_region_client import Server, connected, scenario
 from tests.gateway.overlay_processes import OverlayProcesses
 from tests.gateway.test_broker_overlay import FakeOverlay
+from tests.support.files import edited
 from tests.waits import until, wait_until
 
 KEEP_ALIVE_S = 10
@@ -209,10 +209,8 @@ def test_ipv6_from_the_configuration_through_the_overlay_file_to_the_link(overla
     overlay.describe(on_ipv6)
     overlay.hand_out(*names, "site")
     for name in names:
-        path = overlay.directory / f"{name}.yaml"
-        content = yaml.safe_load(path.read_text())
-        content["listeners"]["default"]["bind"] = f"[::1]:{overlay.ports[name]}"
-        path.write_text(yaml.safe_dump(content))
+        with edited(overlay.directory / f"{name}.yaml") as content:
+            content["listeners"]["default"]["bind"] = f"[::1]:{overlay.ports[name]}"
     overlay.start(*names, "site")
     assert wait_until(lambda: overlay.figures("site").get("links_up") == 3, 10), overlay.log("site")
     device = overlay.client("site", "device")

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from amqtt.plugins.base import BaseTopicPlugin
 
 from gateway.base import StartError
@@ -34,6 +33,7 @@ from tests.gateway.test_durability import Broker
 from tests.gateway.test_rights_first import come
 from tests.gateway.test_rights_first import config as rights
 from tests.gateway.test_rights_first import write as write_rights
+from tests.support.files import edited
 from tests.waits import until
 
 KEPT = [{"filter": "plant/#", "days": 1, "gigabytes": 0.016}]
@@ -300,8 +300,8 @@ async def read(broker: Broker, name: str, into: list[int]) -> None:
 @on_loop
 async def test_kill_9_leaves_an_unbroken_beginning(tmp_path: Path) -> None:
     broker = Broker(tmp_path)
-    content = yaml.safe_load((tmp_path / "edge.yaml").read_text())
-    (tmp_path / "edge.yaml").write_text(yaml.safe_dump({**content, "history": KEPT}))
+    with edited(tmp_path / "edge.yaml") as content:
+        content["history"] = KEPT
     await broker.start()
     device, early, got = broker.client("device"), list[int](), list[int]()
     await device.connect()

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 
 import pytest
 
@@ -16,13 +15,6 @@ pytestmark = pytest.mark.timeout(600)
 ROW = ("north", "hill", "middle", "dale", "south")
 EDGES = [(ROW[at], ROW[at + 1]) for at in range(4)]
 GATEWAYS = {"site": "north", "control": "south"}
-
-
-@pytest.fixture
-def overlay(tmp_path: Path) -> Iterator[OverlayProcesses]:
-    made = OverlayProcesses(tmp_path)
-    yield made
-    made.stop()
 
 
 def replicas(sizes: Mapping[str, int]) -> list[str]:

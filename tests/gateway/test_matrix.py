@@ -14,7 +14,6 @@ from itertools import combinations, product
 from typing import Any
 
 import pytest
-import yaml
 
 from gateway.client import MqttClient
 from gateway.mqtt5.codec import encode
@@ -32,6 +31,7 @@ from gateway.mqtt5.packets import (
 )
 from tests.gateway.harness import Wire, cut_all
 from tests.gateway.overlay_processes import OverlayProcesses
+from tests.support.files import edited
 from tests.waits import until
 
 MODES: dict[str, dict[str, Any]] = {
@@ -137,17 +137,15 @@ def overlay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OverlayProcess
     made.describe(lambda description: description.update(scopes=scopes))
     made.hand_out(*made.ports)
     for name in ("site", "control"):
-        path = made.directory / f"{name}.yaml"
-        content = yaml.safe_load(path.read_text())
-        clear = [f"{mode}/#" for mode, options in MODES.items() if options.get("mode") == "plain"]
-        content["overlay"]["share_plain"] = clear
-        content["overlay"]["protect"] = [
-            {"filter": f"{mode}/#", "tokens": mode == "tokens"} for mode in MODES if f"{mode}/#" not in clear
-        ]
-        del content["availability"]
-        if name == "site":
-            content["limits"] = {"packet_bytes": PACKET_BYTES, "connect_bytes": CONNECT_BYTES}
-        path.write_text(yaml.safe_dump(content))
+        with edited(made.directory / f"{name}.yaml") as content:
+            clear = [f"{mode}/#" for mode, options in MODES.items() if options.get("mode") == "plain"]
+            content["overlay"]["share_plain"] = clear
+            content["overlay"]["protect"] = [
+                {"filter": f"{mode}/#", "tokens": mode == "tokens"} for mode in MODES if f"{mode}/#" not in clear
+            ]
+            del content["availability"]
+            if name == "site":
+                content["limits"] = {"packet_bytes": PACKET_BYTES, "connect_bytes": CONNECT_BYTES}
     made.start(*made.ports)
     yield made
     made.stop()

@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-import yaml
 
 from bridge.measuring import proposal
 from gateway.commands.status import asked as asked_status
@@ -28,21 +25,13 @@ ONE_EACH = ("north1", "middle1", "south1")
 ORGANISE = {"links": [["north", "south"]], "interval_s": 1, "dwell_s": 60}
 
 
-@pytest.fixture
-def overlay(tmp_path: Path) -> Iterator[OverlayProcesses]:
-    made = OverlayProcesses(tmp_path)
-    yield made
-    made.stop()
-
-
 @pytest.mark.slow
 def test_the_way_over_a_region_that_wants_nothing_is_left_while_messages_flow(overlay: OverlayProcesses) -> None:
     overlay.make(dict.fromkeys(ROW, 1), [ROW[:2], ROW[1:]], {"site": "north", "control": "south"}, trusted=ROW)
     overlay.describe(lambda description: description.update(organise=ORGANISE))
     overlay.hand_out(*ONE_EACH, "site", "control")
     asked = f"127.0.0.1:{free_ports(1)[0]}"
-    path = overlay.directory / "north1.yaml"
-    path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), "metrics": {"bind": asked}}))
+    overlay.configure("north1", metrics={"bind": asked})
     overlay.start(*ONE_EACH, "site", "control")
     load = SteadyLoad(overlay, 100)
     load.start()

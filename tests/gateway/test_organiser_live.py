@@ -10,12 +10,10 @@ import json
 import random
 import shutil
 import time
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
-import yaml
 
 from gateway.commands.status import asked as asked_status
 from gateway.trust import TrustDomain, load_overlay
@@ -35,13 +33,6 @@ GRACE_S = 4
 SLOW_S = 0.25
 STEPS_S = (-3.0, 0.0, 0.5, 1.2, 2.5, 4.0, 7.0)
 """When an end is killed, from when the swap was signed: before, offered, linking, settling, in force, grace, over."""
-
-
-@pytest.fixture
-def overlay(tmp_path: Path) -> Iterator[OverlayProcesses]:
-    made = OverlayProcesses(tmp_path)
-    yield made
-    made.stop()
 
 
 def add_boss(overlay: OverlayProcesses, region: str, organise: dict[str, object]) -> None:
@@ -111,8 +102,7 @@ def test_the_organiser_swaps_an_edge_and_the_owner_takes_it_up(overlay: OverlayP
     overlay.make(dict.fromkeys(ROW, 1), [ROW[:2], ROW[1:]], {"site": "north", "control": "south"}, trusted=ROW)
     add_boss(overlay, "middle", {"links": [["north", "south"]], "interval_s": 1, "dwell_s": 60})
     asked = f"127.0.0.1:{free_ports(1)[0]}"
-    path = overlay.directory / "north1.yaml"
-    path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), "metrics": {"bind": asked}}))
+    overlay.configure("north1", metrics={"bind": asked})
     overlay.start(*ONE_EACH, "site", "control")
     load = SteadyLoad(overlay, 100)
     load.start()

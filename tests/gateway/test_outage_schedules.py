@@ -19,9 +19,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.contract import Publication
+from gateway.data import NoRoomError
 from gateway.mqtt5.packets import Packet, PubAck, PubComp, PubRec, Version
 from gateway.mqtt5.types import ReasonCode
-from gateway.outbox.database import OutboxFullError
 from gateway.sessions import store as session_store
 from tests.bench import soak_clients
 from tests.bench.soak_clients import Flow, Receiver
@@ -144,7 +144,7 @@ class Ward:
         def refuse_if_full(changes: object) -> None:
             if self._is_full or self._refuses_once:
                 self._refuses_once, self._has_refused = False, True
-                raise OutboxFullError("disk is full")
+                raise NoRoomError("disk is full")
             commit(changes)
 
         database.commit = refuse_if_full

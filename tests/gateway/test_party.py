@@ -8,27 +8,25 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import yaml
 
 from bridge.document import OverlayError
 from bridge.wire import SESSION_S
 from gateway import party as module
 from gateway.base import ConfigError, Settings, load
+from gateway.data import StoreError
 from gateway.mqtt5.types import ReasonCode
-from gateway.outbox.database import StoreError
 from gateway.overlay import KeyMaterialError
 from gateway.party import SEED_AGAIN_S, Party, SplitSeeds, build, end_session
 from gateway.setup import Made
 from gateway.trust import TrustDomain, TrustError
 from keys.identity import Role
+from tests.support.files import edited
 
 
-def settings(made: Made, name: str = "g1", change: Callable[[dict[str, Any]], object] | None = None) -> Settings:
+def settings(made: Made, name: str = "g1", change: Callable[[dict[str, Any]], object] = lambda _: None) -> Settings:
     path = made.directory / name / "broker.yaml"
-    content = yaml.safe_load(path.read_text())
-    if change is not None:
+    with edited(path) as content:
         change(content)
-    path.write_text(yaml.safe_dump(content))
     return load(path)
 
 
@@ -121,8 +119,8 @@ def test_a_seed_that_the_disk_does_not_keep_is_none_and_is_asked_for_again(caplo
             return b"%d" % epoch
 
     disk, now = Disk(), [0.0]
-    store: Any = disk
-    seeds = SplitSeeds(store, lambda: now[0])
+    data: Any = disk
+    seeds = SplitSeeds(data, lambda: now[0])
     assert [seeds(7), seeds(7)] == [None, None]
     assert disk.asked == 1
     assert "the disk is full; free space; shares of epoch 7 are withheld" in caplog.text

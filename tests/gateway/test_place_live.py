@@ -31,9 +31,8 @@ class Watched(OverlayProcesses):
 
     def _write_replica(self, name: str) -> None:
         super()._write_replica(name)
-        path = self.directory / f"{name}.yaml"
         self.metrics[name] = f"127.0.0.1:{free_ports(1)[0]}"
-        path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), "metrics": {"bind": self.metrics[name]}}))
+        self.configure(name, metrics={"bind": self.metrics[name]})
 
 
 @pytest.fixture

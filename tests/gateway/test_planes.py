@@ -43,13 +43,6 @@ Disturbance = Callable[[bool], None]
 
 
 @pytest.fixture
-def overlay(tmp_path: Path) -> Iterator[OverlayProcesses]:
-    made = OverlayProcesses(tmp_path)
-    yield made
-    made.stop()
-
-
-@pytest.fixture
 def divided(tmp_path: Path) -> Iterator[DividedProcesses]:
     if tool("tc") is None or os.geteuid() != 0:
         pytest.skip("needs root and iproute2; run `make tools` as root")

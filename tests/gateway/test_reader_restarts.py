@@ -10,12 +10,9 @@ import asyncio
 import itertools
 import signal
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
 
 import paho.mqtt.client as paho
 import pytest
-import yaml
 
 from gateway.client.mqtt_client import MqttClient
 from gateway.mqtt5.packets import Publish
@@ -30,13 +27,6 @@ RETAINED = 5
 SETTLE_S = 60.0
 
 
-@pytest.fixture
-def overlay(tmp_path: Path) -> Iterator[OverlayProcesses]:
-    made = OverlayProcesses(tmp_path)
-    yield made
-    made.stop()
-
-
 def restart(overlay: OverlayProcesses, how: signal.Signals) -> None:
     process = overlay.running.pop("control")
     process.send_signal(how)
@@ -47,8 +37,7 @@ def restart(overlay: OverlayProcesses, how: signal.Signals) -> None:
 @pytest.mark.parametrize("how", [*slow([signal.SIGTERM]), signal.SIGKILL], ids=lambda how: how.name)
 def test_a_persistent_client_gets_everything_once(overlay: OverlayProcesses, how: signal.Signals) -> None:
     one_region(overlay)
-    path = overlay.directory / "control.yaml"
-    path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), "limits": {"queue_messages": 100_000}}))
+    overlay.configure("control", limits={"queue_messages": 100_000})
     overlay.start(*REPLICAS, "site", "control")
     asyncio.run(lives(overlay, how))
 

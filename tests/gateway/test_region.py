@@ -9,7 +9,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import paho.mqtt.client as paho
@@ -23,13 +23,6 @@ from tests.gateway.overlay_processes import OverlayProcesses, run_veilmq
 from tests.waits import until, wait_until
 
 REPLICAS = ("north1", "north2", "north3")
-
-
-@pytest.fixture
-def overlay(tmp_path: Path) -> Iterator[OverlayProcesses]:
-    made = OverlayProcesses(tmp_path)
-    yield made
-    made.stop()
 
 
 def one_region(overlay: OverlayProcesses) -> OverlayProcesses:

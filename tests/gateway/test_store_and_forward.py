@@ -34,6 +34,7 @@ from bridge.document.policy import Scope
 from bridge.node import GatewayNode
 from bridge.publisher.windows import WINDOW_MAX
 from gateway.base.figures import Figures
+from gateway.data import DataDirectory
 from gateway.outbox.outgoing import Outgoing
 from gateway.outbox.store import Store
 from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, KeyHeader, MessageHeader, SignedHeader, from_property
@@ -66,7 +67,7 @@ class Site:
     ) -> None:  # fmt: skip
         """`batches`: whether publications of one commit go together; else each is an entry that the test can count."""
         self.now, self.world = now, world
-        self.store = Store.open(directory, **options)
+        self.store = Store(DataDirectory.open(directory), **options)
         rng = random.Random("site")
         self.node = GatewayNode(
             world.overlay, world.identities["site"], "site", world.secrets, world.keys_of("site"), rng.randbytes,
@@ -113,7 +114,7 @@ class Site:
         """What the devices are told, in the order of the answers."""
         codes: list[int] = []
         for publication in publications:
-            self.outgoing.take(publication, codes.append)
+            self.outgoing.take_publication(publication, codes.append)
         await until(lambda: len(codes) >= len(publications), 30)
         return codes
 

@@ -22,11 +22,6 @@ from tests.waits import wait_until
 REPORTS = "entities/gate/pump/trace"
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
-    return Site(tmp_path_factory.mktemp("site"))
-
-
 def reporting(site: Site, **report: Any) -> dict[str, Any]:
     return {"traces": {**site.config()["traces"], "report": {"prefix": "entities", **report}}}
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import paho.mqtt.client as mqtt
-import pytest
 import yaml
 from paho.mqtt.enums import CallbackAPIVersion
 
@@ -35,11 +34,6 @@ with TracedEntity(sys.argv[1], "127.0.0.1", int(sys.argv[2]), wishes=Wishes(("de
     entity.state("READY")
     time.sleep(120)
 """
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
-    return Site(tmp_path_factory.mktemp("site"))
 
 
 @contextlib.contextmanager

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import paho.mqtt.client as mqtt
 import pytest
-import yaml
 from paho.mqtt.enums import CallbackAPIVersion
 
 from bridge.traces.kinds import Interest, TraceKind, answers_to, trace_topic
@@ -20,6 +19,7 @@ from gateway.trust.credentials import Credentials
 from gateway.trust.domains import Card, TrustDomain
 from tests.gateway.overlay_processes import OverlayProcesses
 from tests.gateway.traced_site import observed
+from tests.support.files import edited
 from tests.waits import wait_until
 
 SCOPE = "$Constrained/Traces/#"
@@ -33,13 +33,11 @@ def overlay(tmp_path: Path) -> Iterator[OverlayProcesses]:
     for name, other in (GATEWAYS, GATEWAYS[::-1]):
         rights = ("--publish", SCOPE, "--read", SCOPE)
         made.veilmq("trust", "grant", "overlay.json", "--owner", "owner", "--member", name, *rights)
-        path = tmp_path / f"{name}.yaml"
-        content = yaml.safe_load(path.read_text())
-        content["overlay"]["protect"].append({"filter": SCOPE})
-        content["traces"] = {"authority": "owner/ca.pem", "identity": name, "nodes": [f"{other}/card.json"]}
-        if name == "g1":
-            content["traces"]["devices"] = {"owner": "shop", "discoverers": ["desk"]}
-        path.write_text(yaml.safe_dump(content))
+        with edited(tmp_path / f"{name}.yaml") as content:
+            content["overlay"]["protect"].append({"filter": SCOPE})
+            content["traces"] = {"authority": "owner/ca.pem", "identity": name, "nodes": [f"{other}/card.json"]}
+            if name == "g1":
+                content["traces"]["devices"] = {"owner": "shop", "discoverers": ["desk"]}
     domain = TrustDomain.load(tmp_path / "owner")
     cards = [Card.load(tmp_path / name / "card.json") for name in GATEWAYS]
     for name in ("pump", "desk", "shop"):
@@ -77,10 +75,8 @@ def test_an_entity_is_tracked_from_another_gateway(overlay: OverlayProcesses) ->
 
 @pytest.mark.parametrize(("prefix", "level"), [("plant/entities", "ok"), ("elsewhere", "warning")])
 def test_check_says_whether_reports_leave(overlay: OverlayProcesses, prefix: str, level: str) -> None:
-    path = overlay.directory / "g1.yaml"
-    content = yaml.safe_load(path.read_text())
-    content["traces"]["report"] = {"prefix": prefix}
-    path.write_text(yaml.safe_dump(content))
+    with edited(overlay.directory / "g1.yaml") as content:
+        content["traces"]["report"] = {"prefix": prefix}
     findings = json.loads(overlay.veilmq("check", "-c", "g1.yaml", "--json"))["findings"]
     assert [each["level"] for each in findings if each["text"].startswith(f"traces.report: {prefix}/g1/")] == [level]
 

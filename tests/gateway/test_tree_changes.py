@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Collection, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Collection, Sequence
 
 import pytest
-import yaml
 
 from bridge.document import TREE_SETTLE_S
 from bridge.document.trees import Edge, Tree
@@ -21,6 +19,7 @@ from gateway.owner.signing import sign_overlay
 from gateway.trust.overlay_file import load_overlay
 from tests.gateway.overlay_processes import OverlayProcesses
 from tests.gateway.steady_load import SteadyLoad
+from tests.support.files import edited
 from tests.waits import wait_until
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.invariant(51)]
@@ -30,13 +29,6 @@ REGIONS_ON_A_WAY = 4  # more would be too many shares of one key
 STEPS_S = (-0.5, 0.0, 1.0, 2.1, 3.5, 6.0, 6.5)
 """When an end is killed: before the version is handed out, at once, settling, in force, in the grace, closing, over."""
 GRACE_S = 4
-
-
-@pytest.fixture
-def overlay(tmp_path: Path) -> Iterator[OverlayProcesses]:
-    made = OverlayProcesses(tmp_path)
-    yield made
-    made.stop()
 
 
 def replicas(*regions: str) -> list[str]:
@@ -166,9 +158,8 @@ def test_six_regions_change_their_tree_twenty_times(overlay: OverlayProcesses, m
     began, pauses_s = time.monotonic(), []
     for number in range(20):
         edges, gone = swapped(edges, rng)
-        content = yaml.safe_load(description.read_text())
-        content["edges"] = [[SIX[a], SIX[b]] for a, b in edges]
-        description.write_text(yaml.safe_dump(content))
+        with edited(description) as content:
+            content["edges"] = [[SIX[a], SIX[b]] for a, b in edges]
         victim, at = f"{SIX[rng.choice(gone)]}{rng.choice('123')}", STEPS_S[number % len(STEPS_S)]
         if at < 0:
             overlay.kill(victim)

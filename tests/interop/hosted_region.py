@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 import paho.mqtt.client as paho
-import yaml
 
 from gateway.mqtt5.codec import Decoder, encode
 from gateway.mqtt5.packets import Packet, Publish, Version
@@ -32,6 +31,7 @@ from tests.bench.peers import wait_for
 from tests.conftest import tool
 from tests.gateway.overlay_processes import OverlayProcesses
 from tests.ports import free_ports
+from tests.support.files import edited
 
 GATEWAYS = ("site", "control")
 PACKET_BYTES = 1 << 20
@@ -163,10 +163,8 @@ class Region(OverlayProcesses):
 
     def edit(self, name: str, **overlay: object) -> None:
         """Change the overlay section of a gateway's configuration."""
-        path = self.directory / f"{name}.yaml"
-        content = yaml.safe_load(path.read_text())
-        content["overlay"].update(overlay)
-        path.write_text(yaml.safe_dump(content))
+        with edited(self.directory / f"{name}.yaml") as content:
+            content["overlay"].update(overlay)
 
 
 class CorruptingHop:

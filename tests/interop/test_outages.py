@@ -21,9 +21,9 @@ from typing import Any, Protocol
 import pytest
 
 from bridge.contract import Publication
+from gateway.data import StoreError
 from gateway.mqtt5.packets import Packet, PubAck, PubComp, PubRec, Version
 from gateway.mqtt5.types import ReasonCode
-from gateway.outbox.database import StoreError
 from tests.bench.soak_clients import Receiver
 from tests.conftest import MQTTJS, ROOT, tool
 from tests.gateway.harness import Wire, on_loop, serving

@@ -1,4 +1,6 @@
-"""One Spark session for all tests of a run: each new one takes seconds, and as long again until it is warm."""
+"""What tests of Spark share. One session for all tests of a run: each new one takes seconds, and as long again until it
+is warm.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.gateway.overlay_processes import OverlayProcesses
 from tests.spark_ingest.site import Site
 
 
@@ -34,3 +37,12 @@ def spark(event_log: Path) -> Iterator[Any]:
 @pytest.fixture
 def site(spark: Any, tmp_path: Path) -> Site:
     return Site(spark, tmp_path)
+
+
+@pytest.fixture
+def overlay(tmp_path: Path) -> Iterator[OverlayProcesses]:
+    """Real processes, which the test makes and starts; they end with it."""
+    made = OverlayProcesses(tmp_path / "overlay")
+    made.directory.mkdir()
+    yield made
+    made.stop()

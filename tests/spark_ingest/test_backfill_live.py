@@ -24,14 +24,6 @@ from tests.waits import wait_until
 COUNT = 400
 
 
-@pytest.fixture
-def overlay(tmp_path: Path) -> Iterator[OverlayProcesses]:
-    made = OverlayProcesses(tmp_path / "overlay")
-    made.directory.mkdir()
-    yield made
-    made.stop()
-
-
 def numbers(spool: Path, keys: Path) -> Counter[int]:
     """The rows of all parts of the spool. `keys`: the directory with the files of scope keys."""
     grants = ",".join(str(path) for path in sorted(keys.glob("scope_keys*.json")))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import paho.mqtt.client as paho
@@ -21,14 +20,6 @@ from tests.gateway.test_attach_detach import GRACE_S, overlay_at
 from tests.waits import wait_until
 
 OWNER = ("overlay.json", "--owner", "owner", "--grace", str(GRACE_S))
-
-
-@pytest.fixture
-def overlay(tmp_path: Path) -> Iterator[OverlayProcesses]:
-    made = OverlayProcesses(tmp_path / "overlay")
-    made.directory.mkdir()
-    yield made
-    made.stop()
 
 
 def settled(overlay: OverlayProcesses, view: int) -> bool:

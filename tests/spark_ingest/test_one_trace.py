@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -24,14 +24,6 @@ from tests.gateway.telemetry.test_context import TEXT
 from tests.waits import wait_until
 
 REPLICAS = ("north1", "north2", "north3")
-
-
-@pytest.fixture
-def overlay(tmp_path: Path) -> Iterator[OverlayProcesses]:
-    made = OverlayProcesses(tmp_path / "overlay")
-    made.directory.mkdir()
-    yield made
-    made.stop()
 
 
 def with_telemetry(overlay: OverlayProcesses, name: str, address: str) -> None:

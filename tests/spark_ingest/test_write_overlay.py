@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,14 +21,6 @@ from tests.gateway.overlay_processes import OverlayProcesses
 from tests.waits import wait_until
 
 ROWS = 200
-
-
-@pytest.fixture
-def overlay(tmp_path: Path) -> Iterator[OverlayProcesses]:
-    made = OverlayProcesses(tmp_path / "overlay")
-    made.directory.mkdir()
-    yield made
-    made.stop()
 
 
 @pytest.mark.slow

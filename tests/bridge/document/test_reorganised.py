@@ -30,14 +30,13 @@ from tests.sim.organised_world import (
 )  # fmt: skip
 from tests.sim.test_trees import SEALED
 from tests.sim.world import NOW, World, make_world
+from tests.support.regions import fresh
 
 ALL = (1, 2, 3, 4)
 ROUND = [((1, 4), (2, 3)), ((2, 3), (1, 2)), ((1, 2), (3, 4)), ((3, 4), (1, 4))]
 
 
-@pytest.fixture
-def world() -> World:
-    return organised()
+world = fresh(organised)
 
 
 def chained(world: World, count: int) -> tuple[Overlay, list[SwapNews]]:

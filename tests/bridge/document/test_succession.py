@@ -12,14 +12,13 @@ from bridge.document.region_view import Endorsement
 from keys.errors import BadShare, Expired, UnknownView
 from keys.sharetree import Hop
 from tests.sim.changing import changed, endorsed_by
-from tests.sim.world import NOW, World, make_world
+from tests.sim.world import NOW, World
+from tests.support.regions import fresh, row_of_regions
 
 GRACE_S = 60
 
 
-@pytest.fixture
-def world() -> World:
-    return make_world({1: 3, 2: 3}, [(1, 2)], {"site": 1}, [Scope("plant/#")])
+world = fresh(row_of_regions, 2, {"site": 1}, [Scope("plant/#")])
 
 
 def attached(world: World, since: float = NOW) -> Overlay:

@@ -17,14 +17,13 @@ from keys.identity import Certificate, Identity
 from tests.sim.changing import changed
 from tests.sim.organised_world import BOSS, GRACE_S, agreed, edges_of, endorsements, organised, swap_on
 from tests.sim.world import NOT_AFTER_MS, NOW, World, make_world
+from tests.support.regions import fresh
 
 ALL = (1, 2, 3, 4)
 GOOD = ((1, 4), (2, 3))
 
 
-@pytest.fixture
-def world() -> World:
-    return organised()
+world = fresh(organised)
 
 
 def reloaded(overlay: Overlay, now: float) -> Overlay:

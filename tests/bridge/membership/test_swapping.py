@@ -27,15 +27,14 @@ from keys.envelope import Mode
 from tests.sim.changing import changed, endorsed_by
 from tests.sim.organised_world import BOSS, agreed, endorsements, of_regions, organised, swap_on
 from tests.sim.world import NOW, World
+from tests.support.regions import fresh
 
 ALL = (1, 2, 3, 4)
 GOOD = ((1, 4), (2, 3))
 PEERS = ("r2a", "r2b", "site")
 
 
-@pytest.fixture
-def world() -> World:
-    return organised()
+world = fresh(organised)
 
 
 class Replica:

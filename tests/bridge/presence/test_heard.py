@@ -13,13 +13,12 @@ from bridge.presence import BEAT_S, LOST_S, PRESENCE_TOPIC, PresenceWord, Region
 from bridge.presence.heard import EARLY_S
 from tests.bridge.helpers import gateway, replica
 from tests.sim.world import NOW, World, make_world
+from tests.support.regions import fresh, row_of_regions
 
 REPLICAS = tuple(f"r{region}{letter}" for region in (1, 2, 3) for letter in "abc")
 
 
-@pytest.fixture
-def world() -> World:
-    return make_world({1: 3, 2: 3, 3: 3}, [(1, 2), (2, 3)], {"g1": 1, "g3": 3})
+world = fresh(row_of_regions, 3, {"g1": 1, "g3": 3})
 
 
 class Line:

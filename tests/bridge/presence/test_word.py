@@ -9,12 +9,10 @@ from bridge.presence import PRESENCE_TOPIC, PresenceWord
 from bridge.presence.word import LINKED_MAX
 from keys.errors import BadSignature, NotAuthorised
 from tests.bridge.helpers import NOW, replica
-from tests.sim.world import World, make_world
+from tests.sim.world import World
+from tests.support.regions import fresh, row_of_regions
 
-
-@pytest.fixture
-def world() -> World:
-    return make_world({1: 3, 2: 3}, [(1, 2)], {"g1": 1})
+world = fresh(row_of_regions, 2, {"g1": 1})
 
 
 def test_a_word_is_the_frame_of_the_protocol_and_comes_back(world: World) -> None:

@@ -26,6 +26,7 @@ from bridge.publisher.publisher import UNAUTHORISED_S
 from keys.envelope import Mode
 from tests.bridge.helpers import NOW, counted, delivered, gateway, publish, replica, sent, suspected
 from tests.sim.world import World, make_world
+from tests.support.regions import fresh, one_region
 
 pytestmark = pytest.mark.attack(103)
 
@@ -34,9 +35,7 @@ PLAIN, SHARES = {"mode": Mode.PLAIN}, {"shares_only": True}
 SECRET = b"TOP SECRET"
 
 
-@pytest.fixture
-def world() -> World:
-    return make_world({1: 3}, [], {"site": 1, "control": 1}, [Scope("plant/#"), Scope("open/#")])
+world = fresh(one_region, "site", "control", scopes=[Scope("plant/#"), Scope("open/#")])
 
 
 def change(world: World, node: GatewayNode, how: dict[str, object], now: float = NOW) -> list[Effect]:

@@ -32,13 +32,12 @@ from keys.envelope import Mode
 from tests.bridge.helpers import NOW, counted, delivered, replica, sent, subscribe_at, subscriber
 from tests.seldom import slow
 from tests.sim.world import World, make_world
+from tests.support.regions import fresh, one_region
 
 SCOPES = [Scope("plant/#")]
 
 
-@pytest.fixture
-def world() -> World:
-    return make_world({1: 3}, [], {"site": 1, "reader": 1}, SCOPES)
+world = fresh(one_region, "site", "reader", scopes=SCOPES)
 
 
 class Region:

@@ -19,14 +19,13 @@ from keys.sharetree import Place
 from tests.bridge.helpers import NOW, gateway, publish, shares_in
 from tests.bridge.publisher.test_sealing import carries_key, key_of, one
 from tests.sim.world import World, make_world
+from tests.support.regions import fresh, one_region
 
 PLANT = Scope("plant/#", refresh=Refresh(messages=3, sealed_bytes=100, age_s=60))
 SCOPES = [PLANT, Scope("bare/#", shares_only=True), Scope("clear/#", Mode.PLAIN), Scope("apart/#", keys_on_topic=True)]
 
 
-@pytest.fixture
-def world() -> World:
-    return make_world({1: 3}, [], {"site": 1}, [Scope("plant/#"), Scope("open/#"), Scope("clear/#", Mode.PLAIN)])
+world = fresh(one_region, "site", scopes=[Scope("plant/#"), Scope("open/#"), Scope("clear/#", Mode.PLAIN)])
 
 
 @pytest.fixture

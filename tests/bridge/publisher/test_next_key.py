@@ -14,14 +14,13 @@ from keys.envelope import PROPERTY_HEADER, from_property, header_of
 from keys.identity import Certificate
 from tests.bridge.helpers import NOW, gateway, publish
 from tests.sim.test_transitions import with_next_key
-from tests.sim.world import World, make_world
+from tests.sim.world import World
+from tests.support.regions import fresh, one_region
 
 pytestmark = pytest.mark.attack(105)
 
 
-@pytest.fixture
-def world() -> World:
-    return make_world({1: 3}, [], {"site": 1, "control": 1}, [Scope("plant/#")])
+world = fresh(one_region, "site", "control", scopes=[Scope("plant/#")])
 
 
 def rotated(world: World) -> tuple[GatewayNode, bytes, bytes]:

@@ -18,12 +18,10 @@ from bridge.publisher.publisher import UNAUTHORISED_S
 from keys.envelope import Mode
 from keys.epochs import KeyName, scope_key
 from tests.bridge.helpers import NOW, counted, delivered, gateway, sent, subscriber
-from tests.sim.world import ROOT, World, make_world
+from tests.sim.world import ROOT, World
+from tests.support.regions import fresh, one_region
 
-
-@pytest.fixture
-def world() -> World:
-    return make_world({1: 3}, [], {"site": 1, "control": 1}, [Scope("open/#")])
+world = fresh(one_region, "site", "control", scopes=[Scope("open/#")])
 
 
 def batch(first: int, *topics: str, qos: int = 1) -> Publication:

@@ -34,14 +34,13 @@ from keys.grants import Right
 from tests.bridge.helpers import NOW, counted, gateway, sent
 from tests.bridge.publisher.test_sealing import carries_key, forgotten, signed
 from tests.seldom import slow
-from tests.sim.world import World, make_world
+from tests.sim.world import World
+from tests.support.regions import fresh, one_region
 
 REPLICAS = ("r1a", "r1b", "r1c")
 
 
-@pytest.fixture
-def world() -> World:
-    return make_world({1: 3}, [], {"site": 1}, [Scope("plant/#"), Scope("open/#"), Scope("clear/#", Mode.PLAIN)])
+world = fresh(one_region, "site", scopes=[Scope("plant/#"), Scope("open/#"), Scope("clear/#", Mode.PLAIN)])
 
 
 def entry(sequence: int, topic: str = "plant/t", qos: int = 1, previous: int = 0, **fields: object) -> OutboxEntry:

@@ -29,13 +29,12 @@ from bridge.wire.admission import AGE_S, AHEAD_S
 from keys.envelope import PROPERTY_HEADER, from_property, header_of
 from tests.bridge.helpers import NOW, counted, craft, forge_key, replica, sent, subscribe_at, suspected
 from tests.sim.world import World, make_world
+from tests.support.regions import fresh, one_region
 
 HOUR_S = 3600.0
 
 
-@pytest.fixture
-def world() -> World:
-    return make_world({1: 3}, [], {"site": 1, "reader": 1})
+world = fresh(one_region, "site", "reader")
 
 
 class Site:

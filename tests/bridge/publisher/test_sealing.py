@@ -20,13 +20,12 @@ from bridge.node import GatewayNode
 from keys.envelope import NO_KEY, PROPERTY_HEADER, PROPERTY_KEY, Mode, SignedHeader, from_property
 from tests.bridge.helpers import NOW, counted, gateway, publish, sent, shares_in
 from tests.sim.world import World, make_world
+from tests.support.regions import fresh, one_region
 
 REPLICAS = ("r1a", "r1b", "r1c")
 
 
-@pytest.fixture
-def world() -> World:
-    return make_world({1: 3}, [], {"site": 1}, [Scope("plant/#"), Scope("open/#"), Scope("clear/#", Mode.PLAIN)])
+world = fresh(one_region, "site", scopes=[Scope("plant/#"), Scope("open/#"), Scope("clear/#", Mode.PLAIN)])
 
 
 def signed(wire: Wire) -> SignedHeader:

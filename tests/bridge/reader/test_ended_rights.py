@@ -14,13 +14,12 @@ from bridge.node import GatewayNode
 from bridge.wire.admission import KEPT_S
 from tests.bridge.helpers import NOW, counted, delivered, gateway, publish, same_version, subscriber, suspected
 from tests.sim.world import World, make_world
+from tests.support.regions import fresh, one_region
 
 REPLICAS = ("r1a", "r1b", "r1c")
 
 
-@pytest.fixture
-def world() -> World:
-    return make_world({1: 3}, [], {"site": 1, "other": 1, "control": 1}, [Scope("plant/#"), Scope("open/#")])
+world = fresh(one_region, "site", "other", "control", scopes=[Scope("plant/#"), Scope("open/#")])
 
 
 def brought(node: GatewayNode, world: World, publisher: str, sequence: int, now: float) -> list[Effect]:

@@ -14,12 +14,10 @@ from bridge.wire.statements import KEYS_TOPIC
 from keys.envelope import PROPERTY_HEADER, DataKey, Mode
 from keys.errors import BadFrame
 from tests.bridge.helpers import craft, forge_key
-from tests.sim.world import NOW, World, make_world
+from tests.sim.world import NOW, World
+from tests.support.regions import fresh, one_region
 
-
-@pytest.fixture
-def world() -> World:
-    return make_world({1: 3}, [], {"site": 1, "control": 1}, hosted=("r1c",))
+world = fresh(one_region, "site", "control", hosted=("r1c",))
 
 
 @pytest.fixture

@@ -26,6 +26,7 @@ from keys.epochs import Calendar
 from keys.identity import Identity
 from tests.bridge.helpers import counted, sent
 from tests.sim.world import NOW, World, make_world
+from tests.support.regions import fresh, one_region
 
 pytestmark = pytest.mark.invariant(38)
 
@@ -33,9 +34,7 @@ SCOPES = [Scope("plant/#"), Scope("open/#")]
 REPLICAS = ("r1a", "r1b", "r1c", "r1d", "r1e")
 
 
-@pytest.fixture
-def world() -> World:
-    return make_world({1: 5}, [], {"control": 1, "blind": 1}, SCOPES, rights={"blind": (("#",), ("open/#",))})
+world = fresh(one_region, "control", "blind", scopes=SCOPES, rights={"blind": (("#",), ("open/#",))}, replicas=5)
 
 
 def interest_of(world: World, name: str = "control") -> ScopeInterest:

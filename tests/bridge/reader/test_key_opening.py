@@ -19,11 +19,9 @@ from keys.keyheader import KEY_DOMAIN
 from keys.sharetree import decode_shares, resplit
 from tests.bridge.helpers import ForgedKey, counted, forge_key
 from tests.sim.world import NOW, World, make_world
+from tests.support.regions import fresh, one_region
 
-
-@pytest.fixture
-def world() -> World:
-    return make_world({1: 3}, [], {"site": 1, "evil": 1}, [Scope("plant/#"), Scope("sealed/#", shares_only=True)])
+world = fresh(one_region, "site", "evil", scopes=[Scope("plant/#"), Scope("sealed/#", shares_only=True)])
 
 
 def ring_of(world: World) -> KeyRing[DataKey]:

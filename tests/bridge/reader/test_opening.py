@@ -10,12 +10,10 @@ from keys.epochs import ScopeKeys
 from keys.errors import BadContent, WrongEpochKey
 from tests.bridge.helpers import ForgedKey, forge_key
 from tests.keys.helpers import secret_behind
-from tests.sim.world import World, make_world
+from tests.sim.world import World
+from tests.support.regions import fresh, one_region
 
-
-@pytest.fixture
-def world() -> World:
-    return make_world({1: 3}, [], {"site": 1}, [Scope("plant/#"), Scope("sealed/#", shares_only=True)])
+world = fresh(one_region, "site", scopes=[Scope("plant/#"), Scope("sealed/#", shares_only=True)])
 
 
 def secret_of(world: World, key: ForgedKey) -> bytes:

@@ -23,14 +23,12 @@ from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, Mode
 from tests.bridge.helpers import NOW, counted, craft, delivered, gateway, publish, sent, subscriber, with_properties
 from tests.seldom import slow
 from tests.sim.world import World, make_world
+from tests.support.regions import fresh, one_region
 
 REPLICAS = ("r1a", "r1b", "r1c")
 
 
-@pytest.fixture
-def world() -> World:
-    gateways = {"site": 1, "evil": 1, "worse": 1, "control": 1}
-    return make_world({1: 3}, [], gateways, [Scope("plant/#"), Scope("clear/#", Mode.PLAIN)])
+world = fresh(one_region, "site", "evil", "worse", "control", scopes=[Scope("plant/#"), Scope("clear/#", Mode.PLAIN)])
 
 
 def plain(world: World, sequence: int, previous: int = 0, publisher: str = "evil", content: bytes = b"x") -> Wire:

@@ -14,11 +14,9 @@ from bridge.wire.admission import Admission, Admitted
 from keys.envelope import PROPERTY_HEADER, Mode
 from tests.bridge.helpers import counted, craft, delivered, subscriber, with_properties
 from tests.sim.world import NOW, World, make_world
+from tests.support.regions import fresh, one_region
 
-
-@pytest.fixture
-def world() -> World:
-    return make_world({1: 5}, [], {"site": 1, "evil": 1, "control": 1})
+world = fresh(one_region, "site", "evil", "control", replicas=5)
 
 
 def admitted(world: World, sequence: int = 1, *, publisher: str = "site", live: bool = False) -> Admitted:

@@ -26,17 +26,14 @@ from keys.envelope import Mode
 from keys.frames import number
 from tests.bridge.helpers import NOW, counted, craft, delivered, gateway, publish, sent, subscriber
 from tests.sim.world import World, make_world
+from tests.support.regions import fresh, one_region
 
 REPLICAS = ("r1a", "r1b", "r1c")
 PLANT, OPEN, OLD = 1, 2, 3  # streams
 SITE, OTHER = b"s" * 16, b"o" * 16
 
 
-@pytest.fixture
-def world() -> World:
-    return make_world(
-        {1: 3}, [], {"site": 1, "other": 1, "control": 1}, [Scope("plant/#"), Scope("clear/#", Mode.PLAIN)]
-    )
+world = fresh(one_region, "site", "other", "control", scopes=[Scope("plant/#"), Scope("clear/#", Mode.PLAIN)])
 
 
 def bring(node: GatewayNode, wires: dict[str, Wire], now: float) -> list[Effect]:

@@ -26,21 +26,20 @@ from tests.bridge.helpers import (
 )
 from tests.bridge.replica.test_forwarder import first_hop, key_id_of, replay, second_hop, through
 from tests.sim.world import World, make_world
+from tests.support.regions import fresh, row_of_regions
 
 REGION_1 = ("r1a", "r1b", "r1c")
 REGION_2 = ("r2a", "r2b", "r2c")
 
 
-@pytest.fixture
-def world() -> World:
-    """`site` publishes everything in region 1; in region 2 `control` reads all, `nosy` only open/#."""
-    return make_world(
-        {1: 3, 2: 3},
-        [(1, 2)],
-        {"site": 1, "evil": 1, "control": 2, "nosy": 2, "local": 1},
-        [Scope("plant/#"), Scope("open/#"), Scope("clear/#", Mode.PLAIN)],
-        rights={"evil": (["open/#", "clear/#"], ["open/#"]), "nosy": ([], ["open/#"])},
-    )
+# `site` publishes everything in region 1; in region 2 `control` reads all, `nosy` only open/#.
+world = fresh(
+    row_of_regions,
+    2,
+    {"site": 1, "evil": 1, "control": 2, "nosy": 2, "local": 1},
+    [Scope("plant/#"), Scope("open/#"), Scope("clear/#", Mode.PLAIN)],
+    rights={"evil": (["open/#", "clear/#"], ["open/#"]), "nosy": ([], ["open/#"])},
+)
 
 
 @pytest.mark.invariant(7)

@@ -31,15 +31,14 @@ from tests.bridge.helpers import (
     with_properties,
 )
 from tests.bridge.reader.test_newest_retained import rotated
-from tests.sim.world import World, make_world
+from tests.sim.world import World
+from tests.support.regions import fresh, one_region
 
 LATER = NOW + 60
 PLAIN = Scope("clear/#", Mode.PLAIN)
 
 
-@pytest.fixture
-def world() -> World:
-    return make_world({1: 3}, [], {"site": 1, "evil": 1, "reader": 1}, [Scope("plant/#"), Scope("open/#"), PLAIN])
+world = fresh(one_region, "site", "evil", "reader", scopes=[Scope("plant/#"), Scope("open/#"), PLAIN])
 
 
 def life(world: World, started: float, **disk: Any) -> GatewayNode:

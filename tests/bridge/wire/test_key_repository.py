@@ -36,6 +36,7 @@ from tests.bridge.helpers import (
     suspected,
 )
 from tests.sim.world import World, make_world
+from tests.support.regions import fresh, row_of_regions
 
 pytestmark = pytest.mark.invariant(8)
 
@@ -43,15 +44,13 @@ REPLICAS = ("r1a", "r1b", "r1c")
 REGION_2 = ("r2a", "r2b", "r2c")
 
 
-@pytest.fixture
-def world() -> World:
-    return make_world(
-        {1: 3, 2: 3},
-        [(1, 2)],
-        {"site": 1, "evil": 1, "local": 1, "control": 2},
-        [Scope("plant/#", keys_on_topic=True), Scope("open/#", keys_on_topic=True)],
-        rights={"evil": (["#"], [])},
-    )
+world = fresh(
+    row_of_regions,
+    2,
+    {"site": 1, "evil": 1, "local": 1, "control": 2},
+    [Scope("plant/#", keys_on_topic=True), Scope("open/#", keys_on_topic=True)],
+    rights={"evil": (["#"], [])},
+)
 
 
 def sends(node: GatewayNode, sequence: int, now: float = NOW, topic: str = "plant/t", **fields: bool) -> list[Send]:

@@ -27,6 +27,7 @@ from keys.epochs import Calendar
 from keys.errors import BadFrame, BadSignature, Expired, NotAuthorised, NotFresh, TooOften
 from keys.identity import Identity, Role
 from tests.sim.world import NOT_AFTER_MS, NOW, World, make_world
+from tests.support.regions import fresh, one_region
 
 pytestmark = pytest.mark.invariant(34)
 
@@ -34,10 +35,7 @@ EXPIRES_MS = int((NOW + 3600) * 1000)
 PLANT = Scope("plant/#")
 
 
-@pytest.fixture
-def world() -> World:
-    rights = {"nosy": ((), ("plant/line1/#",))}
-    return make_world({1: 3}, [], {"control": 1, "nosy": 1}, [PLANT, Scope("open/#")], rights=rights)
+world = fresh(one_region, "control", "nosy", scopes=[PLANT, Scope("open/#")], rights={"nosy": ((), ("plant/line1/#",))})
 
 
 def stated(world: World, member: str = "control", version: int = 1, on: bool = True, expires_ms: int = EXPIRES_MS,

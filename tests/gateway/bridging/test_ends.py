@@ -25,6 +25,7 @@ from tests.gateway.certificates import Authority
 from tests.gateway.overlay_processes import ENVIRONMENT, VEILMQ
 from tests.ports import free_ports
 from tests.seldom import slow
+from tests.support.files import edited
 from tests.waits import wait_until
 
 pytestmark = pytest.mark.skipif(shutil.which("mosquitto") is None, reason="no mosquitto here; make tools")
@@ -269,9 +270,8 @@ def test_tls_at_the_second_address_with_a_certificate_that_is_replaced(
         f"{conf.read_text()}listener {there} 127.0.0.1\ncafile {authority.cafile}\ncertfile {server[0]}\n"
         f"keyfile {server[1]}\nrequire_certificate true\nuse_identity_as_username true\n"
     )
-    content = yaml.safe_load(config.read_text())
-    content["bridges"]["m"]["addresses"] = [f"127.0.0.1:{dead}", f"127.0.0.1:{there}"]
-    config.write_text(yaml.safe_dump(content))
+    with edited(config) as content:
+        content["bridges"]["m"]["addresses"] = [f"127.0.0.1:{dead}", f"127.0.0.1:{there}"]
     site.theirs.start()
     site.ours.start()
     reader, writer = Reader(site.theirs_port, "a/#"), Writer(site.ours_port, "a/x")

@@ -20,6 +20,7 @@ from gateway.party import Party
 from gateway.setup import Made
 from keys.grants import Right
 from tests.gateway.certificates import Authority
+from tests.support.files import edited
 
 LOOPBACK = {"default": {"bind": "127.0.0.1:0"}}
 
@@ -218,7 +219,8 @@ def test_json_has_the_same_as_the_report() -> None:
 
 def member(plant: Made, name: str = "g1", **more: Any) -> Settings:
     path = plant.directory / name / "broker.yaml"
-    path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), "listeners": LOOPBACK, **more}))
+    with edited(path) as content:
+        content.update({"listeners": LOOPBACK, **more})
     return load(path)
 
 

@@ -15,27 +15,27 @@ from gateway.client.tls import LinkTls, TlsError, explain
 from gateway.trust.domains import LocalIdentity, TrustDomain
 from gateway.trust.overlay_file import load_overlay
 from keys.identity import Role
-from tests.gateway.trust.test_domains import HOSTS, World
+from tests.support.parties import HOSTS, Parties
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    world = World(tmp_path_factory.mktemp("world"), time.time())
+def world(tmp_path_factory: pytest.TempPathFactory) -> Parties:
+    world = Parties(tmp_path_factory.mktemp("world"), time.time())
     world.sign()
     return world
 
 
 @pytest.fixture(scope="module")
-def overlay(world: World) -> Overlay:
+def overlay(world: Parties) -> Overlay:
     return load_overlay(world.out, int(world.now * 1000))
 
 
-def links(world: World, overlay: Overlay, name: str) -> LinkTls:
+def links(world: Parties, overlay: Overlay, name: str) -> LinkTls:
     local = LocalIdentity.load(world.directory / name)
     return LinkTls(name, local.cert, local.key, overlay.members)
 
 
-def files(world: World, name: str) -> tuple[Path, Path]:
+def files(world: Parties, name: str) -> tuple[Path, Path]:
     local = LocalIdentity.load(world.directory / name)
     return local.cert, local.key
 
@@ -66,19 +66,19 @@ async def shake_hands(
         listener.close()
 
 
-def test_members_recognise_each_other_across_trust_domains(world: World, overlay: Overlay) -> None:
+def test_members_recognise_each_other_across_trust_domains(world: Parties, overlay: Overlay) -> None:
     replica, gateway = links(world, overlay, "r1"), links(world, overlay, "g1")
     assert asyncio.run(shake_hands(replica, gateway.client, gateway)) == ("g1", "r1")
 
 
-def test_a_client_without_certificate_is_refused(world: World, overlay: Overlay) -> None:
+def test_a_client_without_certificate_is_refused(world: Parties, overlay: Overlay) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     with pytest.raises((ssl.SSLError, OSError, asyncio.IncompleteReadError)):
         asyncio.run(shake_hands(links(world, overlay, "r1"), context))
 
 
-def test_a_certificate_of_a_strange_authority_is_refused(world: World, overlay: Overlay, tmp_path: Path) -> None:
+def test_a_certificate_of_a_strange_authority_is_refused(world: Parties, overlay: Overlay, tmp_path: Path) -> None:
     """Attack: a domain that the overlay does not list issues a certificate with a member's name."""
     stranger = TrustDomain.create(tmp_path / "stranger", "party1", time.time())
     fake = stranger.issue("g1", Role.GATEWAY, HOSTS, tmp_path / "g1", time.time())
@@ -88,7 +88,7 @@ def test_a_certificate_of_a_strange_authority_is_refused(world: World, overlay: 
         asyncio.run(shake_hands(links(world, overlay, "r1"), context))
 
 
-def test_a_listed_authority_cannot_make_members(world: World, overlay: Overlay, tmp_path: Path) -> None:
+def test_a_listed_authority_cannot_make_members(world: Parties, overlay: Overlay, tmp_path: Path) -> None:
     """Attack: party 2, whose authority is trusted, issues itself a certificate that names party 1's replica."""
     party2 = TrustDomain.load(world.directory / "party2")
     fake = party2.issue("r1", Role.REPLICA, HOSTS, tmp_path / "r1", time.time())
@@ -98,21 +98,21 @@ def test_a_listed_authority_cannot_make_members(world: World, overlay: Overlay, 
     assert recognised is None
 
 
-def test_nothing_below_tls_1_3(world: World, overlay: Overlay) -> None:
+def test_nothing_below_tls_1_3(world: Parties, overlay: Overlay) -> None:
     context = links(world, overlay, "g1").client
     context.minimum_version, context.maximum_version = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_2
     with pytest.raises((ssl.SSLError, OSError)):
         asyncio.run(shake_hands(links(world, overlay, "r1"), context))
 
 
-def test_recognise_is_not_fooled_by_junk(world: World, overlay: Overlay) -> None:
+def test_recognise_is_not_fooled_by_junk(world: Parties, overlay: Overlay) -> None:
     tls = links(world, overlay, "g1")
     assert tls.recognise(None) is None
     assert tls.recognise(b"") is None
     assert tls.recognise(b"\x30\x03\x02\x01\x01") is None
 
 
-def test_a_context_is_refused_in_one_line(world: World, overlay: Overlay, tmp_path: Path) -> None:
+def test_a_context_is_refused_in_one_line(world: Parties, overlay: Overlay, tmp_path: Path) -> None:
     r1, r2 = (LocalIdentity.load(world.directory / name) for name in ("r1", "r2"))
     loose = tmp_path / "key.pem"
     loose.write_bytes(r1.key.read_bytes())
@@ -129,7 +129,7 @@ def test_a_context_is_refused_in_one_line(world: World, overlay: Overlay, tmp_pa
         assert "\n" not in str(caught.value)
 
 
-def test_failures_are_explained_in_one_line(world: World, overlay: Overlay, tmp_path: Path) -> None:
+def test_failures_are_explained_in_one_line(world: Parties, overlay: Overlay, tmp_path: Path) -> None:
     stranger = TrustDomain.create(tmp_path / "stranger", "stranger", time.time())
     fake = stranger.issue("r1", Role.REPLICA, HOSTS, tmp_path / "r1", time.time())
     server = links(world, overlay, "r1")
@@ -148,7 +148,7 @@ def without(overlay: Overlay, *names: str) -> dict[str, Member]:
     return {name: member for name, member in overlay.members.items() if name not in names}
 
 
-def test_a_member_that_is_dropped_is_not_recognised_and_one_that_comes_is(world: World, overlay: Overlay) -> None:
+def test_a_member_that_is_dropped_is_not_recognised_and_one_that_comes_is(world: Parties, overlay: Overlay) -> None:
     """Party 2's authority is unknown to the contexts at first: they learn it while they are in use."""
     server, client = links(world, overlay, "g1"), links(world, overlay, "r2")
     fresh = LinkTls("g1", *files(world, "g1"), without(overlay, "r2"))
@@ -162,7 +162,7 @@ def test_a_member_that_is_dropped_is_not_recognised_and_one_that_comes_is(world:
 
 
 def test_a_rotated_key_is_shown_from_the_next_handshake_on_and_the_former_one_counts_to_its_end(
-    world: World, overlay: Overlay, tmp_path: Path
+    world: Parties, overlay: Overlay, tmp_path: Path
 ) -> None:
     owner = TrustDomain.load(world.owner)
     local = owner.issue("g1", Role.GATEWAY, HOSTS, tmp_path / "g1", world.now)
@@ -187,7 +187,7 @@ def test_a_rotated_key_is_shown_from_the_next_handshake_on_and_the_former_one_co
     assert asyncio.run(shake_hands(server, before.client))[0] is None
 
 
-def test_an_authority_that_cannot_be_read_changes_nothing(world: World, overlay: Overlay) -> None:
+def test_an_authority_that_cannot_be_read_changes_nothing(world: Parties, overlay: Overlay) -> None:
     tls, client = links(world, overlay, "r1"), links(world, overlay, "g1")
     broken = {"g1": replace(overlay.members["g1"], ca=b"no certificate")}
     with pytest.raises(TlsError, match="an authority that cannot be read"):

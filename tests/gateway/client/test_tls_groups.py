@@ -15,7 +15,7 @@ from OpenSSL import SSL
 from bridge.document.overlay import Overlay
 from gateway.base.figures import LinkFigures, LinkState
 from gateway.client.tls import LinkTls, group_of
-from tests.gateway.trust.test_domains import World
+from tests.support.parties import Parties
 
 HYBRID, CLASSICAL = "X25519MLKEM768", "x25519"
 GROUP = HYBRID if ssl.OPENSSL_VERSION_INFO >= (3, 5) else CLASSICAL
@@ -48,18 +48,18 @@ def test_the_group_of_a_connection_is_told_where_python_can_say_it() -> None:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    made = World(tmp_path_factory.mktemp("groups"), time.time())
+def world(tmp_path_factory: pytest.TempPathFactory) -> Parties:
+    made = Parties(tmp_path_factory.mktemp("groups"), time.time())
     made.sign()
     return made
 
 
 @pytest.fixture(scope="module")
-def overlay(world: World) -> Overlay:
+def overlay(world: Parties) -> Overlay:
     return world.sign().overlay
 
 
-def peer(world: World, name: str) -> SSL.Context:
+def peer(world: Parties, name: str) -> SSL.Context:
     """The other end with a member's certificate, and the groups that OpenSSL 4.0 has by itself."""
     local = world.local(name)
     context = SSL.Context(SSL.TLS_METHOD)
@@ -89,7 +89,7 @@ def shaken(ours: ssl.SSLContext, theirs: SSL.Connection, *, we_serve: bool) -> s
 
 @pytest.mark.parametrize("we_serve", [True, False])
 def test_a_peer_that_prefers_the_hybrid_group_gets_it_where_our_openssl_has_it(
-    world: World, overlay: Overlay, we_serve: bool
+    world: Parties, overlay: Overlay, we_serve: bool
 ) -> None:
     assert LEAST[0] << 28 | LEAST[1] << 20 <= SSL.OPENSSL_VERSION_NUMBER
     local = world.local("r1")
@@ -101,7 +101,7 @@ def test_a_peer_that_prefers_the_hybrid_group_gets_it_where_our_openssl_has_it(
     assert theirs.get_group_name() == GROUP
 
 
-def test_two_peers_of_that_openssl_take_the_hybrid_group_by_themselves(world: World) -> None:
+def test_two_peers_of_that_openssl_take_the_hybrid_group_by_themselves(world: Parties) -> None:
     """What a link has once Python has such an OpenSSL: nothing is to be configured, so that nothing is."""
     near, far = SSL.Connection(peer(world, "r1"), None), SSL.Connection(peer(world, "g1"), None)
     near.set_connect_state()

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from gateway import cli
 from gateway.base import load
 from gateway.owner import sign_overlay
 from gateway.party import Party
@@ -18,16 +17,6 @@ from gateway.trust import load_overlay
 from keys.identity import Role
 
 NOW = time.time()
-
-
-@pytest.fixture
-def veilmq(capsys: pytest.CaptureFixture[str]) -> Any:
-    def run(*arguments: str | Path) -> tuple[int, str, str]:
-        status = cli.run([str(argument) for argument in arguments])
-        out, err = capsys.readouterr()
-        return status, out, err
-
-    return run
 
 
 @pytest.fixture

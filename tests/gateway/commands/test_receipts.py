@@ -13,7 +13,8 @@ from bridge.receipts import ReceiptRow, SealedBatch
 from bridge.receipts.hashes import root, sha256
 from bridge.receipts.receipt import Listed, Receipt, ReceiptBody
 from gateway import cli
-from gateway.outbox import Store
+from gateway.base import private_directory
+from gateway.data import sealing_key
 from gateway.receipts import RECEIPTS_PURPOSE, ReceiptDatabase, receipts_file
 from gateway.setup import Plan, make_overlay
 from gateway.trust import LocalIdentity
@@ -25,9 +26,7 @@ def site(tmp_path: Path) -> Path:
     """A gateway g1 that published two messages, of which g2 has the first."""
     made = make_overlay(tmp_path / "made", Plan(), 21950, time.time()).overlay.parent
     data = made / "g1" / "data"
-    store = Store.open(data)
-    key = store.sealing_key(RECEIPTS_PURPOSE)
-    store.close()
+    key = sealing_key(private_directory(data), RECEIPTS_PURPOSE)
     site, reader = (LocalIdentity.load(made / name / "identity") for name in ("g1", "g2"))
     batches = []
     for number, text in ((5, b"open the valve"), (6, b"close the valve")):

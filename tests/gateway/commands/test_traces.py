@@ -24,11 +24,6 @@ from tests.waits import wait_until
 START_MS = 1_800_000_000_000
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
-    return Site(tmp_path_factory.mktemp("site"))
-
-
 def seen(entity: str, kind: TraceKind, second: int, **fields: Any) -> Observed:
     return Observed(entity, kind, START_MS + second * 1000, second + 1, fields)
 

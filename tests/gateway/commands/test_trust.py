@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from gateway.setup import Made, Plan, make_overlay
 from gateway.trust import load_overlay
 from keys.identity import Role
+from tests.support.files import edited
 
 
 @pytest.fixture
@@ -97,9 +97,8 @@ def test_a_signature_says_what_became_of_it(plant: Made, veilmq: Any) -> None:
 
 def test_a_key_service_that_bears_no_liar_is_told_so(plant: Made, veilmq: Any) -> None:
     path = plant.directory / "overlay.yaml"
-    content = yaml.safe_load(path.read_text())
-    content["key_service"] = {"issuer": "chain", "servers": content["key_service"]["servers"][:1]}
-    path.write_text(yaml.safe_dump(content))
+    with edited(path) as content:
+        content["key_service"] = {"issuer": "chain", "servers": content["key_service"]["servers"][:1]}
     status, out, err = veilmq("trust", "rekey", path, "--owner", plant.directory / "owner", "--out", plant.overlay)
     assert (status, err) == (0, "")
     assert "key service of 1: bears none that is away, but none that lies" in out

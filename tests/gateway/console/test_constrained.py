@@ -29,11 +29,6 @@ COMMANDS = "RealTime/alice/SubscribeOnly/Disseminate/cmd"
 SPELLINGS = ("$Constrained", "Constrained", "/Constrained")
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
-    return Site(tmp_path_factory.mktemp("site"))
-
-
 def plugins(directory: Path) -> dict[str, Any]:
     path = directory / "security.json"
     Security(users={

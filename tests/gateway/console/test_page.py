@@ -14,7 +14,6 @@ from pathlib import Path
 
 import paho.mqtt.client as paho
 import pytest
-import yaml
 
 from gateway.auth.security import Security
 from gateway.trust.credentials import Credentials
@@ -24,6 +23,7 @@ from tests.gateway.console.running import user
 from tests.gateway.overlay_processes import OverlayProcesses
 from tests.ports import free_ports
 from tests.spark_ingest.chromium import Page, browser
+from tests.support.files import edited
 
 pytestmark = [
     pytest.mark.skipif(tool("chromium") is None, reason="needs chromium; run `make tools` as root"),
@@ -71,16 +71,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     overlay.describe(lambda told: told["scopes"][0].update(history={"days": 7, "gigabytes": 1}))
     overlay.hand_out(*overlay.ports)
     (port,) = free_ports(1)
-    path = directory / "g1.yaml"
-    content = yaml.safe_load(path.read_text())
-    content.pop("allow_anonymous")
-    content["plugins"] = {"gateway.auth.dynamic.DynamicPlugin": {"file": "security.json"}}
-    content["console"] = {"bind": f"127.0.0.1:{port}", "admins": ["ann"], "write": True}
-    content["traces"] = {
-        "authority": "owner/ca.pem", "identity": "g1", "preset": "lan", "fleet": {"prefix": "fleet"},
-        "devices": {"owner": "shop", "discoverers": ["fleet/#"]},
-    }  # fmt: skip
-    path.write_text(yaml.safe_dump(content))
+    with edited(directory / "g1.yaml") as content:
+        content.pop("allow_anonymous")
+        content["plugins"] = {"gateway.auth.dynamic.DynamicPlugin": {"file": "security.json"}}
+        content["console"] = {"bind": f"127.0.0.1:{port}", "admins": ["ann"], "write": True}
+        content["traces"] = {
+            "authority": "owner/ca.pem", "identity": "g1", "preset": "lan", "fleet": {"prefix": "fleet"},
+            "devices": {"owner": "shop", "discoverers": ["fleet/#"]},
+        }  # fmt: skip
     Security(users={"ann": user("ann-pw", "topic readwrite #"), "bob": user("bob-pw", "topic read plant/#")}).save(
         directory / "security.json"
     )

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from gateway.data import StoreError
 from gateway.importing.loading import load_db
-from gateway.outbox.database import StoreError
 from tests.gateway.importing.test_mosquitto_db import (
     DAY_S,
     WHOLE,

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from bridge.contract import BATCH_BYTES, RECORDS_MAX, Chain, Publication, numbers_of, size_of, unpacked
+from gateway.data import DataDirectory, StoreError
 from gateway.outbox.bundling import bundled
 from gateway.outbox.database import StoredRow
-from gateway.outbox.store import Store, StoredEntry, StoreError
+from gateway.outbox.store import Store, StoredEntry
 from tests.waits import until
 
 pytestmark = pytest.mark.invariant(14)
@@ -43,7 +44,7 @@ def test_a_batch_has_so_many_records_and_bytes_at_most() -> None:
 
 def test_a_commit_is_one_entry_that_survives_a_restart_and_goes_as_a_whole(tmp_path: Path) -> None:
     async def main() -> None:
-        store = Store.open(tmp_path)
+        store = Store(DataDirectory.open(tmp_path))
         entries: list[StoredEntry] = []
         store.on_committed = entries.extend
         told: list[StoredEntry | StoreError] = []
@@ -57,7 +58,7 @@ def test_a_commit_is_one_entry_that_survives_a_restart_and_goes_as_a_whole(tmp_p
         assert got == numbers
         assert store.depth == len(entries)
         store.close()
-        again = Store.open(tmp_path)
+        again = Store(DataDirectory.open(tmp_path))
         page = again.page(0)
         assert [(r.sequence, r.publication) for r in page.rows] == [(e.sequence, e.publication) for e in entries]
         records = [r for each in page.rows for r in unpacked(each.publication.payload, each.sequence)]
@@ -71,7 +72,7 @@ def test_a_commit_is_one_entry_that_survives_a_restart_and_goes_as_a_whole(tmp_p
 
 def test_what_is_retained_stands_between_the_batches_of_its_scope(tmp_path: Path) -> None:
     async def main() -> None:
-        store = Store.open(tmp_path)
+        store = Store(DataDirectory.open(tmp_path))
         entries: list[StoredEntry] = []
         store.on_committed = entries.extend
         numbers = [
@@ -97,7 +98,7 @@ def test_what_was_stored_while_nobody_knew_its_scope_is_followed_by_the_scopes_c
         return entries
 
     async def main() -> None:
-        scope, store = Chain("plant/#"), Store.open(tmp_path)
+        scope, store = Chain("plant/#"), Store(DataDirectory.open(tmp_path))
         (before,) = await put(store, "plant/b", chain=scope)
         (first,) = await put(store, "plant/a")
         assert (before.previous, first.previous) == (0, 0)
@@ -107,7 +108,7 @@ def test_what_was_stored_while_nobody_knew_its_scope_is_followed_by_the_scopes_c
         assert third.previous == second.sequence > first.sequence, "the scope's last is behind it already"
         (fourth,) = await put(store, "plant/a")
         store.close()
-        again = Store.open(tmp_path)
+        again = Store(DataDirectory.open(tmp_path))
         (fifth,) = await put(again, "plant/c", "plant/a", chain=scope)
         assert fifth.previous == fourth.sequence > third.sequence
         (sixth,) = await put(again, "plant/c", chain=scope)
@@ -122,7 +123,7 @@ def test_a_row_remembers_whether_its_scope_was_plain(tmp_path: Path) -> None:
     """Over a restart, alone and in a batch; and no batch holds some of both."""
 
     async def main() -> None:
-        store = Store.open(tmp_path)
+        store = Store(DataDirectory.open(tmp_path))
         told: list[StoredEntry | StoreError] = []
         sealed, plain = Chain("plant/#"), Chain("plant/#", in_clear=True)
         for chain in (sealed, sealed, plain, plain, sealed):
@@ -131,7 +132,7 @@ def test_a_row_remembers_whether_its_scope_was_plain(tmp_path: Path) -> None:
             store.append(Publication("plant/a", b"x", 1, True, time_ms=1), told.append, chain)
         await until(lambda: len(told) >= 7)
         store.close()
-        again = Store.open(tmp_path)
+        again = Store(DataDirectory.open(tmp_path))
         said = [(r.publication.records, r.publication.in_clear) for r in again.page(0).rows]
         again.close()
         assert said == [(2, False), (2, True), (1, False), (0, False), (0, True)]

@@ -15,23 +15,18 @@ from hypothesis import strategies as st
 
 from bridge.contract.batches import Chain
 from bridge.contract.machine import Publication
+from gateway.data import StoreError
 from gateway.outbox import database as module
 from gateway.outbox.database import (
-    FAR_AHEAD_MS,
     MS_NUMBERS,
     SEQUENCE_BLOCK,
     Outbox,
-    OutboxFullError,
     StoredRow,
-    StoreError,
     decode_publication,
     encode_publication,
-    following,
-    store_error,
 )
 
 KEY = bytes(range(32))
-FAR = FAR_AHEAD_MS
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 publications = st.builds(
     Publication,
@@ -97,36 +92,6 @@ def test_rows_come_back_in_order_with_their_predecessors(outbox: Outbox) -> None
     assert outbox.totals() == (5, sum(stored.size for stored in page.rows))
 
 
-@pytest.mark.parametrize(
-    ("stored", "over", "now_ms", "expected", "passed_over"),
-    [
-        (0, {}, 5_000, 5_000, {}),  # a lost directory
-        (4_000, {}, 5_000, 5_000, {}),  # a restored backup
-        (5_000, {}, 5_000, 5_001, {}),
-        (6_000, {}, 5_000, 6_001, {}),  # the clock was set back a little
-        (FAR + 4_999, {}, 5_000, FAR + 5_000, {}),
-        (FAR + 5_000, {}, 5_000, 5_000, {FAR + 5_000: FAR + 5_001}),  # it had been far ahead
-        (5_000, {FAR + 9_000: FAR + 9_001}, 6_000, 6_000, {FAR + 9_000: FAR + 9_002}),  # each start has one of its own
-        (5_000, {FAR + 9_000: FAR + 9_001}, 9_002, FAR + 9_002, {FAR + 9_000: FAR + 9_002}),  # and takes it if it can
-        (2 * FAR, {2 * FAR: 2 * FAR + 3}, 5_000, 5_000, {2 * FAR: 2 * FAR + 4}),
-        (9, {n * FAR: n * FAR + 1 for n in range(2, 11)}, 10, 10, {n * FAR: n * FAR + 2 for n in range(3, 11)}),
-    ],
-)  # fmt: skip
-def test_the_generation_of_a_start(
-    stored: int, over: dict[int, int], now_ms: int, expected: int, passed_over: dict[int, int]
-) -> None:
-    assert following(stored, over, now_ms) == (expected, passed_over)
-
-
-def test_what_a_start_passes_over_is_on_disk(tmp_path: Path) -> None:
-    found = []
-    for now_ms in (10 * FAR, 1, 2):
-        life = Outbox(tmp_path / "o", KEY, now_ms)
-        found.append((life.generation, life.passed_over))
-        life.close()
-    assert found == [(10 * FAR, {}), (1, {10 * FAR: 10 * FAR + 1}), (2, {10 * FAR: 10 * FAR + 2})]
-
-
 @pytest.mark.attack(5, 6)
 @pytest.mark.parametrize("copy_of", ["nothing", "the first life"])
 def test_no_number_is_used_again_after_a_lost_directory_or_with_an_old_copy(tmp_path: Path, copy_of: str) -> None:
@@ -147,8 +112,8 @@ def test_no_number_is_used_again_after_a_lost_directory_or_with_an_old_copy(tmp_
     assert len({first for first, _ in used}) == len(used)
 
 
-def test_rows_outlive_a_generation_that_goes_back(tmp_path: Path) -> None:
-    for sequence, now_ms in ((1, 10 * FAR_AHEAD_MS), (2, 1), (3, 2)):
+def test_rows_outlive_a_clock_that_goes_back(tmp_path: Path) -> None:
+    for sequence, now_ms in ((1, 3_000_000), (2, 1), (3, 2)):
         made = Outbox(tmp_path / "o", KEY, now_ms)
         commit(made, row(sequence))
         made.close()
@@ -165,7 +130,6 @@ def test_predecessors_outlive_their_rows_and_a_restart(tmp_path: Path) -> None:
     again = Outbox(tmp_path / "o", KEY, 1)
     assert commit(again, row(9)) == [1]
     assert (again.last_of("t"), again.last_of("?")) == (9, 0)
-    assert again.generation == first.generation + 1
     again.close()
 
 
@@ -238,19 +202,6 @@ def test_neither_topics_nor_payloads_are_readable_on_disk(tmp_path: Path) -> Non
     assert b"seventy" not in content
 
 
-def test_a_full_disk_and_a_damaged_one_are_told_apart(tmp_path: Path) -> None:
-    def said(code: int) -> StoreError:
-        error = sqlite3.OperationalError("words of SQLite")
-        error.sqlite_errorcode = code
-        return store_error(error, tmp_path)
-
-    full = said(sqlite3.SQLITE_FULL)
-    assert isinstance(full, OutboxFullError)
-    assert (full.code, StoreError.code) == (0x97, 0x80)
-    assert "damaged" in str(said(sqlite3.SQLITE_NOTADB))
-    assert "words of SQLite" in str(said(sqlite3.SQLITE_IOERR))
-
-
 def damaged(tmp_path: Path, statement: str) -> Path:
     """A data directory with one row, of whose database something is changed behind SQLite's back."""
     path = tmp_path / "outbox.sqlite3"
@@ -273,10 +224,10 @@ def row_of(sequence: int, chain: str) -> StoredRow:
     return StoredRow(sequence, Chain(chain), 1, encode_publication(publication), publication)
 
 
-@pytest.mark.parametrize("name", ["layout", "generation", "life", "next_sequence"])
+@pytest.mark.parametrize("name", ["layout", "life", "next_sequence"])
 @pytest.mark.parametrize("value", [(1 << 63) - 1, -1, "'x'", "x'00'"])
 def test_a_number_that_a_disk_has_damaged_is_told_in_one_line(tmp_path: Path, name: str, value: object) -> None:
-    path = damaged(tmp_path, f"UPDATE facts SET value = {value} WHERE name = '{name}'")
+    path = damaged(tmp_path, f"INSERT OR REPLACE INTO facts VALUES ('{name}', {value})")
     with pytest.raises(StoreError, match=r"damaged|layout"):
         Outbox(path, KEY, NOW_MS + 1).commit((), (), True, NOW_MS + 1)
 

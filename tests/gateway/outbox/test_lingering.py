@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bridge.contract import Chain, Publication, count_of, size_of
+from gateway.data import DataDirectory
 from gateway.outbox.database import StoredRow
 from gateway.outbox.lingering import Lingering
 from gateway.outbox.store import Store, StoredEntry
@@ -116,7 +117,8 @@ def test_what_waits_leaves_when_every_replica_has_what_left_before() -> None:
 
 def test_a_store_writes_what_lingers_as_one_and_closing_leaves_nothing_behind(tmp_path: Path) -> None:
     async def main() -> None:
-        store, entries, chain = Store.open(tmp_path), list[StoredEntry](), Chain("plant/#", linger_ms=400)
+        store = Store(DataDirectory.open(tmp_path))
+        entries, chain = list[StoredEntry](), Chain("plant/#", linger_ms=400)
         store.on_committed = entries.extend
 
         def append() -> None:
@@ -132,7 +134,7 @@ def test_a_store_writes_what_lingers_as_one_and_closing_leaves_nothing_behind(tm
         append()
         append()
         store.close()
-        again = Store.open(tmp_path)
+        again = Store(DataDirectory.open(tmp_path))
         assert [count_of(row.publication) for row in again.page(0).rows] == [3, 2]
         again.close()
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bridge.contract import Chain, Publication
-from gateway.outbox.database import OutboxFullError
+from gateway.data import DataDirectory, NoRoomError
 from gateway.outbox.spare_room import CLIENT_PART, OWNER_PART, PART, SpareRoom
 from gateway.outbox.store import Store
 
@@ -20,7 +20,7 @@ CHAIN = Chain("plant/#")
 
 def run_with(directory: Path, use: Callable[[Store], Coroutine[Any, Any, None]]) -> None:
     async def main() -> None:
-        store = Store.open(directory, max_bytes=BOUND)
+        store = Store(DataDirectory.open(directory), max_bytes=BOUND)
         try:
             await use(store)
         finally:
@@ -34,7 +34,7 @@ def stored(store: Store, client: str, owner: str = "", size: int = 200) -> int:
     publication = Publication("plant/a", bytes(size), 1, time_ms=1, owner=owner)
     try:
         return store.append(publication, None, CHAIN, client=client)
-    except OutboxFullError:
+    except NoRoomError:
         return 0
 
 

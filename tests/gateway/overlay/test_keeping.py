@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.outbox.store import StoreError
+from gateway.data import StoreError
 from gateway.overlay.keeping import Keeping
 from gateway.overlay.key_material import KeyMaterialError
 from keys.epochs import Calendar, ScopeKeys

@@ -5,14 +5,11 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import yaml
 
 from gateway.base.config import ConfigError, parse
 from gateway.base.config_discovery import Discovery
@@ -23,6 +20,7 @@ from keys.identity import Role
 from tests.gateway.overlay_processes import OverlayProcesses
 from tests.ports import free_ports
 from tests.sim.world import make_world
+from tests.support.files import edited
 from tests.waits import wait_until
 
 LOOPBACK = ["127.0.0.1"]
@@ -151,19 +149,10 @@ def test_mistakes_in_the_configuration_are_one_line(discovery: dict[str, Any], s
 # --------------------------------------------------------------------------------------- real processes
 
 
-@pytest.fixture
-def overlay(tmp_path: Path) -> Iterator[OverlayProcesses]:
-    made = OverlayProcesses(tmp_path)
-    yield made
-    made.stop()
-
-
 def edit(overlay: OverlayProcesses, name: str, **discovery: Any) -> None:
-    path = overlay.directory / f"{name}.yaml"
-    content = yaml.safe_load(path.read_text())
-    content["listeners"]["default"]["bind"] = f"127.0.0.1:{overlay.ports[name]}"
-    content["overlay"]["discovery"] = {"interfaces": LOOPBACK, **discovery}
-    path.write_text(yaml.safe_dump(content))
+    with edited(overlay.directory / f"{name}.yaml") as content:
+        content["listeners"]["default"]["bind"] = f"127.0.0.1:{overlay.ports[name]}"
+        content["overlay"]["discovery"] = {"interfaces": LOOPBACK, **discovery}
 
 
 class Impostor:

@@ -40,7 +40,7 @@ from gateway.mqtt5.types import MalformedPacket
 from gateway.overlay.region_client import Arrival, ClientError, MqttClient, Publish, RegionClient, TrustError
 from gateway.trust.domains import LocalIdentity
 from gateway.trust.overlay_file import load_overlay
-from tests.gateway.trust.test_domains import World
+from tests.support.parties import Parties
 from tests.waits import until
 
 P = TypeVar("P")
@@ -488,7 +488,7 @@ class Region:
     """Three replicas as scripted TLS servers, and an ingest job that listens to them."""
 
     def __init__(self, directory: Path) -> None:
-        self.world = World(directory, time.time())
+        self.world = Parties(directory, time.time())
         self.connections: dict[str, asyncio.Queue[Connection]] = {f"r{n}": asyncio.Queue() for n in (1, 2, 3)}
         self._listeners: list[asyncio.Server] = []
 

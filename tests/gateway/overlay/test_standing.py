@@ -18,6 +18,7 @@ from tests.bridge.helpers import gateway, replica
 from tests.sim.organised_world import BOSS, endorsements, swap_on
 from tests.sim.organised_world import organised as organised_world
 from tests.sim.world import NOT_AFTER_MS, NOW, World, make_world
+from tests.support.regions import fresh, row_of_regions
 
 HOUR_S = 3600
 CALENDAR = Calendar(length_s=HOUR_S, ahead_s=600, grace_s=60)
@@ -59,9 +60,7 @@ def stands(
     return standing(links, now, 99)  # type: ignore[arg-type]
 
 
-@pytest.fixture
-def world() -> World:
-    return make_world({1: 3, 2: 3}, [(1, 2)], {"g1": 1}, calendar=CALENDAR)
+world = fresh(row_of_regions, 2, {"g1": 1}, calendar=CALENDAR)
 
 
 def test_a_region_is_what_we_dial_of_it_with_what_it_needs(world: World) -> None:

@@ -23,13 +23,13 @@ from gateway.trust.live_overlay import LiveOverlay
 from gateway.trust.overlay_file import describe_overlay, document_bytes, load_overlay
 from keys.grants import Right
 from keys.identity import Role
-from tests.gateway.trust.test_domains import HOSTS, NOW, NOW_MS, World
+from tests.support.parties import HOSTS, NOW, NOW_MS, Parties
 
 GRACE_S = 60
 LATER = NOW + GRACE_S + 1
 
 
-class Changing(World):
+class Changing(Parties):
     """The same with a fourth and a fifth replica that nobody took in yet."""
 
     def __init__(self, directory: Path) -> None:

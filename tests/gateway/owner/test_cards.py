@@ -15,12 +15,12 @@ from gateway.trust.domains import Card, TrustDomain
 from gateway.trust.errors import TrustError
 from gateway.trust.rotation import prepare
 from keys.identity import Role
-from tests.gateway.trust.test_domains import HOSTS, NOW, NOW_MS, World
+from tests.support.parties import HOSTS, NOW, NOW_MS, Parties
 
 IDS = {"north": 1}
 
 
-class Owner(World):
+class Owner(Parties):
     """`certify` of the description, after a first version or without."""
 
     def __init__(self, directory: Path) -> None:

@@ -11,12 +11,7 @@ import pytest
 from bridge.document.overlay import OverlayError
 from gateway.owner.description import read_description
 from gateway.trust.errors import TrustError
-from tests.gateway.trust.test_domains import World
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
+from tests.support.parties import Parties
 
 
 @pytest.mark.parametrize(
@@ -39,7 +34,7 @@ def world(tmp_path: Path) -> World:
     ],
 )
 def test_a_mistake_in_the_owners_file_is_one_line(
-    world: World, change: Callable[[dict[str, Any]], object], says: str
+    world: Parties, change: Callable[[dict[str, Any]], object], says: str
 ) -> None:
     with pytest.raises((TrustError, OverlayError), match=says) as caught:
         world.sign(change)

@@ -12,24 +12,24 @@ from gateway.trust.errors import TrustError
 from gateway.trust.overlay_file import load_overlay, load_secrets
 from keys.grants import Right
 from keys.identity import Role
-from tests.gateway.trust.test_domains import HOSTS, NOW, NOW_MS, World
+from tests.support.parties import HOSTS, NOW, NOW_MS, Parties
 
 READ_WARD = [("ward/#", Right.READ), ("ward/#", Right.PUBLISH)]
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    made = World(tmp_path)
+def world(tmp_path: Path) -> Parties:
+    made = Parties(tmp_path)
     TrustDomain.create(tmp_path / "party9", "party9", NOW).issue("g9", Role.GATEWAY, HOSTS, tmp_path / "g9", NOW)
     made.sign()
     return made
 
 
-def card(world: World, name: str = "g9") -> Card:
+def card(world: Parties, name: str = "g9") -> Card:
     return Card.load(world.directory / name / "card.json")
 
 
-def test_a_newcomer_is_a_member_with_these_rights_and_no_view_changes(world: World) -> None:
+def test_a_newcomer_is_a_member_with_these_rights_and_no_view_changes(world: Parties) -> None:
     before = load_overlay(world.out, NOW_MS)
     signed = attach_gateway(world.out, world.owner, "north", card(world), READ_WARD, NOW)
     after = load_overlay(world.out, NOW_MS)
@@ -41,19 +41,19 @@ def test_a_newcomer_is_a_member_with_these_rights_and_no_view_changes(world: Wor
     assert {m for m in after.members if m != "g9"} == set(before.members)
 
 
-def test_without_rights_it_is_a_member_that_may_nothing(world: World) -> None:
+def test_without_rights_it_is_a_member_that_may_nothing(world: Parties) -> None:
     attach_gateway(world.out, world.owner, "north", card(world), [], NOW)
     assert load_secrets(world.local("g9"), load_overlay(world.out, NOW_MS))[0] == []
 
 
-def test_a_dry_run_writes_nothing(world: World) -> None:
+def test_a_dry_run_writes_nothing(world: Parties) -> None:
     before = world.out.read_bytes()
     attach_gateway(world.out, world.owner, "north", card(world), READ_WARD, NOW, dry_run=True)
     assert world.out.read_bytes() == before
     attach_gateway(world.out, world.owner, "north", card(world), READ_WARD, NOW)
 
 
-def test_what_is_refused_changes_nothing(world: World) -> None:
+def test_what_is_refused_changes_nothing(world: Parties) -> None:
     before = world.out.read_bytes()
     cases = [
         (card(world, "r1"), "north", [], "r1 is a replica; gateways and ingest jobs join like this"),
@@ -67,7 +67,7 @@ def test_what_is_refused_changes_nothing(world: World) -> None:
     assert world.out.read_bytes() == before
 
 
-def test_who_leaves_is_no_member_and_keys_that_it_held_end(world: World) -> None:
+def test_who_leaves_is_no_member_and_keys_that_it_held_end(world: Parties) -> None:
     attach_gateway(world.out, world.owner, "north", card(world), READ_WARD, NOW)
     bumps = {scope.filter: scope.bump for scope in load_overlay(world.out, NOW_MS).policy.scopes}
     overlay, bumped = detach_gateway(world.out, world.owner, "g9", NOW + 1)
@@ -82,7 +82,7 @@ def test_who_leaves_is_no_member_and_keys_that_it_held_end(world: World) -> None
         detach_gateway(world.out, world.owner, "r1", NOW + 2)
 
 
-def test_who_may_nothing_leaves_as_well(world: World) -> None:
+def test_who_may_nothing_leaves_as_well(world: Parties) -> None:
     attach_gateway(world.out, world.owner, "north", card(world), [], NOW)
     overlay, bumped = detach_gateway(world.out, world.owner, "g9", NOW + 1)
     assert bumped == ()

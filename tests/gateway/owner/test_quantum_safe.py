@@ -14,15 +14,10 @@ from gateway.trust.leaves import renew_card
 from gateway.trust.overlay_file import load_overlay
 from keys.errors import BadContent
 from keys.handover import open_grants
-from tests.gateway.trust.test_domains import NOW, NOW_MS, World
 from tests.keys.helpers import without_x25519
+from tests.support.parties import NOW, NOW_MS, Parties
 
 MEMBER = "spark"
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
 
 
 def make_classical(directory: Path) -> None:
@@ -36,14 +31,14 @@ def bumps(overlay: Overlay) -> dict[str, int]:
     return {scope.filter: scope.bump for scope in overlay.policy.scopes if scope.keyed}
 
 
-def test_new_identities_and_overlays_are_quantum_safe(world: World) -> None:
+def test_new_identities_and_overlays_are_quantum_safe(world: Parties) -> None:
     overlay = world.sign().overlay
     assert overlay.policy.quantum_safe
     assert overlay.classical() == []
     assert load_overlay(world.out, NOW_MS).policy.quantum_safe
 
 
-def test_a_member_with_an_older_card_is_named_with_the_cure(world: World) -> None:
+def test_a_member_with_an_older_card_is_named_with_the_cure(world: Parties) -> None:
     make_classical(world.directory / MEMBER)
     with pytest.raises(OverlayError, match=rf"^{MEMBER}: no quantum-safe key .* `veilmq trust renew`"):
         world.sign()
@@ -51,7 +46,7 @@ def test_a_member_with_an_older_card_is_named_with_the_cure(world: World) -> Non
     assert world.sign().overlay.classical() == [MEMBER]
 
 
-def test_a_renewed_card_is_taken_and_all_sealed_scopes_get_new_keys(world: World) -> None:
+def test_a_renewed_card_is_taken_and_all_sealed_scopes_get_new_keys(world: Parties) -> None:
     """Their keys were in boxes that whoever recorded them may open one day."""
     make_classical(world.directory / MEMBER)
     world.description["quantum_safe"] = "preferred"
@@ -66,7 +61,7 @@ def test_a_renewed_card_is_taken_and_all_sealed_scopes_get_new_keys(world: World
     assert bumps(world.sign().overlay) == bumps(after), "once"
 
 
-def test_a_renewed_card_is_of_the_same_key(world: World) -> None:
+def test_a_renewed_card_is_of_the_same_key(world: Parties) -> None:
     world.sign()
     directory = world.directory / MEMBER
     before = LocalIdentity.load(directory).card
@@ -75,7 +70,7 @@ def test_a_renewed_card_is_of_the_same_key(world: World) -> None:
     assert Card.load(directory / "card.json") == before
 
 
-def test_nobody_but_the_owner_takes_the_requirement_or_a_key_away(world: World) -> None:
+def test_nobody_but_the_owner_takes_the_requirement_or_a_key_away(world: Parties) -> None:
     """An old version of the file, with its older card, cannot be mixed into the present one."""
     make_classical(world.directory / MEMBER)
     world.description["quantum_safe"] = "preferred"
@@ -92,7 +87,7 @@ def test_nobody_but_the_owner_takes_the_requirement_or_a_key_away(world: World) 
         Overlay.load({**old, "members": new["members"]}, NOW_MS)
 
 
-def test_a_former_key_without_a_hybrid_part_ends_first(world: World) -> None:
+def test_a_former_key_without_a_hybrid_part_ends_first(world: Parties) -> None:
     make_classical(world.directory / MEMBER)
     world.description["quantum_safe"] = "preferred"
     world.sign()
@@ -109,7 +104,7 @@ def test_a_former_key_without_a_hybrid_part_ends_first(world: World) -> None:
 
 
 @pytest.mark.parametrize("is_safe", [True, False])
-def test_who_has_every_x25519_key_reads_only_what_is_sealed_classically(world: World, is_safe: bool) -> None:
+def test_who_has_every_x25519_key_reads_only_what_is_sealed_classically(world: Parties, is_safe: bool) -> None:
     """The recorder has the overlay file, and derives no private key but those of X25519."""
     if not is_safe:
         world.description["quantum_safe"] = "preferred"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -11,21 +10,11 @@ from gateway.owner.record import locked, record_path
 from gateway.owner.signing import grant, revoke
 from gateway.trust.domains import TrustDomain
 from gateway.trust.errors import TrustError
-from tests.gateway.owner.test_signing import PUMPS, ServedWorld
-from tests.gateway.trust.test_domains import NOW, World
+from tests.gateway.owner.test_signing import PUMPS
+from tests.support.parties import NOW, Parties, ServedParties
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
-
-
-@pytest.fixture
-def served(tmp_path: Path) -> ServedWorld:
-    return ServedWorld(tmp_path)
-
-
-def test_an_old_file_put_before_the_owner_brings_no_right_back(world: World) -> None:
+def test_an_old_file_put_before_the_owner_brings_no_right_back(world: Parties) -> None:
     """Attack: a revoked member restores the overlay.json of before, and waits for the owner's next change."""
     world.sign()
     old = world.out.read_bytes()
@@ -36,7 +25,7 @@ def test_an_old_file_put_before_the_owner_brings_no_right_back(world: World) -> 
     assert overlay.grants_of("spark") == ()
 
 
-def test_the_owners_record_is_private_and_its_loss_is_said(world: World) -> None:
+def test_the_owners_record_is_private_and_its_loss_is_said(world: Parties) -> None:
     world.sign()
     path = record_path(TrustDomain.load(world.owner), "demo")
     kept = path.read_bytes()
@@ -58,14 +47,14 @@ def test_the_owners_record_is_private_and_its_loss_is_said(world: World) -> None
         world.sign()
 
 
-def test_two_commands_do_not_sign_one_version_twice(served: ServedWorld) -> None:
+def test_two_commands_do_not_sign_one_version_twice(served: ServedParties) -> None:
     served.sign()
     with locked(TrustDomain.load(served.owner)), pytest.raises(TrustError, match="another veilmq signs with it now"):
         grant(served.out, served.owner, "g1", PUMPS, NOW)
     assert grant(served.out, served.owner, "g1", PUMPS, NOW).policy.version == 2
 
 
-def test_a_record_of_before_scopes_had_streams_goes_on_with_their_numbers(world: World) -> None:
+def test_a_record_of_before_scopes_had_streams_goes_on_with_their_numbers(world: Parties) -> None:
     first = {s.number for s in world.sign().overlay.policy.scopes if s.tokens}
     path = record_path(TrustDomain.load(world.owner), "demo")
     fields = json.loads(path.read_bytes())

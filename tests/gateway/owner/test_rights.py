@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,21 +14,11 @@ from gateway.trust.errors import TrustError
 from gateway.trust.overlay_file import load_overlay
 from keys.epochs import Calendar
 from keys.grants import ENDLESS, Right
-from tests.gateway.owner.test_signing import DAY_S, MIDNIGHT, PUMPS, ServedWorld, bump_of, epochs_of
-from tests.gateway.trust.test_domains import NOW, NOW_MS, World
+from tests.gateway.owner.test_signing import DAY_S, MIDNIGHT, PUMPS, bump_of, epochs_of
+from tests.support.parties import NOW, NOW_MS, Parties, ServedParties
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
-
-
-@pytest.fixture
-def served(tmp_path: Path) -> ServedWorld:
-    return ServedWorld(tmp_path)
-
-
-def test_a_revocation_of_what_is_not_there_says_what_is(world: World) -> None:
+def test_a_revocation_of_what_is_not_there_says_what_is(world: Parties) -> None:
     world.sign()
     with pytest.raises(TrustError, match="no right to read ward/#; it has read pumps/#"):
         revoke(world.out, world.owner, "spark", [("ward/#", Right.READ)], NOW)
@@ -39,7 +27,7 @@ def test_a_revocation_of_what_is_not_there_says_what_is(world: World) -> None:
         revoke(world.out, world.owner, "spark", None, NOW)
 
 
-def test_epochs_begin_at_a_whole_day_and_a_right_ends_with_one(served: ServedWorld) -> None:
+def test_epochs_begin_at_a_whole_day_and_a_right_ends_with_one(served: ServedParties) -> None:
     overlay = served.sign().overlay
     assert overlay.policy.calendar.start_s(0) == MIDNIGHT
     overlay, taken = revoke(served.out, served.owner, "spark", None, MIDNIGHT + DAY_S + 5)
@@ -48,7 +36,7 @@ def test_epochs_begin_at_a_whole_day_and_a_right_ends_with_one(served: ServedWor
     assert bump_of(overlay, "pumps/#") == 0
 
 
-def test_a_right_lasts_one_epoch_more_once_keys_of_it_may_be_out(served: ServedWorld) -> None:
+def test_a_right_lasts_one_epoch_more_once_keys_of_it_may_be_out(served: ServedParties) -> None:
     served.sign()
     calendar = load_overlay(served.out, NOW_MS).policy.calendar
     just_before = MIDNIGHT + DAY_S - calendar.ahead_s - calendar.skew_s
@@ -57,7 +45,7 @@ def test_a_right_lasts_one_epoch_more_once_keys_of_it_may_be_out(served: ServedW
     assert taken.ends_s == MIDNIGHT + 2 * DAY_S
 
 
-def test_revoked_at_once_means_the_epoch_before_and_a_new_bump(served: ServedWorld) -> None:
+def test_revoked_at_once_means_the_epoch_before_and_a_new_bump(served: ServedParties) -> None:
     served.sign()
     later = MIDNIGHT + 4 * DAY_S
     overlay, taken = revoke(served.out, served.owner, "spark", None, later, at_once=True)
@@ -70,26 +58,26 @@ def test_revoked_at_once_means_the_epoch_before_and_a_new_bump(served: ServedWor
     assert epochs_of(gone, "spark", "pumps/#") == [(0, 3)]  # what began in this epoch leaves nothing behind
 
 
-def test_a_right_that_is_left_keeps_the_scope_without_a_new_bump(served: ServedWorld) -> None:
+def test_a_right_that_is_left_keeps_the_scope_without_a_new_bump(served: ServedParties) -> None:
     served.sign()
     _, taken = revoke(served.out, served.owner, "g1", [("ward/#", Right.READ)], NOW, at_once=True)
     assert taken.bumped == ()  # it still publishes there, and needs the key for that
 
 
-def test_history_reaches_as_far_as_keys_are_kept(served: ServedWorld) -> None:
+def test_history_reaches_as_far_as_keys_are_kept(served: ServedParties) -> None:
     served.sign()
     overlay = grant(served.out, served.owner, "g1", PUMPS, MIDNIGHT + 9 * DAY_S, history=True)
     assert epochs_of(overlay, "g1", "pumps/#") == [(6, ENDLESS)]
 
 
-def test_history_without_kept_epochs_is_refused(served: ServedWorld) -> None:
+def test_history_without_kept_epochs_is_refused(served: ServedParties) -> None:
     served.description["epochs"] = {}
     served.sign()
     with pytest.raises(TrustError, match="keeps no ended epochs"):
         grant(served.out, served.owner, "g1", PUMPS, NOW, history=True)
 
 
-def test_ended_rights_are_forgotten_when_nothing_is_left_to_open(served: ServedWorld) -> None:
+def test_ended_rights_are_forgotten_when_nothing_is_left_to_open(served: ServedParties) -> None:
     served.sign()
     revoke(served.out, served.owner, "spark", None, NOW)
     ends = MIDNIGHT + DAY_S + SESSION_MAX_S

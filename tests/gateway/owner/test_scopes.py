@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,18 +14,13 @@ from gateway.trust.domains import TrustDomain
 from gateway.trust.errors import TrustError
 from gateway.trust.overlay_file import load_overlay
 from keys.grants import Right
-from tests.gateway.trust.test_domains import NOW, NOW_MS, World
+from tests.support.parties import NOW, NOW_MS, Parties
 
 SEALED, PLAIN, SHARES = {"mode": "copies"}, {"mode": "plain"}, {"shares_only": True}
 CHANGES = [(SEALED, PLAIN), (PLAIN, SEALED), (SEALED, SHARES), (SHARES, SEALED), (PLAIN, SHARES)]
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
-
-
-def described(world: World, how: dict[str, Any], filter_: str = "pumps/#") -> None:
+def described(world: Parties, how: dict[str, Any], filter_: str = "pumps/#") -> None:
     for entry in world.description["scopes"]:
         if entry["filter"] == filter_:
             for name in ("mode", "shares_only"):
@@ -37,7 +31,7 @@ def described(world: World, how: dict[str, Any], filter_: str = "pumps/#") -> No
 @pytest.mark.attack(102)
 @pytest.mark.parametrize(("before", "after"), CHANGES)
 def test_a_scope_stays_sealed_plain_or_without_an_epoch_key(
-    world: World, before: dict[str, Any], after: dict[str, Any]
+    world: Parties, before: dict[str, Any], after: dict[str, Any]
 ) -> None:
     described(world, before)
     world.sign()
@@ -51,7 +45,7 @@ def test_a_scope_stays_sealed_plain_or_without_an_epoch_key(
 
 
 @pytest.mark.parametrize(("before", "after"), CHANGES)
-def test_the_owner_says_that_nothing_waits(world: World, before: dict[str, Any], after: dict[str, Any]) -> None:
+def test_the_owner_says_that_nothing_waits(world: Parties, before: dict[str, Any], after: dict[str, Any]) -> None:
     described(world, before)
     first = world.sign().overlay.scope_named("pumps/#")
     described(world, after)
@@ -62,20 +56,22 @@ def test_the_owner_says_that_nothing_waits(world: World, before: dict[str, Any],
     assert world.sign().overlay.scope_named("pumps/#") == second
 
 
-def test_how_content_travels_changes_at_any_time(world: World) -> None:
+def test_how_content_travels_changes_at_any_time(world: Parties) -> None:
     for version, mode in enumerate(("auto", "copies", "one", "blocks", "auto"), 1):
         described(world, {"mode": mode})
         assert world.sign().overlay.policy.version == version
 
 
-def test_what_is_said_of_keys_in_a_plain_scope_is_no_change(world: World) -> None:
+def test_what_is_said_of_keys_in_a_plain_scope_is_no_change(world: Parties) -> None:
     described(world, PLAIN)
     world.sign()
     described(world, PLAIN | SHARES)
     assert world.sign().overlay.policy.version == 2
 
 
-def test_a_scope_that_hides_names_changes_with_its_tokens_and_the_one_of_before_retires_as_it_was(world: World) -> None:
+def test_a_scope_that_hides_names_changes_with_its_tokens_and_the_one_of_before_retires_as_it_was(
+    world: Parties,
+) -> None:
     world.sign()
     described(world, SHARES, "ward/#")
     with pytest.raises(TrustError, match="sign with --new-tokens"):
@@ -88,7 +84,7 @@ def test_a_scope_that_hides_names_changes_with_its_tokens_and_the_one_of_before_
     assert {scope.protection for scope in ended.policy.scopes if scope.tokens} == {Protection.SHARES}
 
 
-def test_what_changes_something_else_leaves_scopes_as_they_were_signed(world: World) -> None:
+def test_what_changes_something_else_leaves_scopes_as_they_were_signed(world: Parties) -> None:
     """Whatever the description says meanwhile."""
     world.sign()
     described(world, PLAIN)
@@ -101,7 +97,7 @@ def test_what_changes_something_else_leaves_scopes_as_they_were_signed(world: Wo
 
 @pytest.mark.parametrize(("before", "after"), CHANGES)
 def test_a_scope_that_was_away_comes_back_as_it_was(
-    world: World, before: dict[str, Any], after: dict[str, Any]
+    world: Parties, before: dict[str, Any], after: dict[str, Any]
 ) -> None:
     """What of it waits at a gateway that was off meanwhile has seen neither version."""
     described(world, before)
@@ -117,7 +113,7 @@ def test_a_scope_that_was_away_comes_back_as_it_was(
     assert world.sign().overlay.policy.version == 4  # as it is now, it was signed before
 
 
-def test_a_record_of_before_knows_how_present_scopes_are_protected(world: World) -> None:
+def test_a_record_of_before_knows_how_present_scopes_are_protected(world: Parties) -> None:
     world.sign()
     path = record_path(TrustDomain.load(world.owner), "demo")
     content = json.loads(path.read_bytes())

@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from bridge.document.batching import Batching
 from bridge.document.overlay import Overlay, OverlayError
 from bridge.document.policy import Issuer, Refresh
-from gateway.owner.cards import SignOptions
 from gateway.owner.signing import Signed, grant, rekey, revoke
 from gateway.trust.domains import TrustDomain
 from gateway.trust.errors import TrustError
@@ -22,52 +20,13 @@ from keys.envelope import Mode
 from keys.epochs import KeyName
 from keys.grants import ENDLESS, Right
 from keys.identity import Role
-from keys.material import Material, combine
-from tests.gateway.trust.test_domains import HOSTS, NOW, NOW_MS, World, mode
+from keys.material import combine
+from tests.gateway.trust.test_domains import mode
+from tests.support.parties import HOSTS, NOW, NOW_MS, Parties, ServedParties
 
 DAY_S = 86_400
 MIDNIGHT = NOW // DAY_S * DAY_S
 PUMPS = [("pumps/#", Right.READ)]
-
-
-class ServedWorld(World):
-    """The same with four key servers, and epochs of a day."""
-
-    def __init__(self, directory: Path, issuer: str = "threshold", servers: int = 4) -> None:
-        super().__init__(directory)
-        for place in range(1, servers + 2):  # one more, of whom a test may make a server
-            operator = TrustDomain.create(directory / f"operator{place}", f"operator-{place}", self.now)
-            operator.issue(f"k{place}", Role.KEY_SERVER, HOSTS, directory / f"k{place}", self.now)
-        self.description["key_service"] = {"issuer": issuer, "servers": [self.server(n + 1) for n in range(servers)]}
-        self.description["epochs"] = {"history_epochs": 3}
-
-    @staticmethod
-    def server(place: int) -> dict[str, str]:
-        return {"card": f"k{place}/card.json", "address": f"127.0.0.1:{8890 + place}"}
-
-    def materials(self, signed: Signed) -> dict[str, Material]:
-        """As the servers take them in: read once, then erased."""
-        found = {path.stem: Material.decode(path.read_bytes()) for path in signed.materials}
-        for path in signed.materials:
-            path.unlink()
-        return found
-
-    def rekey(self, now: float = NOW, **options: Any) -> Signed:
-        for path in (self.directory / "keyserver").glob("*.material"):
-            path.unlink()
-        path = self.directory / "overlay.yaml"
-        path.write_text(yaml.safe_dump(self.description))
-        return rekey(path, self.owner, self.out, now, SignOptions(**options))
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
-
-
-@pytest.fixture
-def served(tmp_path: Path) -> ServedWorld:
-    return ServedWorld(tmp_path)
 
 
 def epochs_of(overlay: Overlay, member: str, wire: str) -> list[tuple[int, int]]:
@@ -83,7 +42,7 @@ def bump_of(overlay: Overlay, wire: str) -> int:
 # ------------------------------------------------------------------------------------- the owner issues keys
 
 
-def test_a_grant_is_signed_and_gives_the_present_key(world: World) -> None:
+def test_a_grant_is_signed_and_gives_the_present_key(world: Parties) -> None:
     world.sign()
     overlay = grant(world.out, world.owner, "spark", [("public/#", Right.PUBLISH), ("ward/#", Right.READ)], NOW)
     assert load_overlay(world.out, NOW_MS).policy.version == overlay.policy.version == 2
@@ -92,7 +51,7 @@ def test_a_grant_is_signed_and_gives_the_present_key(world: World) -> None:
     assert len(keys) == 2
 
 
-def test_without_a_key_service_a_right_ends_at_once_and_its_key_with_it(world: World) -> None:
+def test_without_a_key_service_a_right_ends_at_once_and_its_key_with_it(world: Parties) -> None:
     world.sign()
     old = dict(load_secrets(world.local("spark"), load_overlay(world.out, NOW_MS))[1])
     overlay, taken = revoke(world.out, world.owner, "spark", PUMPS, NOW)
@@ -104,7 +63,7 @@ def test_without_a_key_service_a_right_ends_at_once_and_its_key_with_it(world: W
     assert new[KeyName("pumps/#", 0, 1)] not in old.values()
 
 
-def test_a_reader_keeps_the_keys_since_it_became_one_and_history_gives_all(world: World) -> None:
+def test_a_reader_keeps_the_keys_since_it_became_one_and_history_gives_all(world: Parties) -> None:
     world.sign()
     grant(world.out, world.owner, "g1", PUMPS, NOW)
     revoke(world.out, world.owner, "spark", None, NOW)
@@ -120,7 +79,7 @@ def test_a_reader_keeps_the_keys_since_it_became_one_and_history_gives_all(world
     assert bumps("spark", grant(world.out, world.owner, "spark", PUMPS, NOW, history=True)) == [0, 1]
 
 
-def test_a_member_that_is_removed_leaves_with_outdated_keys(world: World) -> None:
+def test_a_member_that_is_removed_leaves_with_outdated_keys(world: Parties) -> None:
     world.sign()
     signed = world.sign(lambda d: d["members"].pop())
     assert signed.bumped == ("pumps/#",)
@@ -128,7 +87,7 @@ def test_a_member_that_is_removed_leaves_with_outdated_keys(world: World) -> Non
     assert not [g for g in signed.overlay.policy.grants if g.member == "spark"]
 
 
-def test_a_scope_that_comes_back_does_not_come_back_under_old_keys(world: World) -> None:
+def test_a_scope_that_comes_back_does_not_come_back_under_old_keys(world: Parties) -> None:
     world.sign()
     revoke(world.out, world.owner, "spark", None, NOW)
     world.description["members"].pop()
@@ -140,7 +99,7 @@ def test_a_scope_that_comes_back_does_not_come_back_under_old_keys(world: World)
 # ------------------------------------------------------------------------------------------ signing again
 
 
-def test_rights_in_the_description_count_once_and_differences_are_named(world: World) -> None:
+def test_rights_in_the_description_count_once_and_differences_are_named(world: Parties) -> None:
     world.sign()
     with pytest.raises(TrustError, match=r"spark: read ward/# is new, compared with version 1; .*grant\|revoke"):
         world.sign(lambda d: d["members"][1]["read"].append("ward/#"))
@@ -150,7 +109,7 @@ def test_rights_in_the_description_count_once_and_differences_are_named(world: W
         world.sign(lambda d: d["members"][0].update(publish=[]))
 
 
-def test_a_grant_that_is_edited_by_hand_is_refused(world: World) -> None:
+def test_a_grant_that_is_edited_by_hand_is_refused(world: Parties) -> None:
     world.sign()
     document = json.loads(world.out.read_text())
     body = document["policy"]["body"]
@@ -160,14 +119,14 @@ def test_a_grant_that_is_edited_by_hand_is_refused(world: World) -> None:
         grant(world.out, world.owner, "g1", PUMPS, NOW)
 
 
-def test_another_owner_grants_nothing(world: World) -> None:
+def test_another_owner_grants_nothing(world: Parties) -> None:
     world.sign()
     with pytest.raises(TrustError, match="not this owner's overlay"):
         grant(world.out, world.directory / "party1", "g1", PUMPS, NOW)
 
 
 def test_a_crash_before_the_file_is_written_is_mended_by_the_next_change(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: Parties, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.sign()
 
@@ -194,7 +153,7 @@ def test_a_crash_before_the_file_is_written_is_mended_by_the_next_change(
     ],
 )
 def test_a_grant_that_makes_no_sense_is_one_line(
-    world: World, member: str, wanted: list[tuple[str, Right]], says: str
+    world: Parties, member: str, wanted: list[tuple[str, Right]], says: str
 ) -> None:
     world.sign()
     with pytest.raises(TrustError, match=says) as caught:
@@ -203,7 +162,7 @@ def test_a_grant_that_makes_no_sense_is_one_line(
     assert load_overlay(world.out, NOW_MS).policy.version == 1
 
 
-def test_ended_certificates_are_renewed_before_rights_change(world: World) -> None:
+def test_ended_certificates_are_renewed_before_rights_change(world: Parties) -> None:
     world.sign()
     later = NOW + 366 * DAY_S
     with pytest.raises(TrustError, match="renew them by `veilmq overlay sign` first"):
@@ -215,7 +174,7 @@ def test_ended_certificates_are_renewed_before_rights_change(world: World) -> No
 # ---------------------------------------------------------------------------------------------- key service
 
 
-def test_material_is_dealt_once_and_the_owner_keeps_none(served: ServedWorld) -> None:
+def test_material_is_dealt_once_and_the_owner_keeps_none(served: ServedParties) -> None:
     signed = served.sign()
     policy = signed.overlay.policy
     assert (policy.issuer, policy.server_faults, policy.key_servers) == (Issuer.THRESHOLD, 1, ("k1", "k2", "k3", "k4"))
@@ -234,16 +193,16 @@ def test_material_is_dealt_once_and_the_owner_keeps_none(served: ServedWorld) ->
 
 
 def test_every_server_of_a_chain_gets_the_same(tmp_path: Path) -> None:
-    world = ServedWorld(tmp_path, "chain", 2)
+    world = ServedParties(tmp_path, "chain", 2)
     assert len({m.encode() for m in world.materials(world.sign()).values()}) == 1
 
 
 def test_a_service_of_too_few_or_too_many_is_refused(tmp_path: Path) -> None:
     with pytest.raises(OverlayError, match="has 3 to 10 servers, not 2"):
-        ServedWorld(tmp_path, "threshold", 2).sign()
+        ServedParties(tmp_path, "threshold", 2).sign()
 
 
-def test_rekeying_deals_anew_from_the_next_epoch_on(served: ServedWorld) -> None:
+def test_rekeying_deals_anew_from_the_next_epoch_on(served: ServedParties) -> None:
     before = served.materials(served.sign())
     signed = served.rekey()
     after = served.materials(signed)
@@ -253,7 +212,7 @@ def test_rekeying_deals_anew_from_the_next_epoch_on(served: ServedWorld) -> None
     assert joined.generation_of(1) == after["k1"].generations[0]
 
 
-def test_material_that_its_server_may_still_need_is_not_overwritten(served: ServedWorld) -> None:
+def test_material_that_its_server_may_still_need_is_not_overwritten(served: ServedParties) -> None:
     first = served.sign().materials[0]
     kept = first.read_bytes()
     with pytest.raises(TrustError, match=r"k1\.material: is still here; hand it to its server"):
@@ -261,7 +220,7 @@ def test_material_that_its_server_may_still_need_is_not_overwritten(served: Serv
     assert first.read_bytes() == kept
 
 
-def test_other_servers_or_another_issuer_need_a_rekey(served: ServedWorld) -> None:
+def test_other_servers_or_another_issuer_need_a_rekey(served: ServedParties) -> None:
     served.sign()
     served.description["key_service"]["servers"][3] = served.server(5)
     with pytest.raises(TrustError, match=r"list of key servers differs .*`veilmq trust rekey`"):
@@ -274,7 +233,7 @@ def test_other_servers_or_another_issuer_need_a_rekey(served: ServedWorld) -> No
     assert signed.overlay.policy.issuer is Issuer.CHAIN
 
 
-def test_numbers_of_epochs_go_on_when_their_length_changes(served: ServedWorld) -> None:
+def test_numbers_of_epochs_go_on_when_their_length_changes(served: ServedParties) -> None:
     dealt = served.materials(served.sign())
     later = MIDNIGHT + 9 * DAY_S + 7300
     served.description["epochs"] = {"length_s": 3600}
@@ -287,7 +246,7 @@ def test_numbers_of_epochs_go_on_when_their_length_changes(served: ServedWorld) 
 
 
 def test_from_the_owner_to_a_service_and_back_no_key_counts_twice(tmp_path: Path) -> None:
-    world = ServedWorld(tmp_path)
+    world = ServedParties(tmp_path)
     service = {key: world.description.pop(key) for key in ("key_service", "epochs")}
     first = dict(load_secrets(world.local("spark"), world.sign().overlay)[1])
     world.description.update(service)
@@ -304,13 +263,13 @@ def test_from_the_owner_to_a_service_and_back_no_key_counts_twice(tmp_path: Path
     assert not set(first.values()) & set(last.values())
 
 
-def test_there_is_nothing_to_rekey_without_a_service(world: World) -> None:
+def test_there_is_nothing_to_rekey_without_a_service(world: Parties) -> None:
     world.sign()
     with pytest.raises(TrustError, match="no key service to rekey"):
         rekey(world.directory / "overlay.yaml", world.owner, world.out, NOW)
 
 
-def test_a_key_server_rotates_its_identity_without_new_material(served: ServedWorld) -> None:
+def test_a_key_server_rotates_its_identity_without_new_material(served: ServedParties) -> None:
     served.sign()
     former = served.local("k1").identity
     operator = TrustDomain.load(served.directory / "operator1")
@@ -323,7 +282,7 @@ def test_a_key_server_rotates_its_identity_without_new_material(served: ServedWo
 # --------------------------------------------------------------------------------------------------- tokens
 
 
-def test_new_tokens_hide_names_anew_while_the_old_ones_are_read(world: World) -> None:
+def test_new_tokens_hide_names_anew_while_the_old_ones_are_read(world: Parties) -> None:
     old = world.sign().overlay.policy.scopes[0]
     overlay = world.sign(new_tokens=True).overlay
     (retiring,) = [scope for scope in overlay.policy.scopes if scope.retiring]
@@ -342,7 +301,7 @@ def test_new_tokens_hide_names_anew_while_the_old_ones_are_read(world: World) ->
         world.sign(drop_retiring=True)
 
 
-def test_a_scope_goes_on_with_its_streams_whatever_its_tokens(world: World) -> None:
+def test_a_scope_goes_on_with_its_streams_whatever_its_tokens(world: Parties) -> None:
     (first,) = [s.number for s in world.sign().overlay.policy.scopes if s.tokens]
     seen = {first}
     for _ in range(2):
@@ -355,7 +314,7 @@ def test_a_scope_goes_on_with_its_streams_whatever_its_tokens(world: World) -> N
         assert (ended.number, ended.stream) == (present.number, first)
 
 
-def test_rights_follow_the_tokens_also_when_they_are_granted_later(world: World) -> None:
+def test_rights_follow_the_tokens_also_when_they_are_granted_later(world: Parties) -> None:
     world.sign(new_tokens=True)
     overlay = grant(world.out, world.owner, "spark", [("ward/#", Right.READ)], NOW)
     assert all(overlay.may_read("spark", s, 0) for s in overlay.policy.scopes if s.tokens)
@@ -364,7 +323,7 @@ def test_rights_follow_the_tokens_also_when_they_are_granted_later(world: World)
     assert not any(gone.may_read("spark", s, 0) for s in gone.policy.scopes if s.tokens)
 
 
-def test_a_scope_with_names_inside_one_without_keeps_them(world: World) -> None:
+def test_a_scope_with_names_inside_one_without_keeps_them(world: Parties) -> None:
     world.description["scopes"].append({"filter": "ward/menu/#", "mode": "plain"})
     overlay = world.sign().overlay
     assert overlay.may_read("g1", overlay.policy.scopes[-1], 0)
@@ -374,11 +333,11 @@ def test_a_scope_with_names_inside_one_without_keeps_them(world: World) -> None:
 # ------------------------------------------------------------------------------------------------ data keys
 
 
-def of_scope(world: World, change: dict[str, Any]) -> Signed:
+def of_scope(world: Parties, change: dict[str, Any]) -> Signed:
     return world.sign(lambda description: description["scopes"][1].update(change))
 
 
-def test_how_data_keys_travel_and_when_they_are_renewed_is_signed_and_shown(world: World) -> None:
+def test_how_data_keys_travel_and_when_they_are_renewed_is_signed_and_shown(world: Parties) -> None:
     world.description["scopes"][2]["mode"] = "plain"
     before = world.sign().overlay
     assert [s["refresh"] for s in describe_overlay(before)["scopes"] if s["mode"] != "plain"] == [
@@ -394,7 +353,7 @@ def test_how_data_keys_travel_and_when_they_are_renewed_is_signed_and_shown(worl
     assert "keys" not in next(s for s in shown.values() if s["mode"] == "plain")
 
 
-def test_how_many_go_together_is_signed_and_shown_and_ends_no_key(world: World) -> None:
+def test_how_many_go_together_is_signed_and_shown_and_ends_no_key(world: Parties) -> None:
     world.sign()
     signed = of_scope(world, {"batch": {"records": 1, "linger_ms": 7}})
     assert signed.bumped == ()
@@ -405,7 +364,7 @@ def test_how_many_go_together_is_signed_and_shown_and_ends_no_key(world: World) 
     assert scope.batch == Batching(1, 64 << 10, 7)
 
 
-def test_another_number_of_messages_a_key_ends_the_keys_that_were_made_under_the_old_one(world: World) -> None:
+def test_another_number_of_messages_a_key_ends_the_keys_that_were_made_under_the_old_one(world: Parties) -> None:
     """Everybody refuses a key for more messages than the scope has; those of before go with their bump."""
     world.sign()
     assert of_scope(world, {"keys": "topic", "refresh": {"seconds": 5, "bytes": 1000}}).bumped == ()
@@ -435,7 +394,7 @@ def test_another_number_of_messages_a_key_ends_the_keys_that_were_made_under_the
         ({"mode": "plain", "refresh": {}}, "scope pumps/# is plain and has no data keys; leave keys and refresh out"),
     ],
 )
-def test_what_a_scope_cannot_do_is_refused_in_one_line(world: World, change: dict[str, Any], said: str) -> None:
+def test_what_a_scope_cannot_do_is_refused_in_one_line(world: Parties, change: dict[str, Any], said: str) -> None:
     with pytest.raises(TrustError) as caught:
         of_scope(world, change)
     assert said in str(caught.value)
@@ -445,7 +404,7 @@ def test_what_a_scope_cannot_do_is_refused_in_one_line(world: World, change: dic
 # ------------------------------------------------------------------------------------------------- showing
 
 
-def test_grants_are_shown_with_dates_and_clear_names(served: ServedWorld) -> None:
+def test_grants_are_shown_with_dates_and_clear_names(served: ServedParties) -> None:
     served.sign()
     overlay, _ = revoke(served.out, served.owner, "spark", None, NOW)
     shown = describe_grants(overlay, {overlay.policy.scopes[0].filter: "ward/#"})
@@ -470,7 +429,7 @@ def in_a_row(description: dict[str, Any]) -> None:
     description["scopes"][1]["regions"] = ["north", "south"]
 
 
-def test_a_scope_whose_regions_are_not_joined_is_not_signed(world: World) -> None:
+def test_a_scope_whose_regions_are_not_joined_is_not_signed(world: Parties) -> None:
     """What one end publishes would never reach the other, and nobody would say so."""
     with pytest.raises(OverlayError, match=r"north and south of scope pumps/# are not joined: region mid") as refused:
         world.sign(in_a_row)
@@ -480,7 +439,7 @@ def test_a_scope_whose_regions_are_not_joined_is_not_signed(world: World) -> Non
     assert world.out.exists()
 
 
-def test_what_a_search_can_cost_at_worst_is_shown(world: World) -> None:
+def test_what_a_search_can_cost_at_worst_is_shown(world: Parties) -> None:
     """For each scope the longest search that f liars of each region can cause; none where there are no keys."""
     world.description["scopes"][2]["mode"] = "plain"
     overlay = world.sign().overlay
@@ -495,7 +454,7 @@ def test_what_a_search_can_cost_at_worst_is_shown(world: World) -> None:
 
 
 @pytest.mark.attack(180)
-def test_an_owner_lists_no_key_in_two_overlays(world: World) -> None:
+def test_an_owner_lists_no_key_in_two_overlays(world: Parties) -> None:
     """Signatures name no overlay: a publication, statement or receipt of one would count in the other."""
     world.sign()
     demo, world.out = world.out, world.directory / "other.json"

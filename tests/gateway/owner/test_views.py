@@ -12,7 +12,7 @@ from gateway.owner.views import _described_view, carried, closes_s, leaving, wit
 from gateway.trust.errors import TrustError
 from gateway.trust.overlay_file import load_overlay
 from tests.gateway.owner.test_attaching import GRACE_S, Changing
-from tests.gateway.trust.test_domains import NOW
+from tests.support.parties import NOW
 
 DESCRIPTION = Path("overlay.yaml")
 VIEW = RegionView(1, 3, "north", ("r1", "r2", "r3"), False)

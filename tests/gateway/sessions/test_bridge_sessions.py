@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gateway.cli import run
-from gateway.outbox.database import StoreError
+from gateway.data import StoreError
 from gateway.sessions import SessionDatabase, forget_bridge, waiting_for_bridges
 from tests.gateway.harness import Wire, on_loop, serving
 

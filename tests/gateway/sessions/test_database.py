@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.outbox.database import StoreError
+from gateway.data import StoreError
 from gateway.sessions import database as module
 from gateway.sessions.database import Changes, SessionDatabase
 

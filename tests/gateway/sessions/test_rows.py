@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gateway.data import StoreError
 from gateway.mqtt5.delivery import Queued
 from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import Properties, Subscription, Version, Will
 from gateway.mqtt5.session import KeptSession, SessionSubscription
-from gateway.outbox.database import StoreError
 from gateway.sessions.rows import (
     delivery_row,
     kept_of,

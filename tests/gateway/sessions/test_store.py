@@ -21,6 +21,7 @@ import pytest
 
 from gateway.broker.edge_broker import EdgeBroker
 from gateway.broker.waits import Wait
+from gateway.data import NoRoomError, StoreError
 from gateway.mqtt5.packets import (
     ConnAck,
     Connect,
@@ -39,7 +40,6 @@ from gateway.mqtt5.packets import (
     Unsubscribe,
     Version,
 )
-from gateway.outbox.database import OutboxFullError, StoreError
 from gateway.sessions import store as session_store
 from gateway.sessions.database import Changes, SessionDatabase
 from gateway.sessions.store import SessionStore
@@ -89,7 +89,7 @@ class Gatekeeper:
         number = self.commits
         assert self._open.wait(10)
         if self.is_full or number in self.refused:
-            raise OutboxFullError("data directory: disk is full; free some space")
+            raise NoRoomError("data directory: disk is full; free some space")
         self._commit(changes)
 
     @contextlib.contextmanager

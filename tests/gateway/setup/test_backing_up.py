@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from gateway.auth.security import Security
 from gateway.cli import run
 from gateway.setup import Plan, SetupError, make_overlay
 from gateway.setup.backing_up import MANIFEST, back_up, restore
 from gateway.setup.folders import CONFIG
+from tests.support.files import edited
 
 NOW = time.time()
 
@@ -53,10 +53,8 @@ def test_a_lost_folder_comes_back_and_is_checked(
 def test_users_that_the_console_made_are_in_it_and_nothing_else_of_the_data(
     folder: Path, tmp_path: Path, place: str
 ) -> None:
-    config = folder / CONFIG
-    settings = yaml.safe_load(config.read_text())
-    settings["plugins"] = {"gateway.auth.dynamic.DynamicPlugin": {"file": place}}
-    config.write_text(yaml.safe_dump(settings))
+    with edited(folder / CONFIG) as settings:
+        settings["plugins"] = {"gateway.auth.dynamic.DynamicPlugin": {"file": place}}
     (folder / place).parent.mkdir(exist_ok=True)
     Security().save(folder / place)
     (folder / "data" / "console-tokens.json").write_text("[]")

@@ -6,13 +6,13 @@ import time
 from pathlib import Path
 
 import pytest
-import yaml
 from cryptography import x509
 
 from gateway.owner import sign_overlay
 from gateway.setup import Made, Plan, make_overlay, role_folders
 from gateway.setup.renewing import LOOK_EVERY_S, Renewals
 from gateway.trust import load_overlay
+from tests.support.files import edited
 
 NOW = time.time()
 DAY_S = 86_400
@@ -52,9 +52,8 @@ def test_years_pass_and_nothing_ends(made: Made) -> None:
 
 def test_without_consent_the_overlay_is_left_alone_and_members_are_not(made: Made) -> None:
     description = made.directory / "overlay.yaml"
-    content = yaml.safe_load(description.read_text())
-    del content["renew_before_days"]
-    description.write_text(yaml.safe_dump(content))
+    with edited(description) as content:
+        del content["renew_before_days"]
     sign_overlay(description, made.directory / "owner", made.overlay, NOW)
     before = made.overlay.read_bytes()
     said = stepped(made, NOW + 800 * DAY_S)

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
 from bridge.traces.kinds import TraceKind
 from bridge.tracking.entity import Told
@@ -23,6 +22,7 @@ from tests.gateway.overlay_processes import OverlayProcesses
 from tests.gateway.test_witnesses import heartbeats, kinds, until
 from tests.gateway.traced_site import Site
 from tests.ports import free_ports
+from tests.support.files import edited
 
 REPLICAS = ("a1", "a2", "a3")
 K = TraceKind
@@ -35,21 +35,18 @@ def overlay(tmp_path: Path) -> Iterator[tuple[OverlayProcesses, list[str]]]:
     brokers = []
     for name, port in zip(REPLICAS, free_ports(3), strict=True):
         path = tmp_path / f"{name}.yaml"
-        content = yaml.safe_load(path.read_text())
-        content["listeners"]["entities"] = {"bind": f"127.0.0.1:{port}", "ssl": False, "overlay": False}
-        content["allow_anonymous"] = True
-        others = [f"{other}/card.json" for other in REPLICAS if other != name]
-        content["traces"] = {"authority": "owner/ca.pem", "identity": name, "nodes": others}
-        path.write_text(yaml.safe_dump(content))
+        with edited(path) as content:
+            content["listeners"]["entities"] = {"bind": f"127.0.0.1:{port}", "ssl": False, "overlay": False}
+            content["allow_anonymous"] = True
+            others = [f"{other}/card.json" for other in REPLICAS if other != name]
+            content["traces"] = {"authority": "owner/ca.pem", "identity": name, "nodes": others}
         brokers.append(f"127.0.0.1:{port}")
     domain = TrustDomain.load(tmp_path / "owner")
     cards = [Card.load(tmp_path / name / "card.json") for name in REPLICAS]
     for name in ("g1-entity", "desk"):
         Credentials.issue(domain, name, cards, tmp_path / name, time.time())
-    path = tmp_path / "g1.yaml"
-    content = yaml.safe_load(path.read_text())
-    content["watched"] = {"credentials": "g1-entity", "brokers": brokers, "discoverers": ["desk"]}
-    path.write_text(yaml.safe_dump(content))
+    with edited(tmp_path / "g1.yaml") as content:
+        content["watched"] = {"credentials": "g1-entity", "brokers": brokers, "discoverers": ["desk"]}
     try:
         yield made, brokers
     finally:

@@ -5,94 +5,24 @@ from __future__ import annotations
 import base64
 import json
 import stat
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
 from bridge.document.overlay import OverlayError
-from gateway.owner.cards import SignOptions
-from gateway.owner.signing import Signed, sign_overlay
 from gateway.trust.domains import Card, LocalIdentity, TrustDomain, describe, export
 from gateway.trust.errors import TrustError
 from gateway.trust.overlay_file import load_overlay, load_secrets
 from keys.identity import Role
 from keys.topictokens import tokenise_topic
-
-NOW = 1_800_000_000.0
-NOW_MS = int(NOW * 1000)
-HOSTS = ("127.0.0.1",)
-
-
-class World:
-    """An owner, three replicas of three parties, one gateway and one ingest job, as files."""
-
-    def __init__(self, directory: Path, now: float = NOW) -> None:
-        self.directory = directory
-        self.now = now
-        self.owner = directory / "owner"
-        TrustDomain.create(self.owner, "owner-org", now)
-        for place in range(1, 4):
-            party = TrustDomain.create(directory / f"party{place}", f"party{place}", now)
-            party.issue(f"r{place}", Role.REPLICA, HOSTS, directory / f"r{place}", now)
-        owner = TrustDomain.load(self.owner)
-        owner.issue("g1", Role.GATEWAY, HOSTS, directory / "g1", now)
-        owner.issue("spark", Role.INGEST, HOSTS, directory / "spark", now)
-        self.out = directory / "overlay.json"
-        self.description: dict[str, Any] = {
-            "name": "demo",
-            "regions": [
-                {
-                    "name": "north",
-                    "members": [{"card": f"r{n}/card.json", "address": f"127.0.0.1:{8880 + n}"} for n in (1, 2, 3)],
-                }
-            ],
-            "scopes": [
-                {"filter": "ward/#", "tokens": True},
-                {"filter": "pumps/#", "mode": "copies"},
-                {"filter": "public/#", "mode": "plain"},
-                {"filter": "vault/#", "shares_only": True},
-            ],
-            "members": [
-                {
-                    "card": "g1/card.json",
-                    "region": "north",
-                    "publish": ["#"],
-                    "read": ["ward/#", "public/#"],
-                },
-                {"card": "spark/card.json", "region": "north", "read": ["pumps/#"]},
-            ],
-        }
-
-    def sign(
-        self,
-        change: Callable[[dict[str, Any]], object] | None = None,
-        now: float | None = None,
-        **options: Any,
-    ) -> Signed:
-        if change:
-            change(self.description)
-        path = self.directory / "overlay.yaml"
-        path.write_text(yaml.safe_dump(self.description))
-        when = self.now if now is None else now
-        return sign_overlay(path, self.owner, self.out, when, SignOptions(**options))
-
-    def local(self, name: str) -> LocalIdentity:
-        return LocalIdentity.load(self.directory / name)
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
+from tests.support.parties import HOSTS, NOW, NOW_MS, Parties
 
 
 def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_every_secret_is_0600_and_every_public_file_readable(world: World) -> None:
+def test_every_secret_is_0600_and_every_public_file_readable(world: Parties) -> None:
     world.sign()
     private = [path for name in ("*.key", "key.pem", "overlays/*.json") for path in world.directory.rglob(name)]
     assert len(private) == 4 * 3 + 5 + 1
@@ -101,19 +31,19 @@ def test_every_secret_is_0600_and_every_public_file_readable(world: World) -> No
 
 
 @pytest.mark.parametrize("name", ["ca.key", "owner.key", "root.key"])
-def test_a_private_file_that_others_may_read_is_refused_with_the_cure(world: World, name: str) -> None:
+def test_a_private_file_that_others_may_read_is_refused_with_the_cure(world: Parties, name: str) -> None:
     (world.owner / name).chmod(0o640)
     with pytest.raises(TrustError, match=f"{name}: mode 0640 lets others read a secret; chmod 600"):
         TrustDomain.load(world.owner)
 
 
-def test_an_identity_key_that_others_may_read_is_refused(world: World) -> None:
+def test_an_identity_key_that_others_may_read_is_refused(world: Parties) -> None:
     (world.directory / "g1" / "key.pem").chmod(0o604)
     with pytest.raises(TrustError, match="chmod 600"):
         LocalIdentity.load(world.directory / "g1")
 
 
-def test_nothing_existing_is_overwritten(world: World) -> None:
+def test_nothing_existing_is_overwritten(world: Parties) -> None:
     before = (world.owner / "root.key").read_bytes()
     with pytest.raises(TrustError, match="holds a trust domain already"):
         TrustDomain.create(world.owner, "again", NOW)
@@ -122,7 +52,7 @@ def test_nothing_existing_is_overwritten(world: World) -> None:
     assert (world.owner / "root.key").read_bytes() == before
 
 
-def test_secrets_show_in_no_repr_and_no_description(world: World) -> None:
+def test_secrets_show_in_no_repr_and_no_description(world: Parties) -> None:
     world.sign()
     domain = TrustDomain.load(world.owner)
     local = LocalIdentity.load(world.directory / "g1")
@@ -136,7 +66,7 @@ def test_secrets_show_in_no_repr_and_no_description(world: World) -> None:
         assert repr(secret)[2:-1] not in shown
 
 
-def test_a_card_with_another_key_or_name_is_refused(world: World) -> None:
+def test_a_card_with_another_key_or_name_is_refused(world: Parties) -> None:
     """Attack: bring in one's own key under the name and role of somebody else's card."""
     path = world.directory / "r1" / "card.json"
     other = Card.load(world.directory / "r2" / "card.json")
@@ -158,14 +88,14 @@ def test_a_card_with_another_key_or_name_is_refused(world: World) -> None:
             Card.load(changed)
 
 
-def test_files_of_two_identities_do_not_mix(world: World) -> None:
+def test_files_of_two_identities_do_not_mix(world: Parties) -> None:
     stolen = world.directory / "r1" / "card.json"
     stolen.write_bytes((world.directory / "r2" / "card.json").read_bytes())
     with pytest.raises(TrustError, match="different keys"):
         LocalIdentity.load(world.directory / "r1")
 
 
-def test_rights_in_clear_names_become_tokens_where_the_scope_hides_names(world: World) -> None:
+def test_rights_in_clear_names_become_tokens_where_the_scope_hides_names(world: Parties) -> None:
     overlay = world.sign().overlay
     (secret,) = [s for s in load_secrets(world.local("g1"), overlay)[0] if s.token_key]
     assert secret.token_key
@@ -176,7 +106,7 @@ def test_rights_in_clear_names_become_tokens_where_the_scope_hides_names(world: 
     assert not overlay.may_read("spark", secret.scope, 0)
 
 
-def test_versions_follow_from_the_file_that_is_replaced(world: World) -> None:
+def test_versions_follow_from_the_file_that_is_replaced(world: Parties) -> None:
     def numbers() -> tuple[int, int]:
         overlay = load_overlay(world.out, NOW_MS)
         return overlay.policy.version, overlay.views[1].number
@@ -189,14 +119,14 @@ def test_versions_follow_from_the_file_that_is_replaced(world: World) -> None:
     assert numbers() == (3, 1)
 
 
-def test_another_owner_cannot_replace_the_file_by_accident(world: World) -> None:
+def test_another_owner_cannot_replace_the_file_by_accident(world: Parties) -> None:
     world.sign()
     world.owner = world.directory / "party1"
     with pytest.raises(TrustError, match="not this owner's overlay"):
         world.sign()
 
 
-def test_expired_certificates_are_refused_by_members_and_renewed_by_the_owner(world: World) -> None:
+def test_expired_certificates_are_refused_by_members_and_renewed_by_the_owner(world: Parties) -> None:
     world.sign()
     later = NOW + 366 * 86_400
     with pytest.raises(OverlayError, match="ask the owner to issue it anew"):
@@ -205,7 +135,7 @@ def test_expired_certificates_are_refused_by_members_and_renewed_by_the_owner(wo
     load_overlay(world.out, int(later * 1000))
 
 
-def test_an_export_is_public_and_brings_the_card(world: World) -> None:
+def test_an_export_is_public_and_brings_the_card(world: Parties) -> None:
     out = world.directory / "out.pem"
     export(world.directory / "g1", out)
     assert Card.load(out) == world.local("g1").card

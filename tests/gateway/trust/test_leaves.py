@@ -17,19 +17,14 @@ from gateway.trust.leaves import DAY_S, renew_leaf
 from gateway.trust.live_overlay import LiveOverlay
 from gateway.trust.overlay_file import load_overlay
 from keys.identity import public_key_of
-from tests.gateway.trust.test_domains import NOW, World
+from tests.support.parties import NOW, Parties
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
-
-
-def domain(world: World, name: str = "party1") -> TrustDomain:
+def domain(world: Parties, name: str = "party1") -> TrustDomain:
     return TrustDomain.load(world.directory / name)
 
 
-def test_only_when_it_is_due_and_the_key_stays(world: World) -> None:
+def test_only_when_it_is_due_and_the_key_stays(world: Parties) -> None:
     before = world.local("r1")
     shown = before.cert.read_bytes()
     assert not renew_leaf(before.directory, domain(world), NOW + 700 * DAY_S).is_new
@@ -48,7 +43,7 @@ def test_only_when_it_is_due_and_the_key_stays(world: World) -> None:
     new.verify_directly_issued_by(x509.load_pem_x509_certificate(domain(world).ca_pem))
 
 
-def test_only_the_domain_that_issued_it_and_no_longer_than_its_authority(world: World) -> None:
+def test_only_the_domain_that_issued_it_and_no_longer_than_its_authority(world: Parties) -> None:
     due = NOW + 800 * DAY_S
     with pytest.raises(TrustError, match=r"was issued by party1, not by .*party2"):
         renew_leaf(world.directory / "r1", domain(world, "party2"), due)
@@ -82,7 +77,7 @@ def _served(server: LinkTls, client: LinkTls) -> bytes:
 
 
 def test_a_running_member_shows_the_renewed_certificate_and_no_other(tmp_path: Path) -> None:
-    world = World(tmp_path, time.time())
+    world = Parties(tmp_path, time.time())
     signed = world.sign().overlay
     local = world.local("r1")
     tls = {name: LinkTls(name, world.local(name).cert, world.local(name).key, signed.members) for name in ("r1", "g1")}

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import paho.mqtt.client as paho
@@ -25,13 +23,6 @@ from tests.waits import wait_until
 
 REPLICAS = ("north1", "north2", "north3")
 EVERYBODY = (*REPLICAS, "site", "control")
-
-
-@pytest.fixture
-def overlay(tmp_path: Path) -> Iterator[OverlayProcesses]:
-    made = OverlayProcesses(tmp_path)
-    yield made
-    made.stop()
 
 
 def one_region(overlay: OverlayProcesses) -> OverlayProcesses:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -14,15 +13,11 @@ from gateway.trust.errors import TrustError
 from gateway.trust.overlay_file import describe_overlay, load_overlay, load_secrets, save_overlay
 from keys.epochs import KeyName
 from keys.identity import Role
-from tests.gateway.trust.test_domains import HOSTS, NOW, NOW_MS, World, mode
+from tests.gateway.trust.test_domains import mode
+from tests.support.parties import HOSTS, NOW, NOW_MS, Parties
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
-
-
-def test_the_signed_overlay_holds_what_the_owner_wrote(world: World) -> None:
+def test_the_signed_overlay_holds_what_the_owner_wrote(world: Parties) -> None:
     world.sign()
     overlay = load_overlay(world.out, NOW_MS)
     view = overlay.views[1]
@@ -34,7 +29,7 @@ def test_the_signed_overlay_holds_what_the_owner_wrote(world: World) -> None:
     assert [(g.member, g.filter) for g in overlay.policy.grants if g.member == "spark"] == [("spark", "pumps/#")]
 
 
-def test_a_box_opens_the_scopes_of_its_member_and_no_other(world: World) -> None:
+def test_a_box_opens_the_scopes_of_its_member_and_no_other(world: Parties) -> None:
     overlay = world.sign().overlay
     secrets, keys = load_secrets(world.local("g1"), overlay)
     by_name = {s.clear_filter: s for s in secrets}
@@ -48,7 +43,7 @@ def test_a_box_opens_the_scopes_of_its_member_and_no_other(world: World) -> None
     assert list(keys_of_spark) == [(KeyName("pumps/#", 0, 0), held[KeyName("pumps/#", 0, 0)])]
 
 
-def test_the_box_of_another_member_does_not_open(world: World) -> None:
+def test_the_box_of_another_member_does_not_open(world: Parties) -> None:
     """Attack: a member with the owner's file wants what is sealed for another."""
     overlay = world.sign().overlay
     thief = world.local("spark")
@@ -57,7 +52,7 @@ def test_the_box_of_another_member_does_not_open(world: World) -> None:
         load_secrets(taken, overlay)
 
 
-def test_a_box_moved_to_another_member_is_refused(world: World) -> None:
+def test_a_box_moved_to_another_member_is_refused(world: Parties) -> None:
     world.sign()
     document = json.loads(world.out.read_text())
     boxes = [entry["box"] for entry in document["members"]]
@@ -68,14 +63,14 @@ def test_a_box_moved_to_another_member_is_refused(world: World) -> None:
         load_overlay(world.out, NOW_MS)
 
 
-def test_a_stranger_gets_nothing(world: World) -> None:
+def test_a_stranger_gets_nothing(world: Parties) -> None:
     overlay = world.sign().overlay
     TrustDomain.load(world.owner).issue("eve", Role.GATEWAY, HOSTS, world.directory / "eve", NOW)
     with pytest.raises(TrustError, match="eve is no member"):
         load_secrets(world.local("eve"), overlay)
 
 
-def test_a_member_remembers_the_owner_and_refuses_an_older_version(world: World) -> None:
+def test_a_member_remembers_the_owner_and_refuses_an_older_version(world: Parties) -> None:
     pin = world.directory / "pin.json"
     world.sign()
     first = world.out.read_bytes()
@@ -94,7 +89,7 @@ def test_a_member_remembers_the_owner_and_refuses_an_older_version(world: World)
 
 
 @pytest.mark.attack(180)
-def test_an_identity_is_of_one_overlay_of_its_owner(world: World) -> None:
+def test_an_identity_is_of_one_overlay_of_its_owner(world: Parties) -> None:
     """Attack: a file of another overlay of the owner, of a higher version, takes the place of ours."""
     pin = world.directory / "pin.json"
     world.sign()
@@ -111,7 +106,7 @@ def test_an_identity_is_of_one_overlay_of_its_owner(world: World) -> None:
     assert world.out.read_bytes() == ours
 
 
-def test_a_newer_overlay_is_kept_and_never_an_older_one(world: World) -> None:
+def test_a_newer_overlay_is_kept_and_never_an_older_one(world: Parties) -> None:
     pin = world.directory / "pin.json"
     first, second = world.sign().overlay, world.sign().overlay
     newest = world.out.read_bytes()
@@ -126,7 +121,7 @@ def test_a_newer_overlay_is_kept_and_never_an_older_one(world: World) -> None:
 
 
 @pytest.mark.parametrize("act", ["load", "save"])
-def test_a_pin_of_before_takes_the_name_of_the_overlay_at_once(world: World, act: str) -> None:
+def test_a_pin_of_before_takes_the_name_of_the_overlay_at_once(world: Parties, act: str) -> None:
     """Else the next file of another overlay of the owner would give the name."""
     pin = world.directory / "pin.json"
     overlay = world.sign().overlay
@@ -143,7 +138,7 @@ def test_a_pin_of_before_takes_the_name_of_the_overlay_at_once(world: World, act
     assert pin.read_text() == whole
 
 
-def test_a_crash_between_file_and_pin_locks_nobody_out(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crash_between_file_and_pin_locks_nobody_out(world: Parties, monkeypatch: pytest.MonkeyPatch) -> None:
     pin = world.directory / "pin.json"
     world.sign()
     load_overlay(world.out, NOW_MS, pin)

@@ -12,20 +12,16 @@ from gateway.trust.domains import IDENTITY_FILES, Card, LocalIdentity, TrustDoma
 from gateway.trust.errors import TrustError
 from gateway.trust.overlay_file import load_overlay, load_secrets
 from keys.identity import Role
-from tests.gateway.trust.test_domains import HOSTS, NOW, NOW_MS, World, mode
+from tests.gateway.trust.test_domains import mode
+from tests.support.parties import HOSTS, NOW, NOW_MS, Parties
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
-
-
-def rotated(world: World, name: str = "g1") -> Path:
+def rotated(world: Parties, name: str = "g1") -> Path:
     """The card of the next key, made by the party that has the present one."""
     return rotation.prepare(world.directory / name, TrustDomain.load(world.owner), NOW).directory / "card.json"
 
 
-def test_a_rotation_lists_both_keys_until_the_overlap_ends(world: World) -> None:
+def test_a_rotation_lists_both_keys_until_the_overlap_ends(world: Parties) -> None:
     world.sign()
     old = world.local("g1").identity
     overlay = world.sign(cards=(rotated(world),), overlap_hours=2).overlay
@@ -41,7 +37,7 @@ def test_a_rotation_lists_both_keys_until_the_overlap_ends(world: World) -> None
     assert world.sign(now=NOW + 7_201).overlay.members["g1"].before is None
 
 
-def test_the_card_of_before_changes_nothing_after_a_rotation(world: World) -> None:
+def test_the_card_of_before_changes_nothing_after_a_rotation(world: Parties) -> None:
     """The owner's description may name the old file until somebody replaces it."""
     world.sign()
     key = world.sign(cards=(rotated(world),)).overlay.members["g1"].certificate.public_key
@@ -50,7 +46,7 @@ def test_the_card_of_before_changes_nothing_after_a_rotation(world: World) -> No
 
 @pytest.mark.parametrize("step", range(2 * len(IDENTITY_FILES)))
 def test_a_crash_at_any_step_of_taking_the_next_key_is_mended_by_the_next_start(
-    world: World, monkeypatch: pytest.MonkeyPatch, step: int
+    world: Parties, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
     directory = world.directory / "g1"
     key = Card.load(rotated(world)).public_key
@@ -71,7 +67,7 @@ def test_a_crash_at_any_step_of_taking_the_next_key_is_mended_by_the_next_start(
     assert mode(directory / "previous" / "key.pem") == mode(directory / "key.pem") == 0o600
 
 
-def test_a_card_for_a_known_name_needs_the_signature_of_the_present_key(world: World) -> None:
+def test_a_card_for_a_known_name_needs_the_signature_of_the_present_key(world: Parties) -> None:
     """Attack: issue oneself an identity of a name that is in the overlay, and hand its card in."""
     world.sign()
     thief = TrustDomain.create(world.directory / "thief", "owner-org", NOW)
@@ -86,7 +82,7 @@ def test_a_card_for_a_known_name_needs_the_signature_of_the_present_key(world: W
     assert load_overlay(world.out, NOW_MS).policy.version == 1
 
 
-def test_a_lost_key_is_replaced_on_the_owners_word_and_outdates_what_it_could_fetch(world: World) -> None:
+def test_a_lost_key_is_replaced_on_the_owners_word_and_outdates_what_it_could_fetch(world: Parties) -> None:
     world.sign()
     domain = TrustDomain.load(world.owner)
     domain.issue("g1", Role.GATEWAY, HOSTS, world.directory / "again", NOW)
@@ -97,7 +93,7 @@ def test_a_lost_key_is_replaced_on_the_owners_word_and_outdates_what_it_could_fe
         world.sign(cards=(world.directory / "again" / "card.json",), replace_lost=("g1",))
 
 
-def test_only_the_domain_that_issued_an_identity_rotates_it(world: World) -> None:
+def test_only_the_domain_that_issued_an_identity_rotates_it(world: Parties) -> None:
     with pytest.raises(TrustError, match="was issued by owner-org"):
         rotation.prepare(world.directory / "g1", TrustDomain.load(world.directory / "party1"), NOW)
     rotated(world)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +24,6 @@ from tests.waits import wait_until
 
 REPLICAS = ("north1", "north2", "north3")
 CAP_BYTES = 1 << 20
-
-
-@pytest.fixture
-def overlay(tmp_path: Path) -> Iterator[OverlayProcesses]:
-    made = OverlayProcesses(tmp_path / "overlay")
-    made.directory.mkdir()
-    yield made
-    made.stop()
 
 
 class Daemon:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import paho.mqtt.client as paho
@@ -19,14 +18,6 @@ from tests.seldom import slow
 from tests.waits import wait_until
 
 REPLICAS = ("north1", "north2", "north3")
-
-
-@pytest.fixture
-def overlay(tmp_path: Path) -> Iterator[OverlayProcesses]:
-    made = OverlayProcesses(tmp_path / "overlay")
-    made.directory.mkdir()
-    yield made
-    made.stop()
 
 
 def rows(options: Options) -> dict[bytes, str]:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gateway.base import PrivateFileError, erase, private_directory, read_private, write_private
-from gateway.outbox.database import StoreError
+from gateway.data.database import StoreError
 
 SEED_BYTES = 32
 

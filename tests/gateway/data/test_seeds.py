@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.outbox.database import StoreError
-from gateway.outbox.seeds import erase_seeds, split_seed
+from gateway.data import StoreError
+from gateway.data.seeds import erase_seeds, split_seed
 
 
 def test_a_seed_is_durable_differs_by_epoch_and_can_be_erased(tmp_path: Path) -> None:
