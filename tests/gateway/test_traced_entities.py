@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import paho.mqtt.client as mqtt
+import pytest
 import yaml
 from paho.mqtt.enums import CallbackAPIVersion
 
