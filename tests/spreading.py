@@ -24,7 +24,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 USES_SPARK = re.compile(r"\b(spark: Any|site: Site)\b")
 STARTS_PROCESSES = re.compile(
-    r"\b(OverlayProcesses|subprocess|forking|run_veilmq|console\.running|mosquitto|chromium)\b"
+    r"\b(OverlayProcesses|WorkingReceiver|subprocess|forking|run_veilmq|console\.running|mosquitto|chromium)\b"
 )
 ONE_ROOM = re.compile(r"tests/(keys|fuzz|(bridge|gateway|spark_ingest)/\w+)/")
 TAKES_HOURS = re.compile(r"\btimeout\(7_200\)")

@@ -32,6 +32,7 @@ def test_quick_tests_start_nothing_and_are_of_one_room() -> None:
     assert not is_quick("tests/gateway/bridging/test_ends.py"), "starts processes"
     assert not is_quick("tests/gateway/trust/test_tokens.py"), "runs programs to their end"
     assert not is_quick("tests/gateway/console/test_streams.py"), "its console is a process"
+    assert not is_quick("tests/spark_ingest/receiver/test_workers.py"), "its workers are processes"
     assert not is_quick("tests/papers/overlays/test_optimum.py"), "an experiment"
     assert not is_quick("tests/bridge/test_copies.py"), "several rooms"
     assert not is_quick("tests/sim/test_storms.py")
