@@ -345,7 +345,7 @@ class Readings:
         if reading.ids:
             ids = tuple(reading.ids)
             if delivers := tuple([each for each in effects if isinstance(each, Deliver)]):
-                effects = [each for each in effects if not isinstance(each, Deliver)] + [Reread(ids, delivers)]
+                effects = [*(each for each in effects if not isinstance(each, Deliver)), Reread(ids, delivers)]
             reading.past.changed_streams()
             if replay.is_last and not reading.is_told:
                 reading.is_told = True
