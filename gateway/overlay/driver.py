@@ -184,6 +184,9 @@ class Driver:
             self._alarm_due = loop.call_soon(self._set_alarm) if is_due else loop.call_at(at, self._set_alarm)
         return is_handled
 
+    def _go_on(self) -> None:
+        self.handle(GoOn())
+
     def _set_alarm(self) -> None:
         self._alarm_due = None
         self._alarm_set_at = asyncio.get_running_loop().time()
@@ -208,7 +211,7 @@ class Driver:
                 # Not from inside the handling of another event, and with turns for others between two pages.
                 asyncio.get_running_loop().call_soon(hands.read_page, start)
             case Pause():
-                behind_reads(lambda: self.handle(GoOn()))
+                behind_reads(self._go_on)
             case Refuse(reason):
                 hands.refuse(reason)
             case Delay(delay_s):

@@ -25,6 +25,7 @@ from bridge.contract import (
 )
 from bridge.contract.machine import earliest
 from bridge.membership import GRANT_TOPIC, OVERLAY_TOPIC, SWAPS_TOPIC, VIEWS_TOPIC
+from bridge.node import JobNode
 from gateway.overlay import Properties, Publish
 from keys.derivation import Derivation
 from papers.sim.checkers import check_blame
@@ -146,8 +147,8 @@ class Disk:
 
 def joining(kernel: Kernel, world: World, rng: random.Random, disk: Disk, at: float) -> None:
     """A job joins then, for the first time."""
-    maker = world.maker("late", rng)
-    kernel._makers["late"] = lambda: Job(maker(), world, disk)
+    told = world.overlay, world.identities["late"], "late", world.secrets, world.keys_of("late"), rng.randbytes
+    kernel._makers["late"] = lambda: Job(JobNode(*told), world, disk)
     kernel.crash("late")
     kernel.run(at)
     kernel.restart("late")
