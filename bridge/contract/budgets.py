@@ -287,7 +287,7 @@ class Deferrals(Generic[K]):
         if self._due_at.pop(key, None) is not None:
             self._settle()
 
-    def keep(self, keeps: Callable[[K], bool]) -> None:
+    def forget_unless(self, keeps: Callable[[K], bool]) -> None:
         """Forgets every name for which `keeps` is False."""
         self._allowances = {key: left for key, left in self._allowances.items() if keeps(key)}
         self._due_at = {key: at for key, at in self._due_at.items() if keeps(key)}
@@ -431,7 +431,7 @@ class LinkGuard:
                     cost *= AUTHORED_PART
                 _spend(self._budgets, peer, cost, now)
 
-    def keep(self, peers: Iterable[str]) -> None:
+    def forget_all_but(self, peers: Iterable[str]) -> None:
         """Forgets former neighbours, and the accounts of authors at them."""
         kept = set(peers)
         self.charged &= kept

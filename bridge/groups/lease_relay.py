@@ -88,8 +88,8 @@ class LeaseRelay:
         """Takes another version of the overlay, or other views or trees."""
         self._overlay = overlay
         self._table.adopt(overlay)
-        self._told.keep(lambda told: told[0] in overlay.members)
-        self._comebacks.keep(overlay.members.__contains__)
+        self._told.forget_unless(lambda told: told[0] in overlay.members)
+        self._comebacks.forget_unless(overlay.members.__contains__)
 
     def _wanting(self, wire_filter: str, now: float) -> list[str]:
         """Returns the connected gateways of our region wanting the scope."""

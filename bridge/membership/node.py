@@ -195,7 +195,7 @@ class Node:
         self._left = before - self._peers or self._left
         for peer in sorted(before - self._peers):
             effects = effects + self.keeper.link_down(peer, now) + self._event(LinkDown(peer), now)
-        self._links.keep(self._peers)
+        self._links.forget_all_but(self._peers)
         effects = effects + self._adopt(self.overlay, now)
         self._early.release(None, now)
         return effects + self._judged_again(now)

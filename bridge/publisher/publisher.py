@@ -317,7 +317,7 @@ class Publisher:
         self.sealer.adopt(overlay, secrets)
         self._pacing.adopt(overlay.policy.budgets)
         self._stand_ins.adopt(overlay)
-        self._repairable.answers.keep(overlay.members)
+        self._repairable.answers.forget_all_but(overlay.members)
         effects = self._follow(overlay.views[self._home], now)
         self.scopes.adopt(secrets)
         self._placed = -1

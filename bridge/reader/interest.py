@@ -152,7 +152,7 @@ class ScopeInterest:
         self._overlay = overlay
         self._secrets = list(secrets)
         effects = self._review(now)
-        self._withdrawals.keep(lambda wire_filter: overlay.scope_named(wire_filter) is not None)
+        self._withdrawals.forget_unless(lambda wire_filter: overlay.scope_named(wire_filter) is not None)
         for want in self._wants.values():  # a replica that adopts after us refuses a right that it does not know yet
             if want.filters:
                 want.renew_at = min(want.renew_at, now + REPEAT_S)

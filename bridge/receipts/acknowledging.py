@@ -241,7 +241,7 @@ class Acknowledging:
         for chain, _ in [each for each in self._again.items() if not self._is_told(each[0])]:
             self._again.pop(chain)
         self._up.intersection_update(overlay.members)
-        self._comebacks.keep(overlay.members.__contains__)
+        self._comebacks.forget_unless(overlay.members.__contains__)
 
     def _is_told(self, chain: ChainId) -> bool:
         scope = self._overlay.scope_numbered(chain.scope)

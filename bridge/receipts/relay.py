@@ -76,7 +76,7 @@ class ReceiptRelay:
         """Takes another version of the overlay, or other views or trees; forgets what it has no use for."""
         self._overlay = overlay
         self._checks.adopt(overlay)
-        self._comebacks.keep(overlay.members.__contains__)
+        self._comebacks.forget_unless(overlay.members.__contains__)
         for name, _ in list(self._newest.items()):
             scope = overlay.scope_numbered(name[1].scope)
             if name[0] not in overlay.members or scope is None or not scope.receipts:

@@ -472,13 +472,13 @@ class Carrying:
         members = self._routes.overlay.members
         for peer in added:
             self.link_down(peer, now)
-        self._answers.keep(members)
+        self._answers.forget_all_but(members)
         for _, passing in self._recent.items():
             passing.peers = tuple(peer for peer in passing.peers if peer in members)
             passing.owed = {peer: parts for peer, parts in passing.owed.items() if peer in members}
-        self._pulls.keep(members)
+        self._pulls.forget_all_but(members)
         self._down = {peer: since for peer, since in self._down.items() if peer in members}
-        self._comebacks.keep(members.__contains__)
+        self._comebacks.forget_unless(members.__contains__)
 
 
 def _fitting(passing: Passing, parts: tuple[int, ...]) -> tuple[int, ...]:

@@ -63,7 +63,7 @@ class Destinations:
         self.changed()
         self.planes.adopt()
         self.silent.forget()
-        self._filtering.keep(overlay.members, overlay.by_party)
+        self._filtering.forget_all_but(overlay.members, overlay.by_party)
 
     def changed(self) -> None:
         """Forgets the ways: a link came or went, or a member stated something."""

@@ -148,7 +148,7 @@ class Filtering:
             _add(runs, low + 1, header.previous)
         return told + _lowered(stream)
 
-    def keep(self, members: Collection[str], publishers: Collection[bytes]) -> None:
+    def forget_all_but(self, members: Collection[str], publishers: Collection[bytes]) -> None:
         """Forgets former members."""
         for key, stream in list(self._streams.items()):
             if key[0] not in publishers:

@@ -25,7 +25,7 @@ class Passed:
         self._retained, self._content = retained, content
         self._repeats: dict[bytes, Repeats] = {}  # by publisher, all of whom are certified
 
-    def keep(self, parties: Container[bytes]) -> None:
+    def forget_all_but(self, parties: Container[bytes]) -> None:
         """Forgets parties that are no members any more."""
         self._repeats = {party: seen for party, seen in self._repeats.items() if party in parties}
 

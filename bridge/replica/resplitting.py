@@ -195,7 +195,7 @@ class Resplitter:
     def adopt(self, overlay: Overlay, now: float) -> list[Effect]:
         """Takes another version of the overlay, or other views. `Routes` and `Admission` have taken it before."""
         self.generations.adopt(overlay)
-        self.untold.keep(overlay.members)
+        self.untold.forget_all_but(overlay.members)
         of_members = (pair for pair in self._new_keys if pair[0] in overlay.by_party and pair[1] in overlay.members)
         self._new_keys = {pair: self._new_keys[pair] for pair in of_members}
         for held in self._held.values():

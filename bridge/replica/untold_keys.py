@@ -48,7 +48,7 @@ class UntoldKeys:
         if peer in self.peers:
             self.peers[peer].at = inf
 
-    def keep(self, members: Collection[str]) -> None:
+    def forget_all_but(self, members: Collection[str]) -> None:
         """Forgets all other peers."""
         self.peers = {peer: untold for peer, untold in self.peers.items() if peer in members}
 

@@ -186,7 +186,7 @@ class Pulls:
         self._unanswered[peer] += 1
         return [request_of(peer, PullRequest(*pull.name, time_ms, wanted, pull.above))]
 
-    def keep(self, peers: Collection[str]) -> None:
+    def forget_all_but(self, peers: Collection[str]) -> None:
         """Forgets requests of former neighbours."""
         for pull in self._pulls.values():
             pull.askers = {peer: parts for peer, parts in pull.askers.items() if peer in peers}
@@ -235,7 +235,7 @@ class Answers:
         given.update(left)
         return allowed
 
-    def keep(self, peers: Iterable[str]) -> None:
+    def forget_all_but(self, peers: Iterable[str]) -> None:
         """Forgets former neighbours."""
         kept = set(peers)
         self._requests = {peer: budget for peer, budget in self._requests.items() if peer in kept}

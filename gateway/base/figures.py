@@ -159,7 +159,7 @@ class Figures:
         heard.received += 1
         heard.received_bytes += payload_bytes
 
-    def keep(self, members: Container[str]) -> None:
+    def forget_all_but(self, members: Container[str]) -> None:
         """Drops the counters of members that left."""
         for name in [name for name in self.heard if name not in members]:
             del self.heard[name]

@@ -259,12 +259,12 @@ class Driver:
         if effect.outcome is Adoption.RESTART:
             self._live.keep(effect.overlay)
             LogEvent.OVERLAY_NEEDS_RESTART.say(log, effect.overlay.policy.version)
-            self.figures.keep(self.node.overlay.members)
+            self.figures.forget_all_but(self.node.overlay.members)
             self._hands.adopted(self.node.overlay, False)
             self._dials.adopt(self._hands.peers_to_dial())
             return
         rotated = self._live.adopt(effect.overlay)
-        self.figures.keep(effect.overlay.members)
+        self.figures.forget_all_but(effect.overlay.members)
         self._hands.adopted(effect.overlay, effect.outcome is Adoption.REMOVED)
         self._dials.adopt(self._hands.peers_to_dial())
         if rotated is not None:  # not from inside the handling of another event

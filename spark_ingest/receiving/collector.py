@@ -103,7 +103,7 @@ class SpoolCollector:
 
     def adopt(self, overlay: Overlay, now: float) -> None:
         """Adopts another version of the overlay, or other views of it, with unchanged regions."""
-        self._links.keep(overlay.replicas(self._intake.home))
+        self._links.forget_all_but(overlay.replicas(self._intake.home))
         self._news(*self._intake.adopt(overlay, now))
         for early in self._early.take():
             self._receive(*early[:-1], now, early.since)

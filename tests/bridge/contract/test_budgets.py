@@ -145,7 +145,7 @@ def test_a_neighbour_that_left_is_forgotten():
         guard.charge("liar", [Count("refused", 1, "BadFrame")], 0.0)
     assert guard.closed("liar", (), 0.0)
     assert not guard.closed("other", (), 0.0)
-    guard.keep(["other"])
+    guard.forget_all_but(["other"])
     assert not guard.closed("liar", (), 0.0)
 
 
@@ -185,7 +185,7 @@ def test_what_comes_too_often_is_due_later_once_and_by_name():
     assert not deferrals.take("a", NOW + 11)
     deferrals.drop("a")
     assert deferrals.due(NOW + 99) == []
-    deferrals.keep(lambda name: name == "b")
+    deferrals.forget_unless(lambda name: name == "b")
     assert len(deferrals) == 1
 
 

@@ -94,11 +94,11 @@ def test_memory_is_bounded_and_what_is_forgotten_is_not_vouched_for() -> None:
 def test_who_is_no_member_any_more_is_forgotten() -> None:
     filtering = Filtering()
     filtering.passes(TOPIC, header(2, 1), {}, ["one", "two"])
-    filtering.keep({"two"}, {b"p" * 16})
+    filtering.forget_all_but({"two"}, {b"p" * 16})
     filtering.passes(TOPIC, header(3, 2), to("one", "two"), [])
     assert claim(filtering, "one", 3, 2) is None
     assert claim(filtering, "two", 3, 2) == 1
-    filtering.keep({"two"}, set())
+    filtering.forget_all_but({"two"}, set())
     assert len(filtering) == 0
 
 

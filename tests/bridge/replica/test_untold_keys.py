@@ -64,5 +64,5 @@ def test_a_link_that_is_down_is_waited_for():
 def test_who_is_no_member_is_forgotten():
     untold = with_lost(*KEYS)
     untold.lost("other", KEYS[0], 1.0)
-    untold.keep({"other"})
+    untold.forget_all_but({"other"})
     assert untold.due(100.0) == ["other"]

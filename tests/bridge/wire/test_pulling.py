@@ -154,7 +154,7 @@ def test_who_is_no_neighbour_any_more_asked_for_nothing() -> None:
     pulls = Pulls()
     one = pulls.begin(NAME, 0, b"p", NOW, 0.0)
     one.askers = {"here": (1,), "gone": ()}
-    pulls.keep({"here"})
+    pulls.forget_all_but({"here"})
     assert one.askers == {"here": (1,)}
 
 
@@ -197,7 +197,7 @@ def test_bytes_to_one_neighbour_are_bounded_and_come_back(monkeypatch: pytest.Mo
     assert answers.give("r1a", (b"p", 2), 5, piece, NOW) is None, "1,500 and a header are more than 2,000"
     assert answers.give("r1b", (b"p", 2), 5, piece, NOW) == piece
     assert answers.give("r1a", (b"p", 2), 5, piece, NOW + 0.1) == piece
-    answers.keep({"r1b"})
+    answers.forget_all_but({"r1b"})
     assert answers.give("r1a", (b"p", 3), 5, piece, NOW) == piece, "who comes back begins anew"
     assert answers.give("r1b", (b"p", 3), 5, piece, NOW) is None
 
@@ -210,7 +210,7 @@ def test_requests_of_one_neighbour_are_bounded_and_those_for_the_unknown_more() 
     later = NOW + 1
     assert sum(answers.may_ask("r1a", P, later) for _ in range(5000)) == REQUESTS_PER_S
     assert sum(answers.may_ask_unknown("r1a", P, later) for _ in range(5000)) == UNKNOWN_PER_S
-    answers.keep({"r1b"})
+    answers.forget_all_but({"r1b"})
     assert answers.may_ask_unknown("r1a", P, later), "who comes back begins anew"
 
 

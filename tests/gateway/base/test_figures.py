@@ -52,7 +52,7 @@ def test_what_members_sent_is_kept_while_they_are_members() -> None:
     figures.received("site", 10)
     figures.received("site", 5)
     figures.received("gone", 1)
-    figures.keep({"site"})
+    figures.forget_all_but({"site"})
     assert set(figures.heard) == {"site"}
     assert (figures.heard["site"].received, figures.heard["site"].received_bytes) == (2, 15)
 
