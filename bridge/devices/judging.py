@@ -223,7 +223,7 @@ class Judging:
     # ----------------------------------------------------------------------------------------------- time
 
     def _run_due(self, now: float) -> None:
-        for name, words in self._turns.due(now, LOOKS_AT_TICK):
+        for name, words in self._turns.due_names(now, LOOKS_AT_TICK):
             if words is None:
                 self._look_at(name, now)
             else:

@@ -49,7 +49,7 @@ class WorkInTurns(Generic[Data]):
     def next_deadline(self) -> float | None:
         return self._heap[0][0] if self._heap else None
 
-    def due(self, now: float, most: int) -> Iterator[tuple[str, Data]]:
+    def due_names(self, now: float, most: int) -> Iterator[tuple[str, Data]]:
         """Gives up to `most` names whose turn has come, with the data of their work."""
         while most and self._heap and self._heap[0][0] <= now:
             at, origin = heapq.heappop(self._heap)

@@ -320,8 +320,8 @@ class OverlayKeeper:
             self._begun = True
             self.swaps.adopt(self.overlay, now)
         effects = self._ask(now) + self._tell_swaps(now)
-        effects += self._hear(SwapNews((), self.swaps.due(self.overlay, now)), "", now)
-        ours = self._endorser.due(self.overlay, now)
+        effects += self._hear(SwapNews((), self.swaps.due_endorsements(self.overlay, now)), "", now)
+        ours = self._endorser.due_endorsements(self.overlay, now)
         overlay = self.overlay.endorsed(ours, now)
         if overlay is not self.overlay:
             effects += told(ours, self._peers) + self._put(overlay)

@@ -113,7 +113,7 @@ class EarlyWires:
         self._due.update((name, None) for name, early in self._kept.items() if peer in (None, early.event.peer))
         self.next_deadline = now if self._due else None
 
-    def due(self) -> list[Early]:
+    def take_due_wires(self) -> list[Early]:
         """Takes out at most `JUDGED_AT_ONCE` wires that are due, in the order of arrival. The caller passes the effects
         of each to `judged`.
         """

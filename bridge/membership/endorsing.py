@@ -54,7 +54,7 @@ class Endorser:
             adds = set(latest.members) - set(latest.former.members)
             self._due[region] = now + (ATTACH_S if adds and not overlay.in_force(region) else 0.0)
 
-    def due(self, overlay: Overlay, now: float) -> list[Endorsement]:
+    def due_endorsements(self, overlay: Overlay, now: float) -> list[Endorsement]:
         """Returns the endorsements that are due now."""
         regions = [region for region, at in self._due.items() if at <= now]
         for region in regions:

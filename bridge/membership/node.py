@@ -157,7 +157,7 @@ class Node:
     def _judged_again(self, now: float) -> list[Effect]:
         """Judges waiting wires, a bounded number at once, when another version is in force or is known not to come."""
         effects: list[Effect] = []
-        for early in self._early.due():
+        for early in self._early.take_due_wires():
             peer, news = early.event.peer, list[Effect]()
             if peer not in self.peers:
                 pass

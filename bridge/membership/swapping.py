@@ -64,7 +64,7 @@ class SwapEndorser:
         if standing != self._standing:
             self._standing, self._proves = standing, True
 
-    def due(self, overlay: Overlay, now: float) -> tuple[SwapEndorsement, ...]:
+    def due_endorsements(self, overlay: Overlay, now: float) -> tuple[SwapEndorsement, ...]:
         """Returns the endorsements that are due now."""
         if self._proves and overlay.swaps and self._identity is not None:
             self._proves = False
@@ -91,7 +91,7 @@ class SwapEndorser:
         return tuple([SwapEndorsement.of(swap, self._name, identity) for swap in unproven])
 
     def next_deadline(self, overlay: Overlay, now_before: float) -> float | None:
-        """Returns the time at which `due` may next return an endorsement. `now_before`: the time of the last event."""
+        """Returns the time at which an endorsement may next be due. `now_before`: the time of the last event."""
         if self._proves and overlay.swaps and self._identity is not None:
             return now_before
         return self._next_at(overlay) if self._candidate(overlay, now_before) is not None else None

@@ -116,7 +116,7 @@ class Assembling:
 
     def tick(self, now: float) -> list[Effect]:
         """Requests missing pieces that are due, and gives up requests that took too long."""
-        asking, gone = self._pulls.due(now)
+        asking, gone = self._pulls.due_pulls(now)
         effects: list[Effect] = [Count("content_given_up", len(gone))] if gone else []
         for pull in gone:
             self._parts.pop(pull.name)

@@ -206,9 +206,9 @@ class Collector:
         effects, opened = self._intake.tick(now)
         for key_id in opened:
             effects += self._wake(key_id, now)
-        for held in self._joining.due(now):
+        for held in self._joining.take_due(now):
             effects += self._hold(held, now)
-        while (stream_id := self._waiting.due(now)) is not None:
+        while (stream_id := self._waiting.due_stream(now)) is not None:
             effects += self._advance(stream_id, now)
         if self._sweep_at and self._sweep_at <= now:
             for name in [name for name in self.kept.waiting if not self._waits(name)]:

@@ -109,7 +109,7 @@ class Joining:
             self._until.pop(gone, None)
         return True
 
-    def due(self, now: float) -> list[Held]:
+    def take_due(self, now: float) -> list[Held]:
         """Removes publications that waited long enough and are still their members' last; returns them, the newest
         first.
         """

@@ -174,7 +174,7 @@ class Waiting:
             self._deadlines[stream_id] = at
             heapq.heappush(self._wakeups, (at, stream_id))
 
-    def due(self, now: float) -> StreamId | None:
+    def due_stream(self, now: float) -> StreamId | None:
         """Returns a single stream to check, each time another, until None. A stream is due when its time has come, or
         is further away than the longest wait, since the clock was set back.
         """

@@ -275,7 +275,7 @@ class Carrying:
 
     def tick(self, now: float) -> list[Effect]:
         """Asks the next source for missing content; gives up content nobody has."""
-        asking, gone = self._pulls.due(now)
+        asking, gone = self._pulls.due_pulls(now)
         effects: list[Effect] = [Count("content_given_up", len(gone))] if gone else []
         for peer in self._comebacks.due(now):
             effects += self.link_up(peer, now) if peer in self._routes.up else []

@@ -212,7 +212,7 @@ class Destinations:
         """Believes words on planes whose replica was silent for long enough. Yields peers as `heard` returns them: each
         may be told before the next word counts.
         """
-        for word in self.silent.due(now):
+        for word in self.silent.take_due_words(now):
             yield from self._believed(word.admitted, word.low, [word.plane], now)
 
 

@@ -401,7 +401,7 @@ class Resplitter:
             del self.gathering[name]
             held = self._held.get(name)
             effects += self._pass_on(held, now) if held is not None else []
-        for peer in self.untold.due(now) if self.untold.peers else ():
+        for peer in self.untold.due_peers(now) if self.untold.peers else ():
             lacking = {h.name: h for h in map(self._held.get, self.untold.of(peer)) if h and self._lacks(peer, h, now)}
             effects += [self._news(peer, lacking[name]) for name in self.untold.next_of(peer, lacking, now)]
         return effects

@@ -57,7 +57,7 @@ class SilentHosts(Generic[W]):
         waiting.count += 1
         waiting.words.put(waiting.count, publisher, word)
 
-    def due(self, now: float) -> list[W]:
+    def take_due_words(self, now: float) -> list[W]:
         """Takes the words for replicas that are silent now, in the order in which they came."""
         found: list[W] = []
         for host, waiting in self.waiting.items():

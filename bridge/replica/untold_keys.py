@@ -52,7 +52,7 @@ class UntoldKeys:
         """Forgets all other peers."""
         self.peers = {peer: untold for peer, untold in self.peers.items() if peer in members}
 
-    def due(self, now: float) -> list[str]:
+    def due_peers(self, now: float) -> list[str]:
         """Returns the peers to send keys now."""
         return [peer for peer, untold in self.peers.items() if untold.at <= now]
 

@@ -175,7 +175,7 @@ class Fleet:
         ]  # fmt: skip
         return {"groups": counted, "entities": shown, "more": len(members) > limit}
 
-    def due(self, now: float) -> list[FleetEffect]:
+    def due_alerts(self, now: float) -> list[FleetEffect]:
         """Returns the alerts and summaries that are due by now."""
         effects: list[FleetEffect] = []
         while self._alerts and self._alerts[0][0] <= now:

@@ -84,7 +84,7 @@ class Reporter:
 
     @property
     def next_deadline(self) -> float | None:
-        """The time for the next call of `due`; None if nothing is held back."""
+        """The time for the next call of `due_reports`; None if nothing is held back."""
         return max(self._held[0][0], self._resumes_at) if self._held else None
 
     def guard(self, own: OwnTopics) -> None:
@@ -103,7 +103,7 @@ class Reporter:
         """
         if kind is TraceKind.GAUGE_INTEREST:
             return []  # a question to trackers
-        effects = list(self.due(now))
+        effects = list(self.due_reports(now))
         pace, told = self._pace(entity, now, effects), _Told(entity, kind, fields, now)
         if (interest_of(kind) if to is None else to) in _STEADY:
             if 0 <= now - pace.steady.get(kind, float("-inf")) < STEADY_S:  # a clock that goes back stops nothing
@@ -121,7 +121,7 @@ class Reporter:
         pace.held = told
         return effects
 
-    def due(self, now: float) -> Iterator[ReportEffect]:
+    def due_reports(self, now: float) -> Iterator[ReportEffect]:
         """Yields the held reports that may go now."""
         while self._held and self._held[0][0] <= now and self._resumes_at <= now:
             pace = self._paces.get(self._held[0][1])

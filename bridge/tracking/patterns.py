@@ -95,7 +95,7 @@ class Patterns:
         """Returns True if a followed pattern means this name."""
         return any(matches(pattern, name) for pattern in self._asked)
 
-    def due(self, now: float, *, all_of_them: bool = False) -> list[Say]:
+    def due_queries(self, now: float, *, all_of_them: bool = False) -> list[Say]:
         """Returns the queries that are due now."""
         said = []
         for pattern, asked in self._asked.items():

@@ -144,7 +144,10 @@ class Tracker:
             case BrokerConnected():
                 self._connected, self._offline_at = True, None
                 effects: list[TrackingEffect] = [Listen(answers_to(self._certificate.name))]
-                effects += [*(Listen(topic) for topic in self._topics), *self._patterns.due(now, all_of_them=True)]
+                effects += [
+                    *(Listen(topic) for topic in self._topics),
+                    *self._patterns.due_queries(now, all_of_them=True),
+                ]
                 for entity, followed in self._followed.items():
                     followed.asked = 0
                     if not followed.proven:
@@ -169,7 +172,7 @@ class Tracker:
                 return []
             self._offline_at = None
             return [effect for name, each in self._followed.items() for effect in self._lost(name, each, now)]
-        effects: list[TrackingEffect] = [*self._patterns.due(now)]
+        effects: list[TrackingEffect] = [*self._patterns.due_queries(now)]
         while (entity := self._looks.take(self._followed, now)) is not None:
             followed = self._followed[entity]
             is_lost = now >= followed.panel.silent_at and followed.known
@@ -203,7 +206,7 @@ class Tracker:
             if self._patterns.follow(entity, interest, now):
                 named = [name for name, each in self._followed.items() if not each.by_name and matches(entity, name)]
                 changes = [effect for name in named for effect in self._change(name, interest, now)]
-            return [*changes, *self._patterns.due(now)] if self._connected else changes
+            return [*changes, *self._patterns.due_queries(now)] if self._connected else changes
         if known is not None:
             known.by_name |= by_name
             return self._change(entity, interest, now) if by_name and interest != known.interest else []

@@ -158,7 +158,7 @@ class Pulls:
         """Seconds that announced content usually takes, with a margin (as RFC 6298 §2 has it for TCP)."""
         return min(PATIENCE_MAX_S, self._late_s + 4 * self._spread_s)
 
-    def due(self, now: float) -> tuple[list[Pull], list[Pull]]:
+    def due_pulls(self, now: float) -> tuple[list[Pull], list[Pull]]:
         """Returns the publications to ask for now, and the ones that are given up and forgotten."""
         asking, gone = [], []
         while (at := self.next_deadline) is not None and at <= now:

@@ -186,14 +186,14 @@ class Play:
         with self._console.status("publishing") as status:
             while "done" not in self._facts["telemetry"]:
                 at_s = time.monotonic() - start
-                for step in self._timeline.due(done_s, at_s):
+                for step in self._timeline.due_steps(done_s, at_s):
                     self._inject(step)
                 done_s = at_s
                 status.update(self._progress(at_s, seconds))
                 if at_s > seconds + READY_S:
                     raise DemoError("telemetry: does not end", 1, telemetry.tail())
                 self._turn()
-        for step in self._timeline.due(done_s, seconds):
+        for step in self._timeline.due_steps(done_s, seconds):
             self._inject(step)
 
     def _progress(self, at_s: float, seconds: float) -> str:

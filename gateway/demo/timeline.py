@@ -70,6 +70,6 @@ class Timeline:
         )
         return cls(seed, seconds, liar, killed, key_server, steps)
 
-    def due(self, since_s: float, until_s: float) -> tuple[Step, ...]:
+    def due_steps(self, since_s: float, until_s: float) -> tuple[Step, ...]:
         """Returns the steps with since_s < at_s <= until_s."""
         return tuple(step for step in self.steps if since_s < step.at_s <= until_s)

@@ -450,9 +450,9 @@ class Tracing:
         if self._broker is None:
             return
         if self._reporter is not None:
-            self._perform(self._reporter.due(now))
+            self._perform(self._reporter.due_reports(now))
         if self._fleet is not None:
-            self._show(self._fleet.due(now))
+            self._show(self._fleet.due_alerts(now))
         self._perform(self._tracer.handle(Tick(), now))
         if self._devices is not None:
             self._perform(self._devices.handle(Tick(), now))

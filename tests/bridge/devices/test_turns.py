@@ -8,7 +8,7 @@ A, B = b"192.0.2.1", b"192.0.2.2"
 
 
 def done(turns: WorkInTurns[str], now: float, most: int = 1_000) -> list[tuple[str, str]]:
-    return list(turns.due(now, most))
+    return list(turns.due_names(now, most))
 
 
 def test_each_origin_has_its_own_pace() -> None:

@@ -179,16 +179,16 @@ def test_a_liar_fills_its_own_part_only() -> None:
     assert effects == [Count("publications_ahead"), Count("publications_ahead_dropped", 1)]
     assert len(early) <= most
     early.release("r1b", NOW)
-    assert [each.event for each in early.due()] == [honest]
+    assert [each.event for each in early.take_due_wires()] == [honest]
     assert early.next_deadline is None
     early.release(None, NOW)
     found = []
     while early.next_deadline is not None:
-        some = early.due()
+        some = early.take_due_wires()
         assert len(some) <= JUDGED_AT_ONCE
         found += some
     assert found[-1].event.wire.topic == last
-    assert (len(early), early.due()) == (0, [])
+    assert (len(early), early.take_due_wires()) == (0, [])
 
 
 def own(world: World) -> tuple[Overlay, dict[str, Wire]]:

@@ -32,11 +32,11 @@ def test_a_member_of_the_view_before_endorses_once_newcomers_had_time_to_link_up
     newer, one = grown(world), endorser(world, "r1a")
     one.adopt(newer, NOW)
     assert one.next_deadline == NOW + ATTACH_S
-    assert one.due(newer, NOW + ATTACH_S - 0.1) == []
-    (made,) = one.due(newer, NOW + ATTACH_S)
+    assert one.due_endorsements(newer, NOW + ATTACH_S - 0.1) == []
+    (made,) = one.due_endorsements(newer, NOW + ATTACH_S)
     assert made.names(newer.latest[1])
     made.verify(world.identities["r1a"].public_bytes)
-    assert (one.due(newer, NOW + 99), one.next_deadline) == ([], None), "once"
+    assert (one.due_endorsements(newer, NOW + 99), one.next_deadline) == ([], None), "once"
 
 
 def test_a_view_that_is_in_force_already_is_endorsed_at_once(world: World) -> None:
@@ -52,7 +52,7 @@ def test_nobody_else_endorses(world: World, name: str) -> None:
     other = Endorser(name, world.identities.get(name) if name != "site" else None)
     other.adopt(newer, NOW)
     assert other.next_deadline is None
-    assert other.due(newer, NOW + 99) == []
+    assert other.due_endorsements(newer, NOW + 99) == []
 
 
 def test_what_is_endorsed_or_has_no_view_before_is_not_endorsed(world: World) -> None:
@@ -103,10 +103,10 @@ def test_a_new_key_pair_endorses_again_and_gives_nobody_a_voice_that_had_none(wo
     newer, one = grown(world), endorser(world, "r1a")
     fresh = Identity.generate(bytes(range(3, 35)))
     one.adopt(newer, NOW)
-    assert len(one.due(newer, NOW + ATTACH_S)) == 1
+    assert len(one.due_endorsements(newer, NOW + ATTACH_S)) == 1
     one.rotate(fresh, newer, NOW + 3)
     assert one.next_deadline == NOW + 3 + ATTACH_S
-    (made,) = one.due(newer, NOW + 3 + ATTACH_S)
+    (made,) = one.due_endorsements(newer, NOW + 3 + ATTACH_S)
     made.verify(fresh.public_bytes)
     gateway = Endorser("r1a", None)
     gateway.rotate(fresh, newer, NOW)

@@ -67,8 +67,8 @@ def test_after_the_wait_the_newest_of_each_topic_is_taken_up():
     )]  # fmt: skip
     assert offered == [True, True, True, True]
     assert joining.next_deadline == NOW + RETAINED_WAIT_S
-    assert joining.due(NOW + RETAINED_WAIT_S - 0.1) == []
-    due = joining.due(NOW + RETAINED_WAIT_S)
+    assert joining.take_due(NOW + RETAINED_WAIT_S - 0.1) == []
+    due = joining.take_due(NOW + RETAINED_WAIT_S)
     numbers = [(h.admitted.publisher.name, h.admitted.header.sequence) for h in due]
     assert numbers == [("a", 2), ("b", 9), ("b", 1)], "of each member the last, what was sealed last first"
     assert joining.next_deadline is None
@@ -78,14 +78,14 @@ def test_later_offers_do_not_prolong_the_wait():
     joining = Joining(WORLD.overlay)
     joining.offer(held("a", 1, NOW - 50))
     joining.offer(held("a", 2, NOW - 40, arrived=NOW + 0.4))
-    assert len(joining.due(NOW + RETAINED_WAIT_S)) == 1
+    assert len(joining.take_due(NOW + RETAINED_WAIT_S)) == 1
 
 
 def test_what_its_member_overtook_while_it_waited_is_dropped():
     joining = Joining(WORLD.overlay)
     joining.offer(held("a", 1, NOW - 50))
     assert told(joining, held("a", 2, NOW)) is Rank.NEWEST
-    assert joining.due(NOW + RETAINED_WAIT_S) == []
+    assert joining.take_due(NOW + RETAINED_WAIT_S) == []
     assert not joining.offer(held("a", 1, NOW - 50))
     assert not joining.offer(held("a", 2, NOW)), "it is known"
 
@@ -98,7 +98,7 @@ def test_an_older_one_that_was_sealed_later_waits_in_vain():
     for rolled in (held("a", 6, NOW - 3, order=(9, 1)), held("a", 7, NOW - 3, order=(4, 9)), held("a", 7, NOW - 50)):
         assert not joining.offer(rolled)
     assert joining.offer(held("a", 7, NOW - 60, order=(5, 2)))
-    ((one),) = joining.due(NOW + RETAINED_WAIT_S)
+    ((one),) = joining.take_due(NOW + RETAINED_WAIT_S)
     assert told(joining, one) is Rank.NEWEST
     assert told(joining, held("a", 6, NOW, order=(9, 1))) is Rank.OVERTAKEN
 
@@ -130,7 +130,7 @@ def test_a_flooder_of_topics_displaces_only_its_own(monkeypatch: pytest.MonkeyPa
     joining.offer(held("a", 1, NOW - 50))
     for n in range(20):
         joining.offer(held("b", n + 1, NOW - 50, f"open/{n}"))
-    due = joining.due(NOW + RETAINED_WAIT_S)
+    due = joining.take_due(NOW + RETAINED_WAIT_S)
     assert len(due) == 5
     assert "a" in [h.admitted.publisher.name for h in due]
     assert joining.next_deadline is None
@@ -224,7 +224,7 @@ def test_of_one_author_the_present_key_has_the_last_word():
     assert told(joining, held("a", 1 << 40, NOW, order=(9, 9))) is Rank.NEWEST
     joining.adopt(after.overlay)
     assert joining.offer(held("a", 5, NOW + 1, snapshot=True, world=after))
-    ((one),) = joining.due(NOW + 1 + RETAINED_WAIT_S)
+    ((one),) = joining.take_due(NOW + 1 + RETAINED_WAIT_S)
     assert told(joining, one, NOW + 1) is Rank.NEWEST
 
 

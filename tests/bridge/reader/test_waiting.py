@@ -58,8 +58,8 @@ def test_a_stream_is_looked_at_once_at_the_time_that_was_said_last() -> None:
     waiting.wakes(one, NOW + 2)
     waiting.wakes(two, NOW + 3)
     assert waiting.next_deadline == NOW + 2
-    assert waiting.due(NOW + 1) is None
-    assert [waiting.due(NOW + 4) for _ in range(3)] == [one, two, None]
+    assert waiting.due_stream(NOW + 1) is None
+    assert [waiting.due_stream(NOW + 4) for _ in range(3)] == [one, two, None]
     waiting.wakes(one, None)
     assert waiting.next_deadline is None
-    assert waiting.due(NOW + 9) is None
+    assert waiting.due_stream(NOW + 9) is None

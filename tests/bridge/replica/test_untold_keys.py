@@ -18,7 +18,7 @@ def with_lost(*names: DataKeyName) -> UntoldKeys:
 
 
 def told(untold: UntoldKeys, now: float) -> list[DataKeyName]:
-    return [name for peer in untold.due(now) for name in untold.next_of(peer, list(untold.of(peer)), now)]
+    return [name for peer in untold.due_peers(now) for name in untold.next_of(peer, list(untold.of(peer)), now)]
 
 
 def test_what_is_taken_lets_twice_as_many_follow():
@@ -49,13 +49,13 @@ def test_what_is_not_lacked_any_more_is_forgotten():
     untold = with_lost(*KEYS)
     assert untold.next_of("reader", [], RETELL_S) == []
     assert untold.next_deadline == inf
-    assert untold.due(inf) == []
+    assert untold.due_peers(inf) == []
 
 
 def test_a_link_that_is_down_is_waited_for():
     untold = with_lost(*KEYS)
     untold.link_down("reader")
-    assert untold.due(1000.0) == []
+    assert untold.due_peers(1000.0) == []
     untold.link_up("reader", 1000.0)
     assert untold.next_deadline == 1000.0 + RETELL_S
     assert told(untold, 1000.0 + RETELL_S) == KEYS[:1]
@@ -65,4 +65,4 @@ def test_who_is_no_member_is_forgotten():
     untold = with_lost(*KEYS)
     untold.lost("other", KEYS[0], 1.0)
     untold.forget_all_but({"other"})
-    assert untold.due(100.0) == ["other"]
+    assert untold.due_peers(100.0) == ["other"]

@@ -44,7 +44,7 @@ class Watched:
         until = self.now + seconds
         while (due := self.fleet.next_deadline) is not None and due <= until:
             self.now = max(self.now, due)
-            self.take(self.fleet.due(self.now))
+            self.take(self.fleet.due_alerts(self.now))
         self.now = until
 
     def take(self, effects: list[Summary | Alert]) -> None:
@@ -178,8 +178,8 @@ def test_a_summary_and_an_alert_are_these_documents() -> None:
         '"offline":[{"entity":"shöp:a","since_ms":1100000,"flaps":1}],"time_ms":1100000}'.encode(),
     )
     assert fleet.next_deadline == 160.0
-    assert fleet.due(159.999) == []
-    (alert,) = fleet.due(160.0)
+    assert fleet.due_alerts(159.999) == []
+    (alert,) = fleet.due_alerts(160.0)
     body = '{"entity":"shöp:a","health":"failed","since_ms":1100000,"back":false,"flaps":1,"time_ms":1160000}'
     assert alert == Alert("site/fleet/sh%C3%B6p/alerts", body.encode(), back=False)
     assert fleet.next_deadline is None
@@ -215,8 +215,8 @@ def test_a_change_within_a_second_is_said_at_its_end_and_what_is_no_change_never
     for at in (0.2, 0.3):
         assert fleet.stood(Stood("shop:a", K.FAILURE_SUSPICION if at == 0.2 else K.ALLS_WELL), NOW + at) == []
         assert fleet.next_deadline == NOW + SAY_EVERY_S
-    assert fleet.due(NOW + SAY_EVERY_S - 0.001) == []
-    assert len(fleet.due(NOW + SAY_EVERY_S)) == 1
+    assert fleet.due_alerts(NOW + SAY_EVERY_S - 0.001) == []
+    assert len(fleet.due_alerts(NOW + SAY_EVERY_S)) == 1
     assert len(fleet.stood(Stood("shop:a", K.FAILED), NOW + 2 * SAY_EVERY_S)) == 1, "a second later it may"
 
 
@@ -252,7 +252,7 @@ def test_bounds_leave_every_group_its_part(monkeypatch: pytest.MonkeyPatch) -> N
         fleet.stood(Stood(entity, K.JOIN), NOW)
     view: Any = fleet.view("", 9, NOW)
     assert {each["entity"] for each in view["entities"]} == {"b:1", "a:2", "a:3"}, "the largest group loses its oldest"
-    fleet.due(NOW + 2)
+    fleet.due_alerts(NOW + 2)
     assert fleet.stood(Stood("a:3", K.FAILED), NOW + 5), "they change as before"
     fleet.stood(Stood("b:1", K.REVERTING_TO_SILENT_MODE), NOW + 5)
     assert len(fleet) == 2

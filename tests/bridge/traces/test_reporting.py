@@ -104,7 +104,7 @@ def test_an_entity_that_floods_is_slowed_down_and_its_last_word_is_said(reporter
     due = reporter.next_deadline
     assert due is not None
     assert due <= NOW + 1 + CHANGES_EVERY_S
-    (last,) = bodies(reporter.due(due))
+    (last,) = bodies(reporter.due_reports(due))
     assert (last["fields"], last["time_ms"]) == ({"nth": 999}, int((NOW + 0.999) * 1000))
     assert last["number"] == CHANGES_BURST + 1, "readers see no gap"
     assert reporter.next_deadline is None
@@ -114,7 +114,7 @@ def test_over_a_minute_of_flood_one_a_second_comes_through(reporter: Reporter) -
     said = 0
     for tenth in range(600):
         now = NOW + tenth / 10
-        said += len(bodies(reporter.due(now))) + len(bodies(told(reporter, TraceKind.READY, now)))
+        said += len(bodies(reporter.due_reports(now))) + len(bodies(told(reporter, TraceKind.READY, now)))
     assert said <= CHANGES_BURST + 60 / CHANGES_EVERY_S + 1
 
 
@@ -126,7 +126,7 @@ def test_paces_are_bounded_and_what_is_held_is_said_before_it_is_forgotten(
         reporter.told("pump-7", TraceKind.READY, {"nth": number}, NOW)
     effects = [effect for n in range(3) for effect in told(reporter, TraceKind.JOIN, NOW, f"other {n}")]
     assert [body["entity"] for body in bodies(effects)] == ["other 0", "other 1", "pump-7", "other 2"]
-    assert not list(reporter.due(NOW + 60)), "it is not said twice"
+    assert not list(reporter.due_reports(NOW + 60)), "it is not said twice"
 
 
 def test_all_together_are_slowed_down_and_the_last_word_of_each_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +146,7 @@ def test_all_together_are_slowed_down_and_the_last_word_of_each_is_said(monkeypa
     while (due := reporter.next_deadline) is not None:
         assert due > now
         now = due
-        fresh = bodies(reporter.due(now))
+        fresh = bodies(reporter.due_reports(now))
         said += fresh
         times += [now] * len(fresh)
     assert [(body["entity"], body["kind"]) for body in said] == [
@@ -186,8 +186,8 @@ def test_what_was_held_back_is_said_when_it_may_be_and_not_before(reporter: Repo
     for number in range(CHANGES_BURST + 2):
         reporter.told("pump-7", TraceKind.READY, {"nth": number}, NOW)
     assert reporter.next_deadline == NOW + CHANGES_EVERY_S
-    assert not list(reporter.due(NOW + CHANGES_EVERY_S - 0.001))
-    (last,) = bodies(reporter.due(NOW + CHANGES_EVERY_S))
+    assert not list(reporter.due_reports(NOW + CHANGES_EVERY_S - 0.001))
+    (last,) = bodies(reporter.due_reports(NOW + CHANGES_EVERY_S))
     assert last["fields"] == {"nth": CHANGES_BURST + 1}
     assert not bodies(told(reporter, TraceKind.READY, NOW + CHANGES_EVERY_S)), "that was the one of this second"
     assert bodies(told(reporter, TraceKind.FAILED, NOW + 3 * CHANGES_EVERY_S))

@@ -64,7 +64,7 @@ def asking() -> tuple[Patterns, bytes]:
     """With the request that is under way."""
     patterns = Patterns(DESK, random.Random(1).randbytes, Wall(), lambda descriptor, request, now_ms: request)
     patterns.follow("pump-*", EVERYTHING, NOW)
-    (said,) = patterns.due(NOW)
+    (said,) = patterns.due_queries(NOW)
     return patterns, said.payload
 
 
@@ -101,13 +101,13 @@ def test_what_a_node_names_beside_the_question_is_not_followed() -> None:
 
 def test_patterns_are_asked_for_again_and_bounded() -> None:
     patterns, _ = asking()
-    assert patterns.due(NOW + ASK_EVERY_S - 1) == []
+    assert patterns.due_queries(NOW + ASK_EVERY_S - 1) == []
     assert patterns.next_deadline == NOW + ASK_EVERY_S
-    assert len(patterns.due(NOW + ASK_EVERY_S)) == 1
-    assert len(patterns.due(NOW + ASK_EVERY_S, all_of_them=True)) == 1
+    assert len(patterns.due_queries(NOW + ASK_EVERY_S)) == 1
+    assert len(patterns.due_queries(NOW + ASK_EVERY_S, all_of_them=True)) == 1
     for place in range(PATTERNS_MAX + 5):
         patterns.follow(f"{place}*", EVERYTHING, NOW)
-    assert len(patterns.due(NOW + 1)) == PATTERNS_MAX - 1
+    assert len(patterns.due_queries(NOW + 1)) == PATTERNS_MAX - 1
 
 
 def test_a_question_is_signed_for_one_pattern_and_of_now() -> None:
@@ -118,10 +118,10 @@ def test_a_question_is_signed_for_one_pattern_and_of_now() -> None:
         return b"signed"
 
     patterns = Patterns(DESK, random.Random(1).randbytes, Wall(100.0), sign)
-    assert (patterns.next_deadline, patterns.due(NOW), patterns.found("pump-*")) == (None, [], None)
+    assert (patterns.next_deadline, patterns.due_queries(NOW), patterns.found("pump-*")) == (None, [], None)
     patterns.follow("pump-*", EVERYTHING, NOW)
     assert (patterns.next_deadline, patterns.found("pump-*")) == (NOW, False)
-    (said,) = patterns.due(NOW)
+    (said,) = patterns.due_queries(NOW)
     assert (said.topic, said.payload) == (DISCOVERY_TOPIC, b"signed")
     ((descriptor, request, now_ms),) = signed
     assert (descriptor, len(request), now_ms) == (DESCRIPTOR + "pump-*", 16, int((NOW + 100) * 1000))
@@ -170,7 +170,7 @@ def test_of_several_patterns_the_one_that_was_asked_for_counts() -> None:
     patterns = Patterns(DESK, random.Random(1).randbytes, Wall(), lambda descriptor, request, now_ms: request)
     for pattern in ("fan-*", "pump-*"):
         patterns.follow(pattern, EVERYTHING, NOW)
-    fans, pumps = (said.payload for said in patterns.due(NOW))
+    fans, pumps = (said.payload for said in patterns.due_queries(NOW))
     (answer,) = answers(DESK, pumps, ["pump-1", "fan-1"])
     assert patterns.named(answer) == [("pump-1", EVERYTHING)]
     assert (patterns.found("fan-*"), patterns.found("pump-*"), fans != pumps) == (False, True, True)

@@ -115,7 +115,7 @@ def test_requests_come_later_and_later_up_to_a_bound_and_end() -> None:
     while (following := pulls.next_deadline) is not None:
         pauses.append(following - at)
         at = following
-        asking, gone = pulls.due(at)
+        asking, gone = pulls.due_pulls(at)
         if gone:
             assert [each.name for each in gone] == [NAME]
             break
@@ -134,7 +134,7 @@ def test_nothing_is_due_before_its_time_and_what_ended_not_at_all() -> None:
     pulls.begin(NAME, 0, b"p", NOW, 0.5)
     other = pulls.begin((b"q" * 16, 2), 0, b"q", NOW, 0.2)
     assert pulls.next_deadline == NOW + 0.2
-    assert pulls.due(NOW + 0.1) == ([], [])
+    assert pulls.due_pulls(NOW + 0.1) == ([], [])
     assert pulls.end(other.name) is other
     assert pulls.next_deadline == NOW + 0.5
     assert pulls.end(other.name) is None
@@ -166,7 +166,7 @@ def test_who_wants_most_loses_its_own_oldest(monkeypatch: pytest.MonkeyPatch) ->
         pulls.begin((b"f" * 16, number), 0, b"flooder", NOW, 0.0)
     assert pulls.get((b"h" * 16, 1)) is not None
     assert [pulls.get((b"f" * 16, number)) is not None for number in range(5)] == [False] * 3 + [True] * 2
-    assert len(pulls.due(NOW)[0]) == 3, "wake-ups of those that had to go are stale"
+    assert len(pulls.due_pulls(NOW)[0]) == 3, "wake-ups of those that had to go are stale"
 
 
 # ------------------------------------------------------------------------------------------- answering
@@ -253,7 +253,7 @@ def test_all_that_is_over_is_given_up_at_once() -> None:
     pulls = Pulls()
     for number in range(3):
         pulls.begin((b"p" * 16, number), 0, b"p", NOW, 0.0)
-    asking, gone = pulls.due(NOW + GIVE_UP_S)
+    asking, gone = pulls.due_pulls(NOW + GIVE_UP_S)
     assert (len(asking), len(gone), len(pulls)) == (0, 3, 0)
 
 

@@ -43,5 +43,5 @@ def test_over_many_seeds_every_replica_lies_and_every_one_and_every_key_server_i
 def test_every_step_is_due_exactly_once_however_often_one_looks(looks: list[float]) -> None:
     timeline = Timeline.draw(1, 45, REGIONS, KEY_SERVERS)
     moments = [0.0, *sorted(looks), 60.0]
-    found = [step for a, b in itertools.pairwise(moments) for step in timeline.due(a, b)]
+    found = [step for a, b in itertools.pairwise(moments) for step in timeline.due_steps(a, b)]
     assert found == list(timeline.steps)
