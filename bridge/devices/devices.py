@@ -333,7 +333,7 @@ class Devices(Judging):
         if parent:
             self._hang(device, parent)
         if statement.convention == SPARKPLUG:
-            is_of_now, effects = self._host.take(statement, (node or device).session, node is None, now)
+            is_of_now, effects = self._host.take_word(statement, (node or device).session, node is None, now)
             self._effects += effects
             if not is_of_now:
                 return

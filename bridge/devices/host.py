@@ -33,7 +33,7 @@ class Host:
     def next_deadline(self) -> float | None:
         return next((due for due, _ in self._gaps.values()), None)
 
-    def take(
+    def take_word(
         self, word: ConventionWord, session: Session, is_node: bool, now: float
     ) -> tuple[bool, list[Command | Count]]:
         """Returns True if a message counts, and the effects of it.

@@ -62,17 +62,17 @@ class PresenceTable:
         sends makes its sender suspected.
         """
         try:
-            return [Count("presence")] if self.take(event.wire.payload, now) else []
+            return [Count("presence")] if self.take_word(event.wire.payload, now) else []
         except BadFrame as error:
             return [Count("refused", 1, type(error).__name__), Blame(event.peer, False, str(error))]
         except KeysError as error:
             return [Count("refused", 1, type(error).__name__)]
 
-    def keep(self, word: PresenceWord, now: float) -> None:
+    def keep_word(self, word: PresenceWord, now: float) -> None:
         """Keeps a verified word, or our own."""
         self._words[word.member] = word, now
 
-    def take(self, frame: bytes, now: float) -> PresenceWord | None:
+    def take_word(self, frame: bytes, now: float) -> PresenceWord | None:
         """Returns the word if it is newer than what is known of its author. Raises keys errors."""
         word = PresenceWord.decode(frame)
         known = self._words.get(word.member)
@@ -81,7 +81,7 @@ class PresenceTable:
         if abs(now - word.beat * BEAT_S) > EARLY_S:
             raise NotFresh(f"a word of presence of {now - word.beat * BEAT_S:.0f} s ago")
         word.check(self._overlay)
-        self.keep(word, now)
+        self.keep_word(word, now)
         return word
 
     def regions(self, now: float) -> tuple[RegionPresence, ...]:
@@ -142,7 +142,7 @@ class Presence:
             return []
         linked = sorted({peer for region in nearby for peer in self._overlay.replicas(region)} & self._up)
         word = PresenceWord(self._name, own, int(now // BEAT_S), tuple(linked[:LINKED_MAX])).signed(self._identity)
-        self.table.keep(word, now)
+        self.table.keep_word(word, now)
         return self._onwards(word, Wire(PRESENCE_TOPIC, word.encode()), "")
 
     def link_up(self, peer: str, now: float) -> list[Effect]:

@@ -54,7 +54,7 @@ class Assembling:
         """Returns the number of held publications and requests; 0 if nothing is being assembled or requested."""
         return len(self._parts) + len(self._pulls)
 
-    def take(
+    def take_pieces(
         self, peer: str, header: MessageHeader, pieces: Mapping[int, bytes], hops: int, now: float
     ) -> bytes | None:
         """Takes pieces of a wanted publication from a replica. Returns the content once enough pieces are there, and

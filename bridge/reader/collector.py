@@ -338,7 +338,7 @@ class Collector:
             return self._hold(held, now, brought) if is_wanted else []
         same = waiting is not None and (waiting.topic, waiting.admitted.header) == (event.wire.topic, header)
         if waiting is not None and waiting.content is None and same:
-            self._waiting.take(stream, header.sequence)
+            self._waiting.take_held(stream, header.sequence)
             held.arrived = waiting.arrived
             return [*repaired, *self._hold(held, now, brought)]
         # The signed flag counts, not that of the packet, which any broker may set.
@@ -448,12 +448,12 @@ class Collector:
         return stream
 
     def _drop(self, stream: Stream, sequence: int) -> None:
-        self.skipped.done(self._waiting.take(stream, sequence).name)
+        self.skipped.done(self._waiting.take_held(stream, sequence).name)
 
     def _wake(self, key_id: bytes, now: float) -> list[Effect]:
         """Continues the publications that waited for a key which has been opened."""
         effects: list[Effect] = []
-        for held in self._keyless.take(key_id):
+        for held in self._keyless.take_held(key_id):
             held.arrived = now  # its predecessor's key may be as late
             stream = self._stream(held.stream_id, now)
             if self._is_news(stream, held):

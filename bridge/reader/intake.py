@@ -374,7 +374,7 @@ class Intake(Generic[Opened]):
         if pieces and admitted.header.mode is not Mode.BLOCKS and not self.assembling:
             return pieces[0]  # the usual case: whole, and nothing was asked for
         hops = self._topology.regions_between(admitted.publisher.region, self.home, admitted.tree)
-        return self.assembling.take(peer, admitted.header, pieces, hops, now)
+        return self.assembling.take_pieces(peer, admitted.header, pieces, hops, now)
 
     # ----------------------------------------------------------------------------------------------- time
 

@@ -91,7 +91,7 @@ class Keyless:
             self._forget(other)
         return not gone
 
-    def take(self, key_id: bytes) -> list[Held]:
+    def take_held(self, key_id: bytes) -> list[Held]:
         """Removes the publications that waited for this key and returns them in order of sequence."""
         found = [self._held.pop(name) for name in self._by_key.pop(key_id, ())]
         return sorted((held for held in found if held is not None), key=lambda held: held.admitted.header.sequence)
@@ -133,7 +133,7 @@ class Waiting:
         if header.mode is not Mode.PLAIN:
             self._by_key.setdefault(header.key_id, set()).add((*stream_id, header.sequence))
 
-    def take(self, stream: Stream, sequence: int) -> Held:
+    def take_held(self, stream: Stream, sequence: int) -> Held:
         """Removes a publication waiting no more."""
         held = stream.held.pop(sequence)
         header = held.admitted.header

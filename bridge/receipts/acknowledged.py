@@ -108,7 +108,7 @@ class Acknowledged:
         if self._checks.has_seen(frame):
             return []
         try:
-            receipt, publisher = self._checks.take(frame, now)
+            receipt, publisher = self._checks.take_receipt(frame, now)
             if publisher.name != self._name:
                 raise NotAuthorised(f"a receipt for {publisher.name}, which is somebody else")
         except KeysError as error:

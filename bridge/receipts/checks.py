@@ -41,7 +41,7 @@ class ReceiptChecks:
         """Returns True if this very receipt was taken before."""
         return self._seen.get(sha256(frame)) is not None
 
-    def take(self, frame: bytes, now: float) -> tuple[Receipt, Certificate]:
+    def take_receipt(self, frame: bytes, now: float) -> tuple[Receipt, Certificate]:
         """Returns a receipt that holds, with its publisher's certificate. Raises BadFrame, BadSignature, Expired,
         NotFresh, NotAuthorised, TooOften.
         """

@@ -37,7 +37,7 @@ class ReceiptRelay:
         if self._checks.has_seen(frame):
             return []
         try:
-            receipt, publisher = self._checks.take(frame, now)
+            receipt, publisher = self._checks.take_receipt(frame, now)
         except KeysError as error:
             return refused(event.peer, error)
         body = receipt.body

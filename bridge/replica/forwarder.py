@@ -496,7 +496,7 @@ class Forwarder:
     def _keep(self, wire: Wire, admitted: Admitted, now: float) -> None:
         """Retains a publication whose content is whole."""
         held = self._keys.get(data_key_name(admitted))
-        if self._retained.keep(wire, admitted, held, now) and held is None:
+        if self._retained.keep_value(wire, admitted, held, now) and held is None:
             self._owing.topic(wire.topic, admitted)
 
     def _publication_wires(

@@ -34,7 +34,7 @@ class OutdatedKeys:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def keep(self, header: KeyHeader, sender: str, properties: Mapping[str, str]) -> int:
+    def keep_wire(self, header: KeyHeader, sender: str, properties: Mapping[str, str]) -> int:
         """Keeps a verified key header and a sender's shares. Returns the number of senders that brought it by now."""
         told = {name: properties[name] for name in _KEPT if name in properties}
         name = hashlib.sha256("\0".join((sender, *told.values())).encode()).digest()
@@ -47,7 +47,7 @@ class OutdatedKeys:
                 del self._of[digest]
         return len(set(self._of.get(header.digest, {}).values()))
 
-    def take(self, header: KeyHeader) -> list[tuple[str, dict[str, str]]]:
+    def take_wires(self, header: KeyHeader) -> list[tuple[str, dict[str, str]]]:
         """Returns all kept wires of a key, in the order of arrival, and forgets them."""
         taken = [self._kept.pop(name) for name in self._of.pop(header.digest, {})]
         return [(sender, told) for found in taken if found is not None for _, sender, told in (found,)]

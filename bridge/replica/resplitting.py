@@ -283,10 +283,10 @@ class Resplitter:
         if not is_outdated or (held is not None and not self._over(held, now)):
             return self._take(sender, header, publisher, properties, now)
         way = self._routes.topology.key_way(header, publisher.region, self._routes.region)
-        if self._outdated.keep(header, sender, properties) < way[-2].threshold:
+        if self._outdated.keep_wire(header, sender, properties) < way[-2].threshold:
             return [Count("keys_unvouched")]
         effects: list[Effect] = []
-        for teller, told in self._outdated.take(header):
+        for teller, told in self._outdated.take_wires(header):
             try:
                 effects += self._take(teller, header, publisher, told, now, now + AGE_S)
             except KeysError as error:

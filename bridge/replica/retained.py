@@ -56,7 +56,7 @@ class Retained(Generic[Key]):
     def values(self) -> Iterator[Kept[Key]]:
         return (kept for _, kept in self._kept.items())
 
-    def keep(self, wire: Wire, admitted: Admitted, key: Key | None, now: float) -> bool:
+    def keep_value(self, wire: Wire, admitted: Admitted, key: Key | None, now: float) -> bool:
         """Keeps the greatest of a topic; tombstones stay, or an old value returns. Returns True if it is kept."""
         header = admitted.header
         order = header.order

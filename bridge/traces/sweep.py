@@ -32,7 +32,7 @@ class Sweep:
         self._bound = NEVER  # nothing is due before
         self._is_stale = False  # True if the bound may be far below the first time
 
-    def take(self) -> int:
+    def take_place(self) -> int:
         """Gives out a free place."""
         if self._free:
             return self._free.pop()

@@ -176,7 +176,7 @@ class Tracer:
         return [*news, Count("entities_registered"), *([Count("entities_evicted")] if evicted else [])]
 
     def _place(self, session: bytes) -> int:
-        place = self._sweep.take()
+        place = self._sweep.take_place()
         if place == len(self._placed):
             self._placed.append(session)
         self._placed[place] = session

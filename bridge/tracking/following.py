@@ -136,7 +136,7 @@ class Looks:
             heapq.heappop(self._heap)
         return None
 
-    def take(self, followed: dict[str, Followed], now: float) -> str | None:
+    def take_entity(self, followed: dict[str, Followed], now: float) -> str | None:
         """Takes out an entity whose check is due. The entity has no planned check until the next `put`."""
         first = self.first(followed)
         if first is None or first[0] > now:

@@ -173,7 +173,7 @@ class Tracker:
             self._offline_at = None
             return [effect for name, each in self._followed.items() for effect in self._lost(name, each, now)]
         effects: list[TrackingEffect] = [*self._patterns.due_queries(now)]
-        while (entity := self._looks.take(self._followed, now)) is not None:
+        while (entity := self._looks.take_entity(self._followed, now)) is not None:
             followed = self._followed[entity]
             is_lost = now >= followed.panel.silent_at and followed.known
             if now >= followed.ask_at:

@@ -110,7 +110,7 @@ class Following:
         self.missed = 0
         self.arrived: Callable[[], None] = lambda: None
 
-    def take(self) -> MessageStep | None:
+    def take_step(self) -> MessageStep | None:
         """Returns the oldest waiting step; None if there is none."""
         return self._steps.popleft() if self._steps else None
 

@@ -95,7 +95,7 @@ class Pace:
         self._rate, self._burst = rate, burst
         self._tokens, self._at = float(burst), now
 
-    def take(self, now: float) -> float:
+    def take_token(self, now: float) -> float:
         """Takes a single token and returns 0.0. Without a token, returns the seconds to wait before the next call."""
         if self._tokens < 1:
             self._tokens = min(self._burst, self._tokens + max(now - self._at, 0.0) * self._rate)

@@ -104,7 +104,7 @@ class TraceBoard:
     def __init__(self, entities: tuple[str, ...] = ()) -> None:
         self.rows = {entity: TraceRow(entity) for entity in entities}
 
-    def take(self, seen: Observed) -> None:
+    def show_trace(self, seen: Observed) -> None:
         """Updates the row of an entity by a trace."""
         row = self.rows.setdefault(seen.entity, TraceRow(seen.entity))
         row.seen_ms = max(row.seen_ms, seen.time_ms)

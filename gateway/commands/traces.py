@@ -71,7 +71,7 @@ def watch(
                 while until is None or time.monotonic() < until:
                     seen = tracker.next(REFRESH_S)
                     if seen is not None:
-                        board.take(seen)
+                        board.show_trace(seen)
                         if store is not None:
                             store.observe(seen)
                     show(seen)
@@ -118,7 +118,7 @@ def list_entities(
         changes = [seen for seen in store.changes() if matches(pattern, seen.entity)]
         latest = [seen for seen in store.latest() if matches(pattern, seen.entity)]
         for seen in sorted([*changes, *latest], key=lambda each: each.time_ms):
-            board.take(Observed(seen.entity, seen.kind, seen.time_ms, 0, seen.fields))
+            board.show_trace(Observed(seen.entity, seen.kind, seen.time_ms, 0, seen.fields))
     if groups:
         _print_groups(board.groups(), as_json)
         return

@@ -70,7 +70,7 @@ class StreamBacklog:
         self._messages.append((message, len(publish.payload), size))
         self.arrived.set()
 
-    def take(self) -> dict[str, Any] | None:
+    def take_message(self) -> dict[str, Any] | None:
         """Returns the oldest message; None if there is none."""
         if not self._messages:
             self.arrived.clear()
@@ -202,7 +202,7 @@ class Streams:
             return
         await _write(response, "event: subscribed\ndata: {}\n\n")
         while True:
-            line = waiting.take()
+            line = waiting.take_message()
             if line is None:
                 try:
                     await asyncio.wait_for(waiting.arrived.wait(), ALIVE_S)
@@ -220,7 +220,7 @@ async def _tell_steps(following: Following, member: str, response: web.StreamRes
     await _write(response, "event: subscribed\ndata: {}\n\n")
     while True:
         arrived.clear()
-        while (step := following.take()) is not None:
+        while (step := following.take_step()) is not None:
             shown = {**step.to_dict(member), "missed": following.missed}
             await _write(response, f"data: {json.dumps(shown, default=str)}\n\n")
         try:

@@ -62,7 +62,7 @@ class DayKeeper:
         """Returns rows and alarms as JSON: the answer to `/day`."""
         return {"fields": ["at", *FIELDS], "rows": shown(self._rows), "alarms": self._alarms.shown()}
 
-    async def take(self) -> None:
+    async def take_row(self) -> None:
         """Takes the row of the minute that ends now."""
         assert self._sampler is not None
         row = self._sampler.row(self._clock())
@@ -87,7 +87,7 @@ class DayKeeper:
         while True:
             now = self._clock()
             await asyncio.sleep(MINUTE_S - now % MINUTE_S)
-            await self.take()
+            await self.take_row()
 
 
 def _write(data: Path, row: Minute | None, alarms: bytes | None) -> None:

@@ -31,7 +31,7 @@ class Ledger:
         self._earlier: dict[str, Counter[str]] = {name: Counter() for name in names}
         self._named: dict[str, set[str]] = {name: set() for name in self._earlier}
 
-    def take(self, name: str, payload: bytes) -> None:
+    def take_figures(self, name: str, payload: bytes) -> None:
         """Takes a single publication of figures by role `name`; other payloads are ignored."""
         try:
             figures = json.loads(payload)
@@ -90,7 +90,7 @@ class Operators:
     def _client(self, name: str, port: int) -> Client:
         client = Client(CallbackAPIVersion.VERSION2, client_id=f"operator-{name}", protocol=MQTTProtocolVersion.MQTTv5)
         client.on_connect = lambda c, *_: c.subscribe(FIGURES_TOPIC, 1)
-        client.on_message = lambda _c, _u, message: self.ledger.take(name, bytes(message.payload))
+        client.on_message = lambda _c, _u, message: self.ledger.take_figures(name, bytes(message.payload))
         client.reconnect_delay_set(1, 1)
         client.connect_async(HOST, port, KEEP_ALIVE_S)
         client.loop_start()

@@ -154,7 +154,7 @@ async def _tell(following: Following, member: str, writer: asyncio.StreamWriter)
     missed = 0
     while True:
         arrived.clear()
-        while (step := following.take()) is not None:
+        while (step := following.take_step()) is not None:
             await _write(writer, step.to_dict(member))
         if following.missed != missed:
             missed = following.missed

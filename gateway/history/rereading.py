@@ -78,11 +78,11 @@ class _Reading:
         self.size += _size(publication)
         while self.size > WAITING_BYTES_MAX or len(self.waiting) + len(self.kept) > WAITING_MAX:
             if self.waiting:
-                self.take()
+                self.take_publication()
             else:
                 self.size -= _size(self.kept.popleft()[1])
 
-    def take(self) -> Publication:
+    def take_publication(self) -> Publication:
         """Takes out the oldest waiting publication."""
         publication = self.waiting.popleft()
         self.size -= _size(publication)
@@ -227,7 +227,7 @@ class Rereading:
         """Gives the client as much as fits; the end of the past ends the reading."""
         while reading.waiting and reading.asking is None and reading.has_room():
             reading.look_s = LOOK_S
-            if (rest := reading.give(reading.take())) is not None:
+            if (rest := reading.give(reading.take_publication())) is not None:
                 reading.asking = asyncio.ensure_future(rest)
                 reading.asking.add_done_callback(partial(self._answered, reading))
         is_full = bool(reading.waiting) or reading.asking is not None

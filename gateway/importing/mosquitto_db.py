@@ -136,21 +136,21 @@ class _Content:
     def __init__(self, data: bytes) -> None:
         self._data, self._offset = data, 0
 
-    def take(self, count: int) -> bytes:
+    def take_bytes(self, count: int) -> bytes:
         if count > len(self._data) - self._offset:
             raise struct.error
         self._offset += count
         return self._data[self._offset - count : self._offset]
 
     def text(self, count: int) -> str:
-        return self.take(count).decode("utf-8")
+        return self.take_bytes(count).decode("utf-8")
 
     def native(self, form: str) -> int:
         """Returns a number in the byte order of the machine that wrote the file, assumed to be little endian."""
-        return int(struct.unpack("<" + form, self.take(struct.calcsize("<" + form)))[0])
+        return int(struct.unpack("<" + form, self.take_bytes(struct.calcsize("<" + form)))[0])
 
     def numbers(self, form: str) -> tuple[int, ...]:
-        return tuple(struct.unpack(">" + form, self.take(struct.calcsize(">" + form))))
+        return tuple(struct.unpack(">" + form, self.take_bytes(struct.calcsize(">" + form))))
 
     def properties(self) -> Properties:
         """Decodes the rest of the chunk as MQTT 5 properties; messages of older clients have none."""
@@ -163,8 +163,8 @@ def _message(found: Database, chunk: _Content) -> None:
     id_, expires = chunk.native("Q"), chunk.native("q")
     payload_bytes, _, id_bytes, user_bytes, topic_bytes, _, qos, retain = chunk.numbers("IHHHHHBB")
     publisher = chunk.text(id_bytes)
-    chunk.take(user_bytes)
-    topic, payload = chunk.text(topic_bytes), chunk.take(payload_bytes)
+    chunk.take_bytes(user_bytes)
+    topic, payload = chunk.text(topic_bytes), chunk.take_bytes(payload_bytes)
     found.messages[id_] = StoredMessage(
         topic, payload, min(qos, 2), bool(retain), publisher, expires or None, chunk.properties()
     )
@@ -176,7 +176,7 @@ def _client(found: Database, chunk: _Content) -> None:
     user_bytes = 0
     if found.version >= 6:
         _, user_bytes = chunk.numbers("HH")
-        chunk.take(4)  # padding of the structure
+        chunk.take_bytes(4)  # padding of the structure
     client_id = chunk.text(id_bytes)
     username = chunk.text(user_bytes) if user_bytes else None
     found.clients[client_id] = StoredClient(client_id, username, expiry_s, ends_at or None)
@@ -199,7 +199,7 @@ def _retained(found: Database, chunk: _Content) -> None:
 
 def _subscription(found: Database, chunk: _Content) -> None:
     identifier, id_bytes, topic_bytes, qos, options = chunk.numbers("IHHBB")
-    chunk.take(2)  # padding of the structure
+    chunk.take_bytes(2)  # padding of the structure
     client_id, topic_filter = chunk.text(id_bytes), chunk.text(topic_bytes)
     if client_id in found.clients:
         found.clients[client_id].subscriptions.append(

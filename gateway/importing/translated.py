@@ -50,7 +50,7 @@ class Translated:
         order = list(Outcome)
         return sorted(self.answers, key=lambda one: order.index(one.outcome))
 
-    def take(self, one: Directive, text: str = "") -> None:
+    def take_directive(self, one: Directive, text: str = "") -> None:
         self.answers.append(LineAnswer(Outcome.TAKEN, one.where, one.name, text))
 
     def change(self, one: Directive, text: str) -> None:

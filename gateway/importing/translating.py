@@ -57,7 +57,7 @@ def translate(conf: Conf) -> Translated:
     for one in conf.unknown:
         out.answer(one)
     for one in conf.unread:
-        out.take(one, "Mosquitto passes over it in an included file")
+        out.take_directive(one, "Mosquitto passes over it in an included file")
     for one in conf.everywhere.directives:
         handler = _GLOBAL.get(one.name)
         option = option_of(one.name)
@@ -66,7 +66,7 @@ def translate(conf: Conf) -> Translated:
         elif option is not None and option.outcome is not Outcome.TAKEN:
             out.answer(one)
         elif option is not None and option.place is OptionPlace.GLOBAL:
-            out.take(one)
+            out.take_directive(one)
     out.note("-", WHEN_FULL)
     out.settings["data"] = "data"
     _persistence(out, conf)
@@ -94,7 +94,7 @@ _Handler = Callable[[Translated, dict[str, Any], Directive], None]
 def _number(limit: str, low: int, high: int, unlimited: int) -> _Handler:
     def handle(out: Translated, limits: dict[str, Any], one: Directive) -> None:
         limits[limit] = min(max(one.number, low), high) if one.number > 0 else unlimited
-        out.take(one)
+        out.take_directive(one)
 
     return handle
 
@@ -104,17 +104,17 @@ def _expiry(out: Translated, limits: dict[str, Any], one: Directive) -> None:
     if not count.isdigit() or unit not in UNIT_S:
         raise ConfError(f"{one.where}: {one.name} is {one.value!r}; write a time such as 14d")
     limits["session_expiry_s"] = min(int(count) * UNIT_S[unit], NEVER)
-    out.take(one)
+    out.take_directive(one)
 
 
 def _sys(out: Translated, limits: dict[str, Any], one: Directive) -> None:
     out.settings["sys_interval"] = one.number
-    out.take(one)
+    out.take_directive(one)
 
 
 def _retain(out: Translated, limits: dict[str, Any], one: Directive) -> None:
     if one.is_true:
-        out.take(one)
+        out.take_directive(one)
     else:
         limits["retained_messages"] = 0
         out.change(one, "messages with RETAIN are delivered and not retained; CONNACK does not refuse them")
@@ -125,7 +125,7 @@ def _message_size(out: Translated, limits: dict[str, Any], one: Directive) -> No
         limits["packet_bytes"] = min(limits["packet_bytes"], one.number + 65_536 + 16)
         out.change(one, "it counts payloads; limits.packet_bytes leaves 64 KiB for the rest of a packet")
     else:
-        out.take(one)
+        out.take_directive(one)
 
 
 _GLOBAL: dict[str, _Handler] = {

@@ -28,7 +28,7 @@ DEFAULT_PORT = 1883
 def translate_bridge(out: Translated, section: Section) -> tuple[str, dict[str, Any]]:
     """Returns name and settings of a bridge. Raises ConfError."""
     assert section.begin is not None
-    out.take(section.begin)
+    out.take_directive(section.begin)
     name = (section.begin.words or ["bridge"])[0]
     # Mosquitto's own client id at the other broker, so that the session and its queue go on.
     made: dict[str, Any] = {
@@ -87,7 +87,7 @@ def _option(out: Translated, name: str, made: dict[str, Any], one: Directive) ->
         case other if OPTIONS[other].outcome is not Outcome.TAKEN or other == "bridge_protocol_version":
             out.answer(one)
             return
-    out.take(one)
+    out.take_directive(one)
 
 
 def _tls(section: Section) -> dict[str, Any] | None:

@@ -40,7 +40,7 @@ def translate_listeners(out: Translated, limits: dict[str, Any], conf: Conf) -> 
 
 def _listener(out: Translated, section: Section, is_local: bool) -> dict[str, Any] | None:
     if section.begin is not None:
-        out.take(section.begin)
+        out.take_directive(section.begin)
     made: dict[str, Any] = {"type": "tcp", "bind": _bind(section, is_local)}
     for one in section.directives:
         if one.name == "protocol" and one.value not in ("mqtt", "websockets"):
@@ -70,7 +70,7 @@ def _option(out: Translated, made: dict[str, Any], one: Directive) -> None:
     elif OPTIONS[one.name].outcome is not Outcome.TAKEN:
         out.answer(one)
         return
-    out.take(one)
+    out.take_directive(one)
 
 
 def _tls(out: Translated, made: dict[str, Any], section: Section) -> None:

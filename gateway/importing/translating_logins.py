@@ -56,14 +56,14 @@ class _Files:
             name = _FILE_PLUGINS.get(plugin.kind)
             option = plugin.option(name) if name is not None else None
             if plugin.kind == SQLITE_PLUGIN:
-                out.take(plugin.load)
+                out.take_directive(plugin.load)
             elif name is None or option is None:
                 out.answer(plugin.load, PLUGIN)
             else:
-                out.take(plugin.load)
+                out.take_directive(plugin.load)
                 self._plugged.append((name, plugin, option))
             for one in plugin.options:
-                out.take(one)
+                out.take_directive(one)
 
     def of(self, name: str, section: Section) -> list[Directive]:
         """Returns the lines that name files for the clients of a listener."""
@@ -81,7 +81,7 @@ def _anonymous(out: Translated, conf: Conf, section: Section) -> bool:
     if said is None:
         return conf.is_local_only  # Mosquitto 2 allows anonymous clients only if no listener is configured
     if not any(one.where == said.where for one in out.answers):
-        out.take(said)
+        out.take_directive(said)
     return said.is_true
 
 
@@ -102,5 +102,5 @@ def _agreed(out: Translated, name: str, given: list[list[Directive]], anonymous:
     if not all(given):
         out.change(first, "it was of some listeners; here it counts for all of them")
     else:
-        out.take(first)
+        out.take_directive(first)
     return Path(first.value)

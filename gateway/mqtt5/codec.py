@@ -203,7 +203,7 @@ class Decoder:
             if self._ahead is None:
                 self._ahead = parsing.LongFilters(first, self.version)
             assert isinstance(self._held, bytearray)
-            self._ahead.take(self._held)
+            self._ahead.parse_whole(self._held)
 
     def _parse(self, data: bytes, packets: list[Packet]) -> int:  # noqa: PLR0915 -- see below
         """Appends every whole packet of `data` to `packets`; returns the position of the first incomplete packet.

@@ -298,7 +298,7 @@ class LongFilters:
         self._begun: _Begun | None = None
         self._at = 0
 
-    def take(self, data: bytearray) -> None:
+    def parse_whole(self, data: bytearray) -> None:
         """Parses the filters that are whole by now, of a packet that begins with `data`."""
         is_subscribe, version, end = self._first == SUBSCRIBE, self._version, len(data)
         try:

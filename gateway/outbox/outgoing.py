@@ -91,7 +91,7 @@ class Outgoing:
         self._said_at = -LOG_EVERY_S
         store.on_committed = self._committed
 
-    def take(self, publication: Publication, done: Callable[[int], None], client: str = "") -> None:
+    def take_publication(self, publication: Publication, done: Callable[[int], None], client: str = "") -> None:
         """Calls `done(code)` once the publication is durable, or at once for QoS 0; a code >= 0x80 refuses it. A
         publication fitting no record is never sealed; its client is told at once. `client`: the id of the client that
         published.

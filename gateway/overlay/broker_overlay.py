@@ -274,7 +274,7 @@ class BrokerOverlay:
         else:
             if publication.retain:
                 gateway.publisher.retained.expect(topic, publication.owner, client_id)
-            self._outgoing.take(publication, done, client_id)
+            self._outgoing.take_publication(publication, done, client_id)
             if self._rereading and (secret := gateway.secret_for(topic)) is not None:
                 self._rereading.published(publication, secret.scope.filter)
         return True

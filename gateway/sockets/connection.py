@@ -393,7 +393,7 @@ class MqttConnection(AcceptedTransport):
     def take_held(self) -> None:
         """Takes out the publication of `next_held`."""
         if self._held is not None:
-            self._held.take()
+            self._held.take_action()
 
     @property
     def held_publications(self) -> int:
@@ -409,7 +409,7 @@ class MqttConnection(AcceptedTransport):
         if client.undecided is not None:
             self.read_on()
             return ended(client.undecided)
-        if client.pace is None or not (wait_s := client.pace.take(self._core.now())):
+        if client.pace is None or not (wait_s := client.pace.take_token(self._core.now())):
             return None
         self._core.reached.note("publish_rate", client.client_id)
         self._is_paced = True

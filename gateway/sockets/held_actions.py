@@ -46,7 +46,7 @@ class HeldActions:
     def __iter__(self) -> Iterator[Action]:
         """Takes one action after the other; the rest stays."""
         while self._actions:
-            yield self.take()
+            yield self.take_action()
 
     def put(self, action: Action) -> None:
         self._actions.append(action)
@@ -61,7 +61,7 @@ class HeldActions:
         """Returns the next action without removal, if the action is a plain publication."""
         return action if self._actions and is_plain(action := self._actions[0]) else None
 
-    def take(self) -> Action:
+    def take_action(self) -> Action:
         """Takes out the next action."""
         action = self._actions.popleft()
         self._count(action, -1)

@@ -49,7 +49,7 @@ class WaitingAlerts:
             self._some.notify()
         return gone is None
 
-    def take(self) -> tuple[str, bytes, int]:
+    def take_alert(self) -> tuple[str, bytes, int]:
         """Takes the oldest alert, as soon as there is one."""
         with self._some:
             self._some.wait_for(lambda: len(self._alerts))
@@ -81,7 +81,7 @@ class Webhook:
 
     def _run(self) -> None:
         while True:
-            group, alert, attempt = self._waiting.take()
+            group, alert, attempt = self._waiting.take_alert()
             try:
                 self._post(alert)
             except (OSError, HTTPException, ValueError) as error:

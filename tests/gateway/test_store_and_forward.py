@@ -114,7 +114,7 @@ class Site:
         """What the devices are told, in the order of the answers."""
         codes: list[int] = []
         for publication in publications:
-            self.outgoing.take(publication, codes.append)
+            self.outgoing.take_publication(publication, codes.append)
         await until(lambda: len(codes) >= len(publications), 30)
         return codes
 

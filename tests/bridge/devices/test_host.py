@@ -257,4 +257,4 @@ def test_only_births_that_are_words_of_sparkplugs_are_kept() -> None:
         Show("$sparkplug/certificates/spBv1.0/plant/NBIRTH/edge", b"x")
     ]
     assert host.certified(ConventionWord("homie", "x", Said.READY, "homie"), "homie/x/$state", b"ready") == []
-    assert host.take(birth, Session(), True, 0.0) == (True, [])
+    assert host.take_word(birth, Session(), True, 0.0) == (True, [])

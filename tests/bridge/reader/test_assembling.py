@@ -147,11 +147,11 @@ def test_a_flood_of_incomplete_publications_loses_the_flooders_own(monkeypatch: 
     other = {1: cut(content, Mode.BLOCKS, 3)[1]}
     table = Assembling(REGION)
     honest = header_of(1, content, b"h" * 16)
-    assert table.take("r1a", honest, some, 1, NOW) is None
+    assert table.take_pieces("r1a", honest, some, 1, NOW) is None
     for sequence in range(1000):
-        assert table.take("r1a", header_of(sequence, content), some, 1, NOW) is None
+        assert table.take_pieces("r1a", header_of(sequence, content), some, 1, NOW) is None
     assert len(table._parts) <= 100
-    assert table.take("r1b", honest, other, 1, NOW) == content
+    assert table.take_pieces("r1b", honest, other, 1, NOW) == content
     effects = table.tick(NOW + 1)
     assert len(requests(effects)) <= 100, "what was evicted is not asked for"
     for _ in range(40):
@@ -181,10 +181,10 @@ def test_a_later_sealing_takes_the_place_of_an_earlier_one() -> None:
     first = header_of(1, content)
     second = MessageHeader(**{f: getattr(header_of(1, anew), f) for f in first.__slots__ if f != "time_ms"}, time_ms=2)
     old, new = cut(content, Mode.BLOCKS, 3), cut(anew, Mode.BLOCKS, 3)
-    assert table.take("r1a", first, {0: old[0]}, 1, NOW) is None
-    assert table.take("r1a", second, {0: new[0]}, 1, NOW) is None
-    assert table.take("r1b", first, {1: old[1]}, 1, NOW) is None, "of two sealings nothing is put together"
-    assert table.take("r1b", second, {1: new[1]}, 1, NOW) == anew
+    assert table.take_pieces("r1a", first, {0: old[0]}, 1, NOW) is None
+    assert table.take_pieces("r1a", second, {0: new[0]}, 1, NOW) is None
+    assert table.take_pieces("r1b", first, {1: old[1]}, 1, NOW) is None, "of two sealings nothing is put together"
+    assert table.take_pieces("r1b", second, {1: new[1]}, 1, NOW) == anew
 
 
 def test_plain_wires_need_no_table() -> None:
@@ -193,5 +193,5 @@ def test_plain_wires_need_no_table() -> None:
     pieces = read(header, told.payload, None)
     assert pieces is not None
     table = Assembling(REGION)
-    assert table.take("r1a", header, pieces, 1, NOW) == b"x"
+    assert table.take_pieces("r1a", header, pieces, 1, NOW) == b"x"
     assert table.next_deadline is None

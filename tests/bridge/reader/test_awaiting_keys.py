@@ -31,11 +31,11 @@ def test_all_that_waited_for_a_key_comes_in_order_once() -> None:
     for one in (third, first, other):
         assert keyless.put(one)
     assert keyless.holds(name(first))
-    assert keyless.take(b"9" * 16) == []
-    assert keyless.take(b"1" * 16) == [first, third]
+    assert keyless.take_held(b"9" * 16) == []
+    assert keyless.take_held(b"1" * 16) == [first, third]
     assert (len(keyless), keyless.holds(name(first)), keyless.holds(name(other))) == (1, False, True)
-    assert keyless.take(b"1" * 16) == []
-    assert keyless.take(b"2" * 16) == [other]
+    assert keyless.take_held(b"1" * 16) == []
+    assert keyless.take_held(b"2" * 16) == [other]
 
 
 def test_a_later_sealing_takes_the_place_of_the_former_with_its_key() -> None:
@@ -43,15 +43,15 @@ def test_a_later_sealing_takes_the_place_of_the_former_with_its_key() -> None:
     keyless.put(held(1))
     assert keyless.put(later)
     assert len(keyless) == 1
-    assert keyless.take(b"1" * 16) == []
-    assert keyless.take(b"2" * 16) == [later]
+    assert keyless.take_held(b"1" * 16) == []
+    assert keyless.take_held(b"2" * 16) == [later]
 
 
 def test_the_same_again_waits_once() -> None:
     keyless = Keyless()
     for _ in range(2):
         assert keyless.put(held(1))
-    assert len(keyless.take(b"1" * 16)) == 1
+    assert len(keyless.take_held(b"1" * 16)) == 1
 
 
 def test_a_flooder_loses_its_own_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,6 +60,6 @@ def test_a_flooder_loses_its_own_oldest(monkeypatch: pytest.MonkeyPatch) -> None
     assert keyless.put(honest)
     assert [keyless.put(held(n)) for n in range(1, 5)] == [True, True, False, False]
     assert keyless.holds(name(honest))
-    assert [one.admitted.header.sequence for one in keyless.take(b"1" * 16)] == [3, 4]
+    assert [one.admitted.header.sequence for one in keyless.take_held(b"1" * 16)] == [3, 4]
     assert len(keyless._by_key) == 1, "nothing is left of what had to go"
-    assert keyless.take(b"b" * 16) == [honest]
+    assert keyless.take_held(b"b" * 16) == [honest]

@@ -32,11 +32,11 @@ def test_what_waits_is_found_by_its_key_and_its_publisher_until_it_leaves() -> N
     assert waiting.naming(KEY) == sorted([first.stream_id, other.stream_id])
     assert (waiting.of(A), waiting.of(B)) == (first.stream_id, other.stream_id)
     assert waiting.left() == set()
-    assert waiting.take(streams[A], 1) is first
+    assert waiting.take_held(streams[A], 1) is first
     assert waiting.of(A) == second.stream_id
     assert waiting.left() == {A}
     assert waiting.left() == set()
-    waiting.take(streams[A], 2)
+    waiting.take_held(streams[A], 2)
     assert waiting.of(A) is None
     assert waiting.naming(KEY) == [other.stream_id]
     assert streams[A].held == {}
@@ -48,7 +48,7 @@ def test_its_room_is_its_publishers_and_comes_back(monkeypatch: pytest.MonkeyPat
     waiting.put(stream, held(1))
     assert not waiting.has_room(held(2))
     assert waiting.has_room(held(2, "b"))
-    waiting.take(stream, 1)
+    waiting.take_held(stream, 1)
     assert waiting.has_room(held(2))
 
 

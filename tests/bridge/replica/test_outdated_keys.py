@@ -152,26 +152,26 @@ def test_such_a_key_goes_after_a_sessions_life(world: World) -> None:
 
 def test_keys_without_end_push_out_their_own(world: World) -> None:
     kept, honest = OutdatedKeys(), forge_key(world, "site", "plant/#").header
-    assert kept.keep(honest, "r1b", {PROPERTY_KEY: "k"}) == 1
-    assert kept.keep(honest, "r1b", {PROPERTY_KEY: "k", PROPERTY_SHARES: "s"}) == 1
-    assert kept.keep(honest, "r1c", {PROPERTY_KEY: "k"}) == 2
+    assert kept.keep_wire(honest, "r1b", {PROPERTY_KEY: "k"}) == 1
+    assert kept.keep_wire(honest, "r1b", {PROPERTY_KEY: "k", PROPERTY_SHARES: "s"}) == 1
+    assert kept.keep_wire(honest, "r1c", {PROPERTY_KEY: "k"}) == 2
     most = OUTDATED_BYTES // OUTDATED_OVERHEAD_BYTES
     made = forge_key(world, "evil", "plant/#").header
     for n in range(most + 9):
-        kept.keep(made, "r1a", {PROPERTY_KEY: f"{n}"})
+        kept.keep_wire(made, "r1a", {PROPERTY_KEY: f"{n}"})
     assert most - 2 < len(kept) <= most
-    assert [sender for sender, _ in kept.take(honest)] == ["r1b", "r1b", "r1c"]
-    assert kept.take(honest) == []
-    assert kept.keep(made, "r1a", {PROPERTY_KEY: "x", PROPERTY_SHARES: "y" * OUTDATED_BYTES}) == 0
+    assert [sender for sender, _ in kept.take_wires(honest)] == ["r1b", "r1b", "r1c"]
+    assert kept.take_wires(honest) == []
+    assert kept.keep_wire(made, "r1a", {PROPERTY_KEY: "x", PROPERTY_SHARES: "y" * OUTDATED_BYTES}) == 0
     assert len(kept) == 0
 
 
 def test_wraps_are_kept_and_count_as_bytes(world: World) -> None:
     header = forge_key(world, "site", "plant/#").header
     outdated = OutdatedKeys()
-    assert outdated.keep(header, "r1a", {PROPERTY_SHARES: "s", PROPERTY_WRAPS: "w" * 1000}) == 1
-    ((_, told),) = outdated.take(header)
+    assert outdated.keep_wire(header, "r1a", {PROPERTY_SHARES: "s", PROPERTY_WRAPS: "w" * 1000}) == 1
+    ((_, told),) = outdated.take_wires(header)
     assert told == {PROPERTY_SHARES: "s", PROPERTY_WRAPS: "w" * 1000}
     for n in range(200):
-        outdated.keep(header, "r1a", {PROPERTY_WRAPS: f"{n}" + "w" * 200_000})
+        outdated.keep_wire(header, "r1a", {PROPERTY_WRAPS: f"{n}" + "w" * 200_000})
     assert len(outdated) < 200

@@ -45,16 +45,16 @@ def kept(table: Retained[str]) -> list[int]:
 
 def test_the_greatest_number_generation_key_counter_and_time_of_a_topic_is_kept() -> None:
     table: Retained[str] = Retained()
-    assert table.keep(*publication(5), None, NOW)
-    assert not table.keep(*publication(5), "key", NOW), "the same"
-    assert not table.keep(*publication(4, NOW + 1), None, NOW), "sealed later, published before"
-    assert table.keep(*publication(6, NOW - 1), None, NOW), "its clock was set back"
-    assert not table.keep(*publication(5, order=(9, 9)), None, NOW)
+    assert table.keep_value(*publication(5), None, NOW)
+    assert not table.keep_value(*publication(5), "key", NOW), "the same"
+    assert not table.keep_value(*publication(4, NOW + 1), None, NOW), "sealed later, published before"
+    assert table.keep_value(*publication(6, NOW - 1), None, NOW), "its clock was set back"
+    assert not table.keep_value(*publication(5, order=(9, 9)), None, NOW)
     for sealed_s, order in ((NOW - 2, (1, 1)), (NOW - 3, (1, 2)), (NOW - 4, (2, 1)), (NOW - 3, (2, 1))):
-        assert table.keep(*publication(6, sealed_s, order=order), None, NOW)
-        assert not table.keep(*publication(6, sealed_s, order=order), None, NOW)
-    assert not table.keep(*publication(6, order=(1, 3)), None, NOW), "of an earlier life, sealed anew later"
-    assert table.keep(*publication(1, NOW - 50, "plant/u"), None, NOW)
+        assert table.keep_value(*publication(6, sealed_s, order=order), None, NOW)
+        assert not table.keep_value(*publication(6, sealed_s, order=order), None, NOW)
+    assert not table.keep_value(*publication(6, order=(1, 3)), None, NOW), "of an earlier life, sealed anew later"
+    assert table.keep_value(*publication(1, NOW - 50, "plant/u"), None, NOW)
     assert (kept(table), len(table)) == ([6, 1], 2)
 
 
@@ -63,14 +63,14 @@ def test_the_greatest_number_generation_key_counter_and_time_of_a_topic_is_kept(
 def test_whatever_came_first_the_same_is_kept(orders: list[tuple[int, int, int]]) -> None:
     table: Retained[str] = Retained()
     for at, (number, generation, counter) in enumerate(orders):
-        table.keep(*publication(number, NOW + at, order=(generation, counter)), None, NOW)
+        table.keep_value(*publication(number, NOW + at, order=(generation, counter)), None, NOW)
     assert kept(table) == [3]
 
 
 def test_a_sealing_time_far_ahead_pins_no_topic() -> None:
     table: Retained[str] = Retained()
-    assert not table.keep(*publication(1, NOW + RETAINED_AHEAD_S + 0.002), None, NOW)
-    assert table.keep(*publication(1, NOW + RETAINED_AHEAD_S), None, NOW)
+    assert not table.keep_value(*publication(1, NOW + RETAINED_AHEAD_S + 0.002), None, NOW)
+    assert table.keep_value(*publication(1, NOW + RETAINED_AHEAD_S), None, NOW)
 
 
 def test_keys_are_named_for_as_long_as_something_is_sealed_under_them() -> None:
@@ -78,20 +78,20 @@ def test_keys_are_named_for_as_long_as_something_is_sealed_under_them() -> None:
     first, second = publication(1), publication(2, topic="plant/u")
     name = data_key_name(first[1])
     assert name == (WORLD.identities["a"].party_id, "plant/#", b"1" * 16)
-    table.keep(*first, None, NOW)
-    table.keep(*second, None, NOW)
-    table.keep(*publication(3, key=b"2"), None, NOW)
+    table.keep_value(*first, None, NOW)
+    table.keep_value(*second, None, NOW)
+    table.keep_value(*publication(3, key=b"2"), None, NOW)
     assert table.names(name)
     assert table.names((name[0], name[1], b"2" * 16))
     assert not table.names((WORLD.identities["b"].party_id, *name[1:]))
-    table.keep(*publication(4, topic="plant/u", key=b"2"), None, NOW)
+    table.keep_value(*publication(4, topic="plant/u", key=b"2"), None, NOW)
     assert not table.names(name)
 
 
 def test_a_key_that_comes_is_for_what_is_sealed_under_it_only() -> None:
     table: Retained[str] = Retained()
     wire, admitted = publication(1)
-    table.keep(wire, admitted, None, NOW)
+    table.keep_value(wire, admitted, None, NOW)
     table.key_came(wire.topic, (b"x" * 16, "plant/#", b"1" * 16), "false")
     table.key_came("plant/other", data_key_name(admitted), "false")
     assert [each.key for each in table.values()] == [None]
@@ -102,7 +102,7 @@ def test_a_key_that_comes_is_for_what_is_sealed_under_it_only() -> None:
 def test_what_ended_is_dropped_and_counted() -> None:
     table: Retained[str] = Retained()
     for sequence, topic in enumerate(("plant/a", "plant/b", "plant/c"), 1):
-        table.keep(*publication(sequence, topic=topic, key=b"%d" % sequence), f"key {sequence}", NOW)
+        table.keep_value(*publication(sequence, topic=topic, key=b"%d" % sequence), f"key {sequence}", NOW)
     assert table.drop(lambda admitted, key: admitted.header.sequence == 1 or key == "key 3") == 2
     assert kept(table) == [2]
     assert not table.names((WORLD.identities["a"].party_id, "plant/#", b"1" * 16))
@@ -112,9 +112,9 @@ def test_what_ended_is_dropped_and_counted() -> None:
 def test_a_flood_of_topics_evicts_its_publishers_own_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retained, "RETAINED_BYTES", 4 * retained.RETAINED_OVERHEAD_BYTES - 1)
     table: Retained[str] = Retained()
-    table.keep(*publication(99, publisher="b", topic="plant/honest"), None, NOW)
+    table.keep_value(*publication(99, publisher="b", topic="plant/honest"), None, NOW)
     for sequence in range(1, 6):
-        table.keep(*publication(sequence, topic=f"plant/{sequence}", key=b"%d" % sequence), None, NOW)
+        table.keep_value(*publication(sequence, topic=f"plant/{sequence}", key=b"%d" % sequence), None, NOW)
     assert kept(table) == [99, 4, 5]
     assert len(table._named) == 3
 
@@ -122,10 +122,10 @@ def test_a_flood_of_topics_evicts_its_publishers_own_oldest(monkeypatch: pytest.
 def test_large_ones_are_fewer() -> None:
     table: Retained[str] = Retained()
     wire, admitted = publication(1, topic="plant/small")
-    table.keep(wire, admitted, None, NOW)
+    table.keep_value(wire, admitted, None, NOW)
     for sequence in range(2, 30):
         wire, admitted = publication(sequence, topic=f"plant/{sequence}", publisher="b")
-        table.keep(replace(wire, payload=bytes(retained.RETAINED_BYTES // 8)), admitted, None, NOW)
+        table.keep_value(replace(wire, payload=bytes(retained.RETAINED_BYTES // 8)), admitted, None, NOW)
     assert 1 < len(table) <= 8
     assert kept(table)[0] == 1, "who has most loses its own"
 

@@ -10,7 +10,7 @@ from bridge.traces.sweep import FIRST_PLACES, NEVER, Sweep
 
 def test_what_is_due_comes_earliest_first_and_no_more_than_asked_for() -> None:
     sweep = Sweep()
-    places = [sweep.take() for _ in range(5)]
+    places = [sweep.take_place() for _ in range(5)]
     for place, at in zip(places, (3.0, 1.0, 2.0, 9.0, 1.0), strict=True):
         sweep.put(place, at)
     assert sweep.first == 1.0
@@ -21,7 +21,7 @@ def test_what_is_due_comes_earliest_first_and_no_more_than_asked_for() -> None:
 
 def test_who_was_put_off_is_due_then_and_not_before() -> None:
     sweep = Sweep()
-    place = sweep.take()
+    place = sweep.take_place()
     sweep.put(place, 1.0)
     sweep.put(place, 5.0)
     assert sweep.first <= 5.0
@@ -31,13 +31,13 @@ def test_who_was_put_off_is_due_then_and_not_before() -> None:
 
 def test_a_place_that_was_given_back_wants_nothing_and_is_given_out_again() -> None:
     sweep = Sweep()
-    first, second = sweep.take(), sweep.take()
+    first, second = sweep.take_place(), sweep.take_place()
     sweep.put(first, 1.0)
     sweep.put(second, 2.0)
     sweep.give_back(first)
     assert sweep.first == 2.0, "nobody waits for who is gone"
     assert sweep.ready(10.0, 10) == (2.0, [second])
-    again = sweep.take()
+    again = sweep.take_place()
     assert again == first
     assert sweep.ready(10.0, 10) == (2.0, [second])
 
@@ -51,7 +51,7 @@ def test_without_anybody_nothing_is_due() -> None:
 def test_it_is_as_a_table_of_times_however_many_there_are(puts: list[tuple[int, float]], now: float) -> None:
     sweep, table = Sweep(), dict[int, float]()
     for _ in range(3 * FIRST_PLACES + 1):
-        sweep.take()
+        sweep.take_place()
     for place, at in puts:
         sweep.put(place, at)
         table[place] = at

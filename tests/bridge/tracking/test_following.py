@@ -25,8 +25,8 @@ def test_looks_come_in_order_and_the_earlier_of_two_counts() -> None:
         del followed[entity], due[entity]
     taken = []
     while (first := looks.first(followed)) is not None:
-        assert looks.take(followed, first[0] - 0.001) is None, "not before its time"
-        entity = looks.take(followed, first[0])
+        assert looks.take_entity(followed, first[0] - 0.001) is None, "not before its time"
+        entity = looks.take_entity(followed, first[0])
         assert entity == first[1]
         taken.append((first[0], entity))
     assert taken == sorted((at, entity) for entity, at in due.items())
@@ -85,16 +85,16 @@ def test_who_was_silent_longest_is_forgotten_and_what_it_said_last_bounds_what_i
 def test_a_look_is_taken_when_it_is_due_and_may_then_be_put_later() -> None:
     followed = {"pump": Followed(EVERYTHING), "fan": Followed(EVERYTHING)}
     looks = Looks()
-    assert (looks.first(followed), looks.take(followed, NOW)) == (None, None)
+    assert (looks.first(followed), looks.take_entity(followed, NOW)) == (None, None)
     looks.put("pump", followed["pump"], NOW + 5, followed)
     looks.put("pump", followed["pump"], NOW + 9, followed)
     looks.put("pump", followed["pump"], NOW + 5, followed)
     assert looks.first(followed) == (NOW + 5, "pump")
     assert len(looks._heap) == 1, "later and the same are no looks of their own"
     looks.put("fan", followed["fan"], NOW + 7, followed)
-    assert (looks.take(followed, NOW + 5), looks.take(followed, NOW + 6)) == ("pump", None)
+    assert (looks.take_entity(followed, NOW + 5), looks.take_entity(followed, NOW + 6)) == ("pump", None)
     looks.put("pump", followed["pump"], NOW + 9, followed)
-    assert [looks.take(followed, NOW + 9) for _ in range(3)] == ["fan", "pump", None]
+    assert [looks.take_entity(followed, NOW + 9) for _ in range(3)] == ["fan", "pump", None]
 
 
 def test_a_look_of_who_is_followed_anew_is_its_own() -> None:
@@ -102,9 +102,9 @@ def test_a_look_of_who_is_followed_anew_is_its_own() -> None:
     looks = Looks()
     looks.put("pump", followed["pump"], NOW, followed)
     followed["pump"] = Followed(EVERYTHING)
-    assert looks.take(followed, NOW + 1) is None
+    assert looks.take_entity(followed, NOW + 1) is None
     looks.put("pump", followed["pump"], NOW + 2, followed)
-    assert looks.take(followed, NOW + 2) == "pump"
+    assert looks.take_entity(followed, NOW + 2) == "pump"
 
 
 def test_stale_entries_leave_those_that_count() -> None:
@@ -114,7 +114,7 @@ def test_stale_entries_leave_those_that_count() -> None:
     for step in range(200):
         looks.put("pump", followed["pump"], NOW - step, followed)
         assert len(looks._heap) <= 4 * 2 + 64
-    assert [looks.take(followed, NOW) for _ in range(3)] == ["pump", "fan", None]
+    assert [looks.take_entity(followed, NOW) for _ in range(3)] == ["pump", "fan", None]
 
 
 def test_a_sealed_trace_is_opened_by_the_key_of_its_witness_or_any_that_is_known() -> None:

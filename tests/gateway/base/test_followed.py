@@ -34,7 +34,7 @@ def followed(changes: list[bool]) -> FollowedMessages:
 
 def names(following: Following) -> list[str]:
     found = []
-    while (step := following.take()) is not None:
+    while (step := following.take_step()) is not None:
         found.append(step.name)
     return found
 
@@ -42,14 +42,14 @@ def names(following: Following) -> list[str]:
 def test_a_step_shows_what_is_known_and_nothing_empty(followed: FollowedMessages) -> None:
     following = followed.begin(Wish.read(client="pump"))
     followed.say("received", client="pump", topic="plant/a", qos=0, reason=None, address="192.0.2.7:4000")
-    step = following.take()
+    step = following.take_step()
     assert step is not None
     assert step.to_dict("site") == {
         "time": "2026-01-02T03:04:05.678Z", "member": "site", "step": "received", "client": "pump", "topic": "plant/a",
         "address": "192.0.2.7:4000", "qos": 0,
     }  # fmt: skip
     followed.say("received", client="pump", topic="t" * 60_000)
-    long = following.take()
+    long = following.take_step()
     assert long is not None
     assert len(long.to_dict("site")["topic"]) == SHOWN_CHARACTERS + 3
 
@@ -114,7 +114,7 @@ def test_a_step_without_a_name_has_that_of_the_message_in_hand(followed: Followe
     following = followed.begin(Wish())
     followed.current = "site/7"
     followed.say("sent", client="desk")
-    step = following.take()
+    step = following.take_step()
     assert step is not None
     assert step.message == "site/7"
 

@@ -17,7 +17,7 @@ def followed_at(broker: EdgeBroker, wish: Wish) -> tuple[FollowedMessages, Follo
 
 def steps(following: Following) -> list[dict[str, Any]]:
     found = []
-    while (step := following.take()) is not None:
+    while (step := following.take_step()) is not None:
         found.append(step.to_dict("edge"))
     return found
 

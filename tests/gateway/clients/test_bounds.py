@@ -296,11 +296,11 @@ def test_user_properties_are_bounded() -> None:
 
 def test_the_bucket_lets_a_burst_through_and_then_the_rate() -> None:
     pace = Pace(10, 3, 100.0)
-    assert [pace.take(100.0) for _ in range(4)] == [0, 0, 0, pytest.approx(0.1)]
-    assert [pace.take(100.15) for _ in range(2)] == [0, pytest.approx(0.05)]
-    assert [pace.take(500.0) for _ in range(3)] == [0, 0, 0], "no more than the burst is saved up"
-    assert pace.take(500.0) > 0
-    assert pace.take(499.0) > 0, "a clock that goes backwards gives nothing"
+    assert [pace.take_token(100.0) for _ in range(4)] == [0, 0, 0, pytest.approx(0.1)]
+    assert [pace.take_token(100.15) for _ in range(2)] == [0, pytest.approx(0.05)]
+    assert [pace.take_token(500.0) for _ in range(3)] == [0, 0, 0], "no more than the burst is saved up"
+    assert pace.take_token(500.0) > 0
+    assert pace.take_token(499.0) > 0, "a clock that goes backwards gives nothing"
 
 
 @ends(Wait.PACE)

@@ -39,7 +39,7 @@ def test_a_running_broker_and_one_that_is_not(tmp_path: Path, veilmq: Any, capsy
         attached = Attached(parse({"listeners": {"default": {"bind": "127.0.0.1:0"}}, **config}), None)
         async with serving(config, before_serving=attached.begin):
             assert attached._day is not None
-            await attached._day.take()
+            await attached._day.take_row()
             once = await asyncio.to_thread(run, ["top", "-c", str(tmp_path / "b.yaml"), "--once"])
             as_json = await asyncio.to_thread(run, ["top", "-c", str(tmp_path / "b.yaml"), "--json"])
         await attached.end()

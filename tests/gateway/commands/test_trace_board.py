@@ -31,7 +31,7 @@ def test_the_board_shows_who_needs_somebody_first() -> None:
         seen("fan", TraceKind.FAILURE_SUSPICION, 5),
         seen("fan", TraceKind.FAILED, 6),
     ):
-        board.take(each)
+        board.show_trace(each)
     assert [(row.entity, row.health) for row in board.sorted()] == [
         ("fan", "failed"), ("idle", "unknown"), ("pump", "alive"),
     ]  # fmt: skip
@@ -40,36 +40,36 @@ def test_the_board_shows_who_needs_somebody_first() -> None:
         "entity": "pump", "health": "alive", "state": "READY", "since_ms": START_MS, "seen_ms": START_MS + 4000,
         "latency_ms": 4, "loss_rate": 0.25, "load": {"cpu": 0.5}, "flaps": 0,
     }  # fmt: skip
-    board.take(seen("fan", TraceKind.ALLS_WELL, 7, after="failed"))
+    board.show_trace(seen("fan", TraceKind.ALLS_WELL, 7, after="failed"))
     assert (board.rows["fan"].health, board.rows["fan"].since_ms) == ("alive", START_MS + 7000)
 
 
 def test_who_goes_while_it_was_known_to_be_there_flaps() -> None:
     board = TraceBoard()
-    board.take(seen("pump", TraceKind.FAILED, 0))  # from unknown: nobody saw it go
+    board.show_trace(seen("pump", TraceKind.FAILED, 0))  # from unknown: nobody saw it go
     assert board.rows["pump"].flaps == 0
     for second in (1, 3):
-        board.take(seen("pump", TraceKind.ALLS_WELL, second))
-        board.take(seen("pump", TraceKind.DISCONNECT, second + 1))
-    board.take(seen("pump", TraceKind.FAILED, 6))  # still away
+        board.show_trace(seen("pump", TraceKind.ALLS_WELL, second))
+        board.show_trace(seen("pump", TraceKind.DISCONNECT, second + 1))
+    board.show_trace(seen("pump", TraceKind.FAILED, 6))  # still away
     assert board.rows["pump"].flaps == 2
 
 
 def test_since_when_is_the_brokers_word_before_ours() -> None:
     board = TraceBoard()
-    board.take(seen("pump", TraceKind.ALLS_WELL, 5))
-    board.take(seen("pump", TraceKind.ALLS_WELL, 6))
+    board.show_trace(seen("pump", TraceKind.ALLS_WELL, 5))
+    board.show_trace(seen("pump", TraceKind.ALLS_WELL, 6))
     assert board.rows["pump"].since_ms == START_MS + 5000
-    board.take(seen("pump", TraceKind.ALLS_WELL, 7, since_ms=START_MS - 1))
+    board.show_trace(seen("pump", TraceKind.ALLS_WELL, 7, since_ms=START_MS - 1))
     assert board.rows["pump"].since_ms == START_MS - 1
-    board.take(seen("pump", TraceKind.FAILED, 8, since_ms="yesterday"))
+    board.show_trace(seen("pump", TraceKind.FAILED, 8, since_ms="yesterday"))
     assert board.rows["pump"].since_ms == START_MS + 8000
 
 
 def test_an_old_trace_that_comes_late_does_not_take_back_when_it_was_seen() -> None:
     board = TraceBoard()
-    board.take(seen("pump", TraceKind.ALLS_WELL, 9))
-    board.take(seen("pump", TraceKind.LOAD_INFORMATION, 2, cpu=1))
+    board.show_trace(seen("pump", TraceKind.ALLS_WELL, 9))
+    board.show_trace(seen("pump", TraceKind.LOAD_INFORMATION, 2, cpu=1))
     assert board.rows["pump"].seen_ms == START_MS + 9000
 
 
@@ -77,7 +77,7 @@ def test_an_old_trace_that_comes_late_does_not_take_back_when_it_was_seen() -> N
 def test_groups_and_summary_count_everybody_once(story: list[tuple[str, TraceKind]]) -> None:
     board = TraceBoard(("idle",))
     for second, (entity, kind) in enumerate(story):
-        board.take(seen(entity, kind, second))
+        board.show_trace(seen(entity, kind, second))
     groups = board.groups()
     assert sum(board.summary().values()) == len(board.rows) == len(board.sorted())
     assert {health: sum(group.get(health, 0) for group in groups.values()) for health in board.summary()} == (

@@ -22,7 +22,7 @@ def test_of_large_messages_what_is_shown_waits() -> None:
     held = sum(len(message.payload) for message, _, _ in waiting._messages)
     assert held <= WAITING_BYTES_MAX
     assert waiting.missed == WAITING_MAX + 7 - len(waiting)
-    line = waiting.take()
+    line = waiting.take_message()
     assert line is not None
     assert (line["topic"], line["bytes"]) == ("big/0", 1_000_000)
     assert line["payload"] == "x" * PAYLOAD_SHOWN_BYTES + " ..."
@@ -35,7 +35,7 @@ def test_messages_and_bytes_that_wait_are_bounded(topic: str, payload: bytes, mo
     for _ in range(2 * WAITING_MAX):
         waiting.add(Publish(topic, payload, 0))
     assert len(waiting) == most
-    while waiting.take() is not None:
+    while waiting.take_message() is not None:
         pass
     assert not waiting.arrived.is_set()
     for _ in range(2 * WAITING_MAX):

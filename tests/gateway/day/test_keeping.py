@@ -28,7 +28,7 @@ class Day:
     async def minutes(self, count: int) -> None:
         for _ in range(count):
             self.at += 60
-            await self.keeper.take()
+            await self.keeper.take_row()
 
 
 @on_loop

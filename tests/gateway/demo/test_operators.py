@@ -16,12 +16,12 @@ def test_blame_is_kept_over_a_crash_of_the_one_who_blamed() -> None:
 
     def say(name: str, suspected: int, links_up: int = 3) -> None:
         figures = {"suspected": {"r1b": suspected}, "named": ["r1b"], "links": 3, "links_up": links_up}
-        ledger.take(name, json.dumps(figures).encode())
+        ledger.take_figures(name, json.dumps(figures).encode())
 
     say("r1a", 5)
     say("control", 1, links_up=2)
-    ledger.take("control", b"\xff")
-    ledger.take("control", b"[]")
+    ledger.take_figures("control", b"\xff")
+    ledger.take_figures("control", b"[]")
     assert ledger.not_ready() == ["control"]
     ledger.restarted("r1a")
     assert ledger.not_ready() == ["r1a", "control"]
@@ -34,6 +34,6 @@ def test_blame_is_kept_over_a_crash_of_the_one_who_blamed() -> None:
 def test_epochs_and_waits_are_those_of_all_roles() -> None:
     ledger = Ledger(["site", "control"])
     assert (ledger.epoch(), ledger.counted("key_waits")) == (0, 0)
-    ledger.take("site", b'{"epoch": 7, "counts": {"key_waits": 2}}')
-    ledger.take("control", b'{"epoch": 8, "counts": {}}')
+    ledger.take_figures("site", b'{"epoch": 7, "counts": {"key_waits": 2}}')
+    ledger.take_figures("control", b'{"epoch": 8, "counts": {}}')
     assert (ledger.epoch(), ledger.counted("key_waits")) == (8, 2)

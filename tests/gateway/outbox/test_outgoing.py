@@ -65,7 +65,7 @@ def test_who_floods_shares_no_batch_with_others(tmp_path: Path) -> None:
 
     def work(outgoing: Outgoing) -> None:
         for each in [*[evil] * 40, good, *[evil] * 40]:
-            outgoing.take(each, lambda code: None)
+            outgoing.take_publication(each, lambda code: None)
 
     events = [event for event in run(tmp_path, work) if isinstance(event, Unstored)]
     assert [(event.publication.owner, len(records(event))) for event in events] == [("evil", 40), ("", 1), ("evil", 40)]
@@ -74,7 +74,7 @@ def test_who_floods_shares_no_batch_with_others(tmp_path: Path) -> None:
 
 def test_what_is_stored_needs_nothing_gathered_before_it(tmp_path: Path) -> None:
     codes: list[int] = []
-    events = run(tmp_path, lambda outgoing: outgoing.take(reading(1), codes.append))
+    events = run(tmp_path, lambda outgoing: outgoing.take_publication(reading(1), codes.append))
     assert codes == [0]
     assert not any(isinstance(event, Unstored) for event in events)
 
@@ -82,7 +82,7 @@ def test_what_is_stored_needs_nothing_gathered_before_it(tmp_path: Path) -> None
 def test_many_clients_that_send_little_share_a_batch(tmp_path: Path) -> None:
     def work(outgoing: Outgoing) -> None:
         for number in range(40):
-            outgoing.take(replace(reading(0), owner=f"d{number % 20}"), lambda code: None)
+            outgoing.take_publication(replace(reading(0), owner=f"d{number % 20}"), lambda code: None)
 
     events = [event for event in run(tmp_path, work) if isinstance(event, Unstored)]
     assert [(event.publication.owner, len(records(event))) for event in events] == [("", 40)]
@@ -93,7 +93,7 @@ def test_qos_0_of_one_turn_is_one_batch(tmp_path: Path) -> None:
 
     def work(outgoing: Outgoing) -> None:
         for n in range(5):
-            outgoing.take(reading(0, b"%d" % n), codes.append)
+            outgoing.take_publication(reading(0, b"%d" % n), codes.append)
 
     (event,) = run(tmp_path, work)
     assert isinstance(event, Unstored)
@@ -105,7 +105,7 @@ def test_qos_0_of_one_turn_is_one_batch(tmp_path: Path) -> None:
 def test_qos_0_does_not_come_behind_what_is_stored_after_it(tmp_path: Path) -> None:
     def work(outgoing: Outgoing) -> None:
         for qos, payload in ((0, b"1"), (0, b"2"), (1, b"3"), (0, b"4")):
-            outgoing.take(reading(qos, payload), lambda code: None)
+            outgoing.take_publication(reading(qos, payload), lambda code: None)
 
     events = run(tmp_path, work)
     unstored = [event for event in events if isinstance(event, Unstored)]
@@ -118,11 +118,11 @@ def test_qos_0_does_not_come_behind_what_is_stored_after_it(tmp_path: Path) -> N
 def test_a_batch_of_qos_0_has_so_many_records_and_bytes_at_most(tmp_path: Path) -> None:
     def many(outgoing: Outgoing) -> None:
         for _ in range(RECORDS_MAX + 1):
-            outgoing.take(reading(0), lambda code: None)
+            outgoing.take_publication(reading(0), lambda code: None)
 
     def large(outgoing: Outgoing) -> None:
         for _ in range(5):
-            outgoing.take(reading(0, bytes(BATCH_BYTES // 3)), lambda code: None)
+            outgoing.take_publication(reading(0, bytes(BATCH_BYTES // 3)), lambda code: None)
 
     for name, work, counts in (("many", many, [RECORDS_MAX, 1]), ("large", large, [2, 2, 1])):
         events = run(tmp_path / name, work)
@@ -132,7 +132,7 @@ def test_a_batch_of_qos_0_has_so_many_records_and_bytes_at_most(tmp_path: Path) 
 def test_what_is_retained_travels_alone_in_its_turn(tmp_path: Path) -> None:
     def work(outgoing: Outgoing) -> None:
         for n, retain in enumerate((False, True, False)):
-            outgoing.take(reading(0, b"%d" % n, retain=retain), lambda code: None)
+            outgoing.take_publication(reading(0, b"%d" % n, retain=retain), lambda code: None)
 
     events = [event for event in run(tmp_path, work) if isinstance(event, Unstored)]
     first = min(event.sequence for event in events)
@@ -145,7 +145,9 @@ def test_what_fits_no_record_is_refused_while_its_client_listens(tmp_path: Path,
     codes: list[int] = []
 
     def work(outgoing: Outgoing) -> None:
-        outgoing.take(Publication("plant/a", b"x", qos, properties=(("n", "v"),) * 2000, time_ms=1), codes.append)
+        outgoing.take_publication(
+            Publication("plant/a", b"x", qos, properties=(("n", "v"),) * 2000, time_ms=1), codes.append
+        )
 
     assert (run(tmp_path, work), codes) == ([], [0x83])
 
@@ -170,7 +172,7 @@ def test_a_full_outbox_refuses_or_leaves_local_automation_alone(local: bool, cod
         outgoing = Outgoing(
             store, figures, lambda event: pytest.fail(f"{event}"), lambda topic: Chain("plant/#"), full_is_local=local
         )
-        outgoing.take(reading(1), codes.append)
+        outgoing.take_publication(reading(1), codes.append)
         assert codes == [code]
         assert figures.counts[f"outbox_refused.{label}"] == 1
 
@@ -182,7 +184,7 @@ def test_a_full_outbox_refuses_or_leaves_local_automation_alone(local: bool, cod
 def test_what_the_node_gets_says_whether_its_scope_was_plain_when_it_was_taken(tmp_path: Path, in_clear: bool) -> None:
     def work(outgoing: Outgoing) -> None:
         for qos, retain in ((0, False), (0, True), (1, False), (1, True)):
-            outgoing.take(reading(qos, retain=retain), lambda code: None)
+            outgoing.take_publication(reading(qos, retain=retain), lambda code: None)
 
     events = run(tmp_path, work, in_clear)
     said = [e.publication.in_clear for e in events if isinstance(e, Unstored)]

@@ -208,7 +208,7 @@ def test_a_protected_topic_without_the_right_is_refused_also_once_the_right_has_
         node, Figures("site", "gateway"), SimpleNamespace(), keeping, Dials(node), clock=lambda: NOW  # type: ignore[arg-type]
     )  # fmt: skip
     taken: list[str] = []
-    links._outgoing.take = lambda publication, done, client: taken.append(publication.topic)  # type: ignore[method-assign]
+    links._outgoing.take_publication = lambda publication, done, client: taken.append(publication.topic)  # type: ignore[method-assign]
 
     def codes(topic: str) -> list[int]:
         told: list[int] = []

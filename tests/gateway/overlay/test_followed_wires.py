@@ -24,7 +24,7 @@ def made(name: str = "r1") -> tuple[FollowedWires, FollowedMessages, Following, 
 
 def steps(following: Following) -> list[dict[str, Any]]:
     found = []
-    while (step := following.take()) is not None:
+    while (step := following.take_step()) is not None:
         shown = step.to_dict("r1")
         found.append({key: value for key, value in shown.items() if key not in ("time", "member")})
     return found

@@ -76,5 +76,5 @@ def test_a_group_of_which_thousands_die_keeps_no_alert_of_others_back() -> None:
     waiting.put("shop", b"door", 1)
     dropped = [waiting.put("evil", b"%d" % number, 1) for number in range(2 * WAITING_MAX)].count(False)
     assert (dropped, len(waiting)) == (WAITING_MAX + 1, WAITING_MAX)
-    assert waiting.take() == ("shop", b"door", 1)
-    assert waiting.take()[1] == b"%d" % (WAITING_MAX + 1), "the oldest of the others"
+    assert waiting.take_alert() == ("shop", b"door", 1)
+    assert waiting.take_alert()[1] == b"%d" % (WAITING_MAX + 1), "the oldest of the others"
