@@ -1,7 +1,7 @@
 """The organiser: a member the owner lets number and sign changes of an edge in its place (paper D, D5).
 
 The organiser hears the summaries of all replicas from the replicas of its region, proposes as the owner would
-(`measuring.proposing`), signs, and waits. A swap is open at a time; if too few replicas have endorsed it after
+(`measuring.swap_proposal`), signs, and waits. A swap is open at a time; if too few replicas have endorsed it after
 `ENDORSE_S`, the next may be signed, and after each failure the wait doubles, up to `BACKOFF_MOST_S`. A number is never
 given twice: the highest is on disk before anybody hears of it. The organiser carries nothing, reads nothing and is
 believed in nothing: without it nothing is swapped, and nothing else changes. Not here: the network

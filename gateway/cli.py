@@ -22,7 +22,7 @@ from gateway.commands import (
     attaching,
     histories,
     importing,
-    keeping,
+    maintenance,
     organising,
     passwords,
     placing,
@@ -72,7 +72,7 @@ organising.register(overlay_app)
 placing.register(overlay_app)
 verifying.register(app, overlay_app)
 renewing.register(overlay_app, trust_app)
-for commands in (setting_up, status, top, talking, passwords, importing, keeping):
+for commands in (setting_up, status, top, talking, passwords, importing, maintenance):
     commands.register(app)
 for commands_of_package in entry_points(group="veilmq.commands"):
     commands_of_package.load()(app)

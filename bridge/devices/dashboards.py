@@ -5,7 +5,7 @@
     Homie 5          `homie/5/veilmq-…/$description` and `$state`; what is amiss is no state there, but `$alert/health`
 
 Everything has `veilmq` at the front of its name, which `conventions` never reads: neither our own documents nor those
-of another gateway come back as a word. An empty payload clears. Not here: what is true of a device (`standing`).
+of another gateway come back as a word. An empty payload clears. Not here: what is true of a device (`life_evidence`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from bridge.devices.conventions import HOME_ASSISTANT, HOMIE
 from bridge.devices.discovery import OFFLINE, ONLINE, OURS
-from bridge.devices.standing import DeviceHealth
+from bridge.devices.life_evidence import DeviceHealth
 from bridge.document import OwnTopics
 from bridge.traces import TraceKind
 

@@ -4,7 +4,7 @@ For each device of `devices` the gateway makes a trace topic, named `OWNER:DEVIC
 and speaks on it as the broker of an entity does on the entity's (`telling`): trackers see no difference. Who may
 discover the topics is the configuration's word. New topics are made at a bounded pace; until its turn comes a device
 is known and not told of. Where nobody answers, interest is asked for less and less often. Not here: what is true of a
-device (`standing`), whom is believed (`speaking`).
+device (`life_evidence`), whom is believed (`speaking`).
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from bridge.devices.events import (
     RetainedBefore,
     Tell,
 )
+from bridge.devices.life_evidence import DeviceHealth
 from bridge.devices.sparkplug import CERTIFICATES, NAMESPACE, state
-from bridge.devices.standing import DeviceHealth
 from bridge.document import OwnTopics
 from bridge.traces import (
     Complain,

@@ -4,7 +4,8 @@ A device is a client that says nothing of VeilMQ, a thing behind a bridge withou
 that a convention names. Connections, messages, wills and words are the events; traces are the effects. A flapping
 device costs a single change a `CALM_S`.
 
-Not here: whose word counts (`speaking`), what follows from the evidence (`standing`), who is told (`device_tracing`).
+Not here: whose word counts (`speaking`), what follows from the evidence (`life_evidence`), who is told
+(`device_tracing`).
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ from bridge.devices.events import (
 )
 from bridge.devices.host import Host
 from bridge.devices.judging import FEW, Judging, TurnWords
+from bridge.devices.life_evidence import DeviceLink
 from bridge.devices.rules import DeviceRules, device_name
 from bridge.devices.speaking import SETTLE_S, Device
-from bridge.devices.standing import DeviceLink
 from bridge.traces import EntityConnected, EntityGone, EntitySeen
 from keys.errors import NotAuthorised
 

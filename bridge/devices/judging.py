@@ -1,7 +1,7 @@
 """Judging devices: what follows from the evidence of each is told, at once or in turn; when to look at it again.
 
 A flapping device costs a single change a `CALM_S`. What befalls thousands at once is told of a hundred, and of the
-others in turns. Not here: what is heard of them (`devices`), what the evidence says (`standing`).
+others in turns. Not here: what is heard of them (`devices`), what the evidence says (`life_evidence`).
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import TypeAlias
 from bridge.base import Wall
 from bridge.contract import Budget
 from bridge.devices.conventions import HOMIE, ROOT, Conventions, Said, WordsAt
+from bridge.devices.device_work import WorkInTurns
 from bridge.devices.events import DeviceEffect, Removed, Tell
+from bridge.devices.life_evidence import DeviceHealth, DeviceLink, DeviceVerdict, judge, state_of
 from bridge.devices.rules import DeviceRules
 from bridge.devices.sparkplug import BORN_AGAIN_S
 from bridge.devices.speaking import NAMES_PER_S, ORIGINS_MAX, Device, Speaking
-from bridge.devices.standing import DeviceHealth, DeviceLink, DeviceVerdict, judge, state_of
-from bridge.devices.turns import WorkInTurns
 from bridge.traces import TraceKind
 
 CALM_S = 1.0  # shortest time between two changes that are told of one device

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bridge.devices.conventions import CONVENTIONS
-from bridge.devices.standing import FAIL_PERIODS, REJOIN_S
+from bridge.devices.life_evidence import FAIL_PERIODS, REJOIN_S
 from bridge.traces import entity_level
 
 MARK = "{device}"

@@ -9,7 +9,7 @@
 
 These rules serve sites where everybody may publish everywhere. Rules of topics (an `acl`) are the better guard: an
 `acl` also holds before the first word. The table is fair: a client that floods the table with names loses its own
-devices first. Not here: messages (`devices`), verdicts (`standing`).
+devices first. Not here: messages (`devices`), verdicts (`life_evidence`).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from bridge.contract import Budget, FairTable
 from bridge.devices.conventions import Said
 from bridge.devices.entities import SaidOfEntities
+from bridge.devices.life_evidence import DeviceHealth, DeviceLink, LifeEvidence
 from bridge.devices.sparkplug import Session
-from bridge.devices.standing import DeviceHealth, DeviceLink, LifeEvidence
 from bridge.traces import TraceKind, entity_level
 from keys.errors import NotAuthorised
 

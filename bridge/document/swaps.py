@@ -4,7 +4,8 @@ Source: paper D, D5; docs/protocol.md §9.17. A *swap* names the changed tree by
 carries its author's certificate, as the owner signed it, so that all members judge alike, also when the policy names
 another organiser by then. Endorsers judge three things: the author was the organiser, the link is among the owner's
 `links`, and the swap spares cost. A swap counts with endorsements of k replicas of every region on its cycle, of
-which one in each is honest. Not here: the swaps in force (`reorganised`), the endorsers (`bridge.measuring.judging`).
+which one in each is honest. Not here: the swaps in force (`reorganised`), the endorsers
+(`bridge.measuring.swap_objection`).
 """
 
 from __future__ import annotations

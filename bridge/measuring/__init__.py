@@ -5,9 +5,7 @@ Each replica signs a summary of each interval; a region speaks by the median of 
 `wire` and below. The summaries decide the next swap. Not here: the arithmetic (`organising`), the signing of a swap.
 """
 
-from bridge.measuring.judging import objection
 from bridge.measuring.measurer import PROBE_TOPIC, Measurer
-from bridge.measuring.proposing import IntervalProposal, SwapProposal, proposal, swapped
 from bridge.measuring.region_costs import RegionCosts
 from bridge.measuring.summaries import (
     INTERESTS_KEPT,
@@ -17,6 +15,8 @@ from bridge.measuring.summaries import (
     check_author,
     decode_said,
 )
+from bridge.measuring.swap_objection import objection
+from bridge.measuring.swap_proposal import IntervalProposal, SwapProposal, proposal, swapped
 
 __all__ = [
     "INTERESTS_KEPT",

@@ -42,7 +42,7 @@ from bridge.document import (
 from bridge.document.narrowing import narrowed
 from bridge.document.region_view import Endorsement
 from bridge.membership.endorsing import Endorser, told
-from bridge.membership.standing import moved, place_of, same_epochs, serves
+from bridge.membership.own_place import moved, place_of, same_epochs, serves
 from bridge.membership.swapping import (
     NEWS_BURST,
     NEWS_EVERY_S,

@@ -6,7 +6,7 @@ a swap that does not follow from the swaps it knows asks for all of them. A repl
 `JUDGE_EVERY_S`, for `ENDORSE_S` after it heard of a swap, for an objection. Only the swap with the highest number
 counts, never one with a lower number than a swap the replica endorsed. Between two endorsements for a tree `ENDORSE_S`
 pass, so that the earlier swap has had its time before the later can get there. Not here: the objections
-(`bridge.measuring.judging`), the swaps in force (`document.reorganised`).
+(`bridge.measuring.swap_objection`), the swaps in force (`document.reorganised`).
 """
 
 from __future__ import annotations

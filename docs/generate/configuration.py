@@ -20,7 +20,7 @@ from gateway.auth.oidc import OidcPlugin
 from gateway.auth.passwords import PasswordPlugin
 from gateway.base.config import Settings
 from gateway.owner.description import Description
-from gateway.owner.placing import PlacingEntry
+from gateway.owner.replica_numbers import PlacingEntry
 from gateway.scram_plugin import ScramPlugin
 from gateway.stock import GatewayPlugin
 

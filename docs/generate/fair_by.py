@@ -48,8 +48,9 @@ _NAMES = {
         bridge.document.trees.STEPS_MOST bridge.topology.placement.ADDED_MAX gateway.owner.cards.MAX_CA_BYTES
         gateway.owner.description.MAX_DESCRIPTION_BYTES gateway.owner.listing.MAX_BYTES
         gateway.owner.live_placing.NUMBER_MAX gateway.owner.live_placing.SPARES_MAX
-        gateway.owner.organising.SUMMARIES_MAX gateway.owner.placing.FAILURES_MAX
-        gateway.owner.placing.PATHS_MAX gateway.owner.placing.REGIONS_MAX gateway.owner.placing.REPLICAS_MAX
+        gateway.owner.organising.SUMMARIES_MAX gateway.owner.replica_numbers.FAILURES_MAX
+        gateway.owner.replica_numbers.PATHS_MAX gateway.owner.replica_numbers.REGIONS_MAX
+        gateway.owner.replica_numbers.REPLICAS_MAX
         gateway.trust.domains.MAX_CARD_BYTES gateway.trust.overlay_file.MAX_OVERLAY_BYTES
         keys.columnsearch.CHOICES_LIMIT keys.epochs.SCOPE_KEYS_MAX keys.issuing.ARCHIVE_BYTES_MAX
         keys.issuing.ARCHIVE_EPOCHS_MAX keys.material.THRESHOLD_SERVERS_MAX keys.material.WALK_STEPS_MAX

@@ -103,10 +103,10 @@ OWNERS: dict[str, dict[str, str]] = {
             bridge.devices.device_tracing.DeviceTracer _heap _topics _voiced
             bridge.devices.judging.Judging _heap
             bridge.devices.speaking.Speaking _children _levels _links _speaks
-            bridge.devices.turns.WorkInTurns _heap _works
+            bridge.devices.device_work.WorkInTurns _heap _works
             gateway.console.door.ConsoleDoor _idle _open""",
         "bridge.devices.devices.WORDS_MAX": """
-            bridge.devices.standing.LifeEvidence words""",
+            bridge.devices.life_evidence.LifeEvidence words""",
         "bridge.devices.speaking.ORIGINS_MAX": """
             bridge.devices.judging.Judging _at_once
             bridge.devices.speaking.Speaking _names""",
@@ -417,7 +417,7 @@ OWNERS: dict[str, dict[str, str]] = {
             gateway.clients.bounds.Reached _logged
             gateway.console.editing.Editing _ending
             gateway.console.operations.ApiOperation body query
-            gateway.health.judging.View details disk_free ends
+            gateway.health.findings.View details disk_free ends
             gateway.health.looking.Certificates _known
             gateway.health.watching.HealthWatch _said
             gateway.mqtt5.client_session.ClientSession _half_finished_tokens _losses _requests
@@ -441,7 +441,7 @@ OWNERS: dict[str, dict[str, str]] = {
         "gateway.auth.revoked_users.REVOKED_MAX": """
             gateway.auth.revoked_users.RevokedUsers before""",
         "gateway.day.minutes.MINUTES_MAX": """
-            gateway.day.keeping.DayKeeper _rows""",
+            gateway.day.day_keeper.DayKeeper _rows""",
         "gateway.health.alarms.ALARMS_MAX": """
             gateway.health.alarms.Alarms _all""",
         "gateway.client.complaints.SAID_MAX": """

@@ -93,7 +93,7 @@ def _addresses(ask: list[str], members: Any) -> dict[str, str]:
 
 
 def _place_described(path: Path, as_json: bool) -> None:
-    from gateway.owner.placing import place_replicas
+    from gateway.owner.replica_numbers import place_replicas
 
     content = place_replicas(path).to_json()
     if as_json:

@@ -5,7 +5,7 @@ Imports `base`, `health` and `operation`; is handed what it samples.
 
 from __future__ import annotations
 
-from gateway.day.keeping import DayKeeper
+from gateway.day.day_keeper import DayKeeper
 from gateway.day.minutes import FIELDS, Minute, Sampler
 
 __all__ = ["FIELDS", "DayKeeper", "Minute", "Sampler"]

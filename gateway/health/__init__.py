@@ -6,7 +6,7 @@ Imports `overlay` for its standing, and rooms below; is handed the objects that 
 from __future__ import annotations
 
 from gateway.health.alarms import Alarms
-from gateway.health.judging import BROKEN, DEGRADED, LEVELS, WELL, Finding, HealthReport, View, judge
+from gateway.health.findings import BROKEN, DEGRADED, LEVELS, WELL, Finding, HealthReport, View, judge
 from gateway.health.looking import Certificates, certificate_end, look
 from gateway.health.watching import HealthWatch
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from gateway.health.judging import LEVELS, Finding
+from gateway.health.findings import LEVELS, Finding
 
 ALARMS_MAX = 300  # remembered, over or not
 TEXT_MAX = 400  # characters of an alarm's text

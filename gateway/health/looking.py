@@ -9,7 +9,7 @@ from pathlib import Path
 from cryptography import x509
 
 from gateway.base import Settings
-from gateway.health.judging import View
+from gateway.health.findings import View
 from gateway.operation import BrokerSnapshot
 from gateway.overlay import OverlayStanding
 

@@ -15,7 +15,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 
 from gateway.base.log_events import LogEvent
 from gateway.health.alarms import Alarms
-from gateway.health.judging import BROKEN, LEVELS, Finding, HealthReport, View, all_ends, judge
+from gateway.health.findings import BROKEN, LEVELS, Finding, HealthReport, View, all_ends, judge
 
 log = logging.getLogger("veilmq.health")
 

@@ -5,7 +5,7 @@ in a region have f voices. `bridge.topology.witnesses` decides which reports cou
 publications that gateways send and get, as replicas of their regions report; `bridge.topology.proposing` proposes the
 step. `attaching` signs a step.
 
-Not here: asking members (the command does), placement of a planned overlay (`placing`).
+Not here: asking members (the command does), placement of a planned overlay (`replica_numbers`).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     proposed     the swap, inside the owner's `links`, that may be signed on top of the last signed version
     apply_swap   the next version with the swap, which members follow live (`bridge.document.trees`)
 
-Not here: asking the replicas, choice of the swap (`bridge.measuring.proposing`).
+Not here: asking the replicas, choice of the swap (`bridge.measuring.swap_proposal`).
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@ import pytest
 from bridge.devices import devices as devices_module
 from bridge.devices import speaking
 from bridge.devices.conventions import ENTITIES_MAX, TOPICS_OF_DEVICE_MAX
+from bridge.devices.life_evidence import DeviceHealth
 from bridge.devices.rules import DeviceRules, Heartbeat
 from bridge.devices.speaking import HANDOVER_S
-from bridge.devices.standing import DeviceHealth
 from bridge.traces.kinds import TraceKind
 from tests.bridge.devicesite import Site
 

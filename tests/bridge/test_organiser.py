@@ -14,8 +14,8 @@ from bridge.membership import ENDORSE_S, SWAPS_TOPIC
 from bridge.membership.adopting import canonical
 from bridge.organiser import BACKOFF_MOST_S, HIGHEST, OrganiserNode
 from tests.bridge.document.test_swap_attacks import rekeyed
-from tests.bridge.measuring.test_judging import told, world
-from tests.bridge.measuring.test_proposing import INTERVAL, INTERVAL_S, interests
+from tests.bridge.measuring.test_swap_objection import told, world
+from tests.bridge.measuring.test_swap_proposal import INTERVAL, INTERVAL_S, interests
 from tests.sim.organised_world import BOSS, agreed
 from tests.sim.world import NOW, World
 

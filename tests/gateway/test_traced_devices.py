@@ -19,7 +19,7 @@ import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
 from bridge.devices.dashboards import entity_id
-from bridge.devices.standing import DeviceHealth
+from bridge.devices.life_evidence import DeviceHealth
 from bridge.traces.kinds import TraceKind
 from gateway.base.config import ConfigError, parse
 from gateway.checking.check import check

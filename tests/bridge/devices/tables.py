@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from bridge.devices.dashboards import Show
+from bridge.devices.life_evidence import DeviceHealth
 from bridge.devices.rules import DeviceRules
 from bridge.devices.speaking import Device
-from bridge.devices.standing import DeviceHealth
 from bridge.traces.kinds import TraceKind
 from spark_ingest.payloads.sparkplug import SparkplugPayload
 from tests.bridge.devices.test_device_tracing import tracer_of

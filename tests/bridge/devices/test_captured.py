@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from bridge.devices.life_evidence import DeviceHealth
 from bridge.devices.rules import DeviceRules
-from bridge.devices.standing import DeviceHealth
 from bridge.traces.kinds import TraceKind
 from tests.bridge.devicesite import Site
 from tests.captured import NAMES, Session

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bridge.devices.conventions import HOME_ASSISTANT, HOMIE, OURS
 from bridge.devices.dashboards import BEGINNINGS, DASHBOARDS, GATEWAY_STATE, Dashboards, Show, entity_id
-from bridge.devices.standing import DeviceHealth
+from bridge.devices.life_evidence import DeviceHealth
 from bridge.document.own_topics import OwnTopics
 from bridge.traces.kinds import TraceKind
 

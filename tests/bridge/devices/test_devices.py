@@ -1,4 +1,4 @@
-"""Unchanged devices: what follows from connections, silence, wills and words, in the order that `standing` states."""
+"""Unchanged devices: what follows from connections, silence, wills and words, in the order of `life_evidence`."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from bridge.devices import speaking
 from bridge.devices.devices import WORDS_MAX, Devices
 from bridge.devices.events import Published, Removed, Tell
 from bridge.devices.judging import CALM_S, FORGET_S, LOOKS_AT_ONCE, LOOKS_PER_S, WELL_EVERY_S
+from bridge.devices.life_evidence import REJOIN_S, DeviceHealth
 from bridge.devices.regularity import LEARNED_S
 from bridge.devices.rules import DeviceRules, Heartbeat
-from bridge.devices.standing import REJOIN_S, DeviceHealth
 from bridge.traces.availability import EntityConnected, EntityGone
 from bridge.traces.kinds import TraceKind
 from tests.bridge.devicesite import NOW, Site

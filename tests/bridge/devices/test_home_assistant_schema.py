@@ -15,7 +15,7 @@ import pytest
 from bridge.base.topics import TopicError, check_filter
 from bridge.devices.conventions import HOME_ASSISTANT
 from bridge.devices.dashboards import Dashboards
-from bridge.devices.standing import DeviceHealth
+from bridge.devices.life_evidence import DeviceHealth
 
 Check = Callable[[Any], bool]
 

@@ -15,8 +15,8 @@ from bridge.devices.conventions import TOPICS_OF_DEVICE_MAX
 from bridge.devices.devices import Devices
 from bridge.devices.events import DeviceEvent, Published
 from bridge.devices.judging import EVENTS_BURST, FEW, LOOKS_AT_ONCE, LOOKS_AT_TICK
+from bridge.devices.life_evidence import DeviceHealth
 from bridge.devices.rules import DeviceRules
-from bridge.devices.standing import DeviceHealth
 from bridge.traces import EntityConnected, EntityGone
 
 NOW = 1_000.0

@@ -8,8 +8,8 @@ import pytest
 
 from bridge.devices import devices as module
 from bridge.devices import speaking
+from bridge.devices.life_evidence import REJOIN_S
 from bridge.devices.rules import DeviceRules
-from bridge.devices.standing import REJOIN_S
 from bridge.traces.kinds import TraceKind
 from tests.bridge.devicesite import Site
 

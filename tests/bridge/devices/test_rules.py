@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bridge.devices.conventions import CONVENTIONS
+from bridge.devices.life_evidence import FAIL_PERIODS, REJOIN_S
 from bridge.devices.rules import DeviceRules, Heartbeat, device_name
-from bridge.devices.standing import FAIL_PERIODS, REJOIN_S
 
 
 @pytest.mark.parametrize(

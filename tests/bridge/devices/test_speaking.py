@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bridge.devices import speaking
+from bridge.devices.life_evidence import DeviceLink, LifeEvidence
 from bridge.devices.speaking import HANDOVER_S, NAMES_PER_S, Device, Speaking
-from bridge.devices.standing import DeviceLink, LifeEvidence
 from keys.errors import NotAuthorised
 
 NOW, HERE, ELSEWHERE = 1_000.0, "10.0.0.1", "10.0.0.2"

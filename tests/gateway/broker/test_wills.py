@@ -11,7 +11,7 @@ from amqtt.contexts import Action
 from amqtt.plugins.base import BaseTopicPlugin
 
 from bridge.devices.devices import Devices
-from bridge.devices.standing import DeviceHealth
+from bridge.devices.life_evidence import DeviceHealth
 from gateway.broker import edge_broker
 from gateway.mqtt5.packets import Disconnect, Properties, PubAck, Publish, Version, Will
 from gateway.mqtt5.types import ReasonCode

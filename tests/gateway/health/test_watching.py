@@ -10,7 +10,7 @@ import pytest
 
 from gateway.health import HealthWatch, View, watching
 from gateway.health.watching import SETTLE_S
-from tests.gateway.health.test_judging import DAY_S, NOW, region, stands
+from tests.gateway.health.test_findings import DAY_S, NOW, region, stands
 
 
 @pytest.fixture

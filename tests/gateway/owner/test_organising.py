@@ -11,7 +11,7 @@ from bridge.measuring import InterestSummary, ReplicaSummary, proposal, swapped
 from gateway.owner.description import OrganiseEntry
 from gateway.owner.organising import edges_lines, gathered, proposed
 from gateway.trust import TrustError
-from tests.bridge.measuring.test_proposing import INTERVAL, INTERVAL_S, interests, said, told, world
+from tests.bridge.measuring.test_swap_proposal import INTERVAL, INTERVAL_S, interests, said, told, world
 from tests.sim.world import NOW, make_world
 
 

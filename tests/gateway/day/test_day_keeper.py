@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gateway.day import FIELDS, DayKeeper
-from gateway.day.keeping import ALARMS_FILE, FIGURES_FILE
+from gateway.day.day_keeper import ALARMS_FILE, FIGURES_FILE
 from gateway.day.minutes import MINUTES_MAX, ROW_BYTES
 from gateway.health import DEGRADED, Finding
 from gateway.health.alarms import Alarms

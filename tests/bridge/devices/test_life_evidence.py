@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bridge.devices.conventions import Said
-from bridge.devices.standing import (
+from bridge.devices.life_evidence import (
     FAIL_FACTOR,
     KEEP_ALIVE_SLACK_S,
     REJOIN_S,

@@ -9,7 +9,7 @@ import pytest
 
 from bridge.document import Organising, Overlay, SignedSwap, SwapNews
 from bridge.measuring import ReplicaSummary, objection
-from tests.bridge.measuring.test_proposing import EVERYWHERE, INTERVAL, ROW, interests, said
+from tests.bridge.measuring.test_swap_proposal import EVERYWHERE, INTERVAL, ROW, interests, said
 from tests.sim.organised_world import BOSS, agreed, swap_on
 from tests.sim.world import NOW, World, make_world
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.cli import run
-from gateway.commands.keeping import _roff
+from gateway.commands.maintenance import _roff
 
 
 def test_the_manual(capsys: pytest.CaptureFixture[str]) -> None:

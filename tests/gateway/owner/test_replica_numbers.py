@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway import cli
-from gateway.owner.placing import place_replicas
+from gateway.owner.replica_numbers import place_replicas
 from gateway.trust import TrustError, load_overlay
 from tests.gateway.overlay_processes import OverlayProcesses
 

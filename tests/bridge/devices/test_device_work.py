@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridge.devices.turns import WorkInTurns
+from bridge.devices.device_work import WorkInTurns
 
 A, B = b"192.0.2.1", b"192.0.2.2"
 

@@ -13,9 +13,9 @@ from collections.abc import Collection, Iterable
 
 from bridge.document import Overlay, SignedSwap
 from bridge.document.trees import Phase
-from bridge.measuring.proposing import way_back
 from bridge.measuring.region_costs import RegionCosts
 from bridge.measuring.summaries import InterestSummary, ReplicaSummary
+from bridge.measuring.swap_proposal import way_back
 from bridge.organising import swap_of
 
 AGREED_PART = 0.5  # of the gain that a proposer must see

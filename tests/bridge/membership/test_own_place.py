@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bridge.membership.standing import moved, place_of, same_epochs, serves
+from bridge.membership.own_place import moved, place_of, same_epochs, serves
 from keys.epochs import Calendar
 from keys.identity import Role
 from tests.sim.changing import changed

@@ -5,7 +5,7 @@ The owner signs the swap, or the organiser in its place. No harmful swap is prop
 is checked whole, as at loading. The tree rests between two changes; only a change that made it worse is taken back
 sooner, so the removed link is still measured. The link that made it worse is barred then, twice as long each time, so
 that the tree does not go to and fro. A new edge carrying nothing is taken back at once. Not here: signing
-(`gateway.owner.organising`, `bridge.organiser`), consent (`judging`), the arithmetic (`bridge.organising`).
+(`gateway.owner.organising`, `bridge.organiser`), consent (`swap_objection`), the arithmetic (`bridge.organising`).
 """
 
 from __future__ import annotations
