@@ -92,6 +92,11 @@ class _Wish:
     doubt: set[str] | None = None
     doubted_at: float = float("-inf")
 
+    @property
+    def asked(self) -> int:
+        """How often a server was asked, of all the most."""
+        return max((each.count for each in self.tries.values()), default=0)
+
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
@@ -271,7 +276,8 @@ class KeyFetcher:
         deadlines = [self._directory.calendar.end_s(self._directory.calendar.at(now)), self._ahead[1]]
         pauses: dict[tuple[str, int], float] = {}
         extra = NAMES_MAX if now >= self._extra_at else 0
-        for name, wish in self._wishes.items():
+        # Names that were asked for least come first: those that no server has keep no new one waiting.
+        for name, wish in sorted(self._wishes.items(), key=lambda each: each[1].asked):
             if not wish.open:
                 continue
             servers = self._due(wish, now)

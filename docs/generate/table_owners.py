@@ -149,8 +149,6 @@ OWNERS: dict[str, dict[str, str]] = {
         "beside": """
             bridge.membership.early_wires.EarlyWires _due _instead _links taken
             bridge.reader.readings.Readings _turns""",
-        "bridge.measuring.measurer.CACHE_IDS": """
-            bridge.measuring.measurer.Measurer _ids""",
         "bridge.publisher.windows.AHEAD_MAX": """
             bridge.publisher.windows.RunAhead _blocks""",
         "bridge.publisher.windows.WINDOW_MAX": """
@@ -243,6 +241,8 @@ OWNERS: dict[str, dict[str, str]] = {
             bridge.replica.plane_routing._Round vectors ways""",
     },
     "publisher": {
+        "bridge.measuring.measurer.CACHE_IDS": """
+            bridge.measuring.measurer.Measurer _ids""",
         "gateway.history.keeper.WAITING_BYTES_MAX": """
             gateway.history.keeper.HistoryKeeper _waiting_of""",
         "beside": """
