@@ -843,7 +843,7 @@ def test_naming_a_key_that_is_asked_for_already_changes_nothing() -> None:
         assert again(PRESENT, NOW) == []
         assert fetcher.next_deadline == due
     later = fetcher.link_up("keys-1", NOW + fetching.EXTRA_S + 1)
-    assert names_asked(later) == [[PRESENT, FOLLOWING]], "our own keys have no time by which they are given up"
+    assert names_asked(later) == [[FOLLOWING, PRESENT]], "our own keys have no time by which they are given up"
 
 
 def test_other_names_are_gathered_and_go_in_one_request_so_often() -> None:
