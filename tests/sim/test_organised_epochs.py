@@ -1,4 +1,5 @@
-"""An organiser that swaps edges while views change and epochs end: what is acknowledged comes once and in order.
+"""An organiser that swaps edges while views change, epochs end and the owner raises bumps: what is acknowledged comes
+once and in order.
 
 Keys of an epoch come late to some gateways. Modes, and how many publications a data key protects, are drawn.
 """
@@ -6,9 +7,11 @@ Keys of an epoch come late to some gateways. Modes, and how many publications a 
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
+from bridge.document import Overlay
 from bridge.document.policy import Refresh, Scope
 from bridge.topology import peers_of
 from keys.envelope import Mode
@@ -28,7 +31,8 @@ EPOCH_S = 16
 
 def learn(kernel: Kernel, world: World, epoch: int, rng: random.Random) -> None:
     """The key service answers, some gateways up to two seconds later."""
-    world.learn(world.keys, [epoch])
+    for bump in range(world.overlay.policy.scopes[0].bump + 1):
+        world.learn(world.keys, range(FIRST, epoch + 1), bump)
     late = sorted((rng.choice([0.0, 0.0, rng.uniform(0.0, 2.0)]), name) for name in GATEWAYS)
     began = kernel.now
     for after_s, name in late:
@@ -36,8 +40,16 @@ def learn(kernel: Kernel, world: World, epoch: int, rng: random.Random) -> None:
         kernel.call(name, keys_changed)
 
 
+def bumped(world: World, old: Overlay) -> Overlay:
+    """The version after all others, on top of one that its replicas agreed to: scopes have other keys at once."""
+    assert world.owner is not None
+    scopes = tuple(replace(scope, bump=scope.bump + 1) for scope in world.overlay.policy.scopes)
+    policy = replace(old.policy, version=world.overlay.policy.version + 1, scopes=scopes)
+    return Overlay.sign(world.owner, policy, old.latest.values(), old.members.values(), old.endorsements)
+
+
 @pytest.mark.parametrize("seed", slow(range(2, 40)))
-def test_swaps_views_and_epochs_at_once_lose_nothing(seed: int) -> None:
+def test_swaps_views_epochs_and_bumps_at_once_lose_nothing(seed: int) -> None:
     rng = random.Random(seed)
     scope = Scope("plant/#", [Mode.COPIES, Mode.ONE, Mode.BLOCKS, Mode.AUTO][seed % 4],
                   refresh=Refresh(messages=rng.choice([1, 3, 9])))  # fmt: skip
@@ -50,10 +62,17 @@ def test_swaps_views_and_epochs_at_once_lose_nothing(seed: int) -> None:
     happens = [(NOW + EPOCH_S * n - 2, "keys", FIRST + n) for n in range(1, 6)]
     happens += [(NOW + 8 + 14 * n, "slow", n) for n in range(3)]
     happens += [(NOW + rng.uniform(15, 40), "view", region) for region in rng.sample([2, 4], 2)]
+    happens += [(NOW + rng.uniform(10, 45), "bump", n) for n in range(seed % 5)]
+    epoch = FIRST
     for at, what, value in sorted(happens):
         kernel.run(max(at, kernel.now))
         if what == "keys":
-            learn(kernel, world, value, rng)
+            epoch = value
+            learn(kernel, world, epoch, rng)
+        elif what == "bump":
+            first = max(GATEWAYS, key=lambda name: overlay_of(kernel, name).policy.version)
+            tell(kernel, world, bumped(world, overlay_of(kernel, first)), first)
+            learn(kernel, world, epoch, rng)
         elif what == "slow":
             slowed(kernel, [(2, 3), (1, 4), (1, 2)][value])
         else:
