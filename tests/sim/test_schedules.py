@@ -193,7 +193,7 @@ MUTANTS: dict[str, tuple[type, str, Any, str, dict[str, Any]]] = {
     "what was given up is forgotten": (
         Head, "has_seen", lambda self, number: number <= self.number, "left out by one, comes late", NEAR),
     "nothing is retained": (
-        Retained, "keep", lambda *_: False, "the subscriber dies before it takes what is retained", NEAR),
+        Retained, "keep_value", lambda *_: False, "the subscriber dies before it takes what is retained", NEAR),
 }  # fmt: skip
 
 
