@@ -15,8 +15,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -36,9 +34,6 @@ from gateway.auth.password_file import PasswordFile, PasswordFileError
 from gateway.base import StartError
 from gateway.plugins import BusyError
 
-LOWER = 5
-"""Steps (`nice`) by which threads that compute hashes stand behind the event loop: a third of its share of a full core.
-"""
 THREADS = max(1, min(4, (os.cpu_count() or 2) // 2))
 """Threads for hashes: Argon2 takes 64 MiB and several cores for each; the event loop needs a core, too."""
 PENDING_MAX = 512
@@ -114,21 +109,13 @@ def _kind(hashed: str) -> str:
     return hashed.split("$")[1] if hashed.count("$") else ""
 
 
-def _give_way() -> None:
-    """Lowers the priority of the calling thread, where threads have one: a hash takes milliseconds, for which the event
-    loop would wait on a full core.
-    """
-    if sys.platform == "linux":
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LOWER)
-
-
 class PasswordPlugin(BaseAuthPlugin):  # type: ignore[misc]
     """A plugin of logins by a password file. Raises StartError."""
 
     def __init__(self, context: BrokerContext) -> None:
         super().__init__(context)
-        self._threads = ThreadPoolExecutor(THREADS, "veilmq-login", _give_way)
-        self._console_threads = ThreadPoolExecutor(1, "veilmq-console-login", _give_way)
+        self._threads = ThreadPoolExecutor(THREADS, "veilmq-login")
+        self._console_threads = ThreadPoolExecutor(1, "veilmq-console-login")
         self._pending = 0
         self._key = os.urandom(32)
         self._right: dict[bytes, float] = {}
