@@ -107,7 +107,7 @@ class RunningRegion:
         """Returns gateways that lack a link to a replica that runs."""
         replicas = self._members.keys() - self._gateways
         running = [name for name in self._gateways if name in self._members]
-        return [name for name in running if replicas - set(self._members[name][0].links.parts[3].up)]
+        return [name for name in running if replicas - set(self._members[name][0].links.parts.dials.up)]
 
 
 @contextmanager

@@ -94,7 +94,7 @@ class _Wish:
 
     @property
     def asked(self) -> int:
-        """How often a server was asked, of all the most."""
+        """The number of times that the server asked most often was asked."""
         return max((each.count for each in self.tries.values()), default=0)
 
 

@@ -38,11 +38,24 @@ ByRegion: TypeAlias = tuple[tuple[int, int], ...]
 Said = TypeVar("Said", "ReplicaSummary", "InterestSummary")
 
 
+class OfInterval:
+    """Statement on an interval: its number, which is its end divided by its length, and its length in seconds."""
+
+    __slots__ = ()
+    interval: int
+    interval_s: int
+
+    @property
+    def ended_s(self) -> int:
+        """The UNIX time at which the interval ended; it orders summaries whatever length their intervals have."""
+        return self.interval * self.interval_s
+
+
 @dataclass(frozen=True, slots=True)
-class ReplicaSummary:
+class ReplicaSummary(OfInterval):
     """The measurements of a replica in a single interval.
 
-    `interval`: the number of the interval, its end divided by its length. `processing_us`: processor time and wait of
+    `processing_us`: processor time and wait of
     a forwarded publication. `queued`: publications in the queues of links at the end. `forwarded`: publications passed
     on in the interval. `links`: the median time to an acknowledgement from each region, joined or not, in
     microseconds. `rates`: publications for local gateways, by the publisher's region. `failed`: replicas whose link
@@ -62,11 +75,6 @@ class ReplicaSummary:
     rates: ByRegion = ()
     failed: tuple[tuple[str, int], ...] = ()
     signature: bytes = b""
-
-    @property
-    def ended_s(self) -> int:
-        """The UNIX time at which the interval ended; it orders summaries whatever length their intervals have."""
-        return self.interval * self.interval_s
 
     def body(self) -> bytes:
         parts = [_head(Kind.SUMMARY, self.member, self.region, self.interval, self.interval_s, self.hops)]
@@ -105,7 +113,7 @@ class ReplicaSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class InterestSummary:
+class InterestSummary(OfInterval):
     """The publications the author's gateways sent or got in a single interval, as a Bloom filter
     (`organising.InterestFilter`).
     """
@@ -117,11 +125,6 @@ class InterestSummary:
     hops: int
     filter: bytes
     signature: bytes = b""
-
-    @property
-    def ended_s(self) -> int:
-        """The UNIX time at which the interval ended; it orders summaries whatever length their intervals have."""
-        return self.interval * self.interval_s
 
     def body(self) -> bytes:
         head = _head(Kind.INTEREST_FILTER, self.member, self.region, self.interval, self.interval_s, self.hops)

@@ -32,7 +32,7 @@ from bridge.reader.gaps import Gap
 from bridge.reader.kept import ALIVE, LINEAGE, RETAINED, SCOPE, STREAM, WAITING, Rows, of_kind, wire_of
 from bridge.reader.past import PastCollector
 from bridge.reader.replay import Replay
-from bridge.topology import FarWays, keeping
+from bridge.topology import FarWays, asked_of, keeping
 from bridge.wire import AGE_S, AHEAD_S, KEYS_TOPIC
 from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES
 from keys.epochs import ScopeKeys
@@ -240,9 +240,9 @@ class Readings:
         return _Reading(replay, past, gap=gap)
 
     def _begin(self, reading: _Reading, now: float) -> list[Effect]:
-        """Begins to ask: replicas of another region are asked through ours, and count as linked."""
-        home, region = self._overlay.certificate(self._name).region, reading.replay.home
-        return reading.replay.begin(sorted(self.up) if region == home else self._overlay.replicas(region), now)
+        """Begins to ask."""
+        home = self._overlay.certificate(self._name).region
+        return reading.replay.begin(asked_of(self._overlay, home, reading.replay.home, self.up), now)
 
     # --------------------------------------------------------------------------------------------- events
 

@@ -8,7 +8,7 @@ Publisher, replica and reader ask here and nowhere else, so that another routing
 from __future__ import annotations
 
 from bridge.topology.congestion import IDLE, LinkLoad, LinkStatus
-from bridge.topology.far_ways import FarWays, keeping
+from bridge.topology.far_ways import FarWays, asked_of, keeping
 from bridge.topology.placement import SHARING_MIN, Path, Placement, place
 from bridge.topology.planes import Planes
 from bridge.topology.potential import potential_peers
@@ -41,6 +41,7 @@ __all__ = [
     "Scot",
     "Topology",
     "agreed",
+    "asked_of",
     "detour",
     "dynamic",
     "keeping",

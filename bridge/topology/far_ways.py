@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from math import prod
 
 from bridge.document import Overlay, Scope
@@ -15,6 +16,13 @@ def keeping(overlay: Overlay, name: str, scope: Scope) -> int:
     kept = scope.history.regions if scope.history is not None else ()
     ways = [(len(path), region) for region in kept if (path := overlay.path(home, region))]
     return home if not kept or home in kept or not ways else min(ways)[1]
+
+
+def asked_of(overlay: Overlay, home: int, region: int, up: Collection[str]) -> Sequence[str]:
+    """Returns the replicas of a region that a reading asks. Of the reader's own region these are the connected ones,
+    `up`; replicas of another are asked through these, and count as connected.
+    """
+    return sorted(up) if region == home else overlay.replicas(region)
 
 
 class FarWays:

@@ -31,7 +31,7 @@ turn of their owner. Stops reads of many connections that would be taken one aft
 """
 
 
-def behind_reads(act: Callable[[], object]) -> None:
+def behind_reads(act: Callable[[], None]) -> None:
     """Calls `act` after all data that can be read by now was read: in the turn of the event loop behind the next
     one.
     """

@@ -71,13 +71,13 @@ class Shown:
             return {"histories": [] if local is None else [asdict(span) for span in local.spans()]}
         status = self._status()["overlay"]
         figures = overlay.figures.to_dict(**overlay.gauges())
-        members = overlay.parts[2].overlay.members
+        members = overlay.parts.keeping.overlay.members
         regions = [
             {"name": view.name, "members": list(view.members), "needed": view.threshold}
-            for view in overlay.parts[2].overlay.latest.values()
+            for view in overlay.parts.keeping.overlay.latest.values()
         ]
-        edges = [list(edge) for edge in overlay.parts[2].overlay.arrangement.edges]
-        names = {view.region: view.name for view in overlay.parts[2].overlay.latest.values()}
+        edges = [list(edge) for edge in overlay.parts.keeping.overlay.arrangement.edges]
+        names = {view.region: view.name for view in overlay.parts.keeping.overlay.latest.values()}
         return {
             "name": status["name"],
             "role": status["role"],

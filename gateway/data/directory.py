@@ -39,11 +39,11 @@ class DataDirectory:
         """
         self.passed_over: Mapping[int, int]
         """The greater generations of wrong clocks, each with the generation to go on with if the clock reaches it."""
-        with _in_a_line(path):
+        with in_a_line(path):
             private_directory(path)
             self._lock_file = lock_exclusively(path / "lock")
         try:
-            with _in_a_line(path):
+            with in_a_line(path):
                 self.store_key = _own_key(path / "store.key")
                 with contextlib.closing(open_facts(self.database)) as db:
                     self.generation, self.passed_over = begin_generation(db, now_ms)
@@ -75,7 +75,7 @@ class DataDirectory:
 
 def sealing_key(path: Path, purpose: bytes) -> bytes:
     """Returns the key of `DataDirectory.sealing_key` for a directory that may be in use. Raises StoreError."""
-    with _in_a_line(path):
+    with in_a_line(path):
         return _derived(_own_key(path / "store.key"), purpose)
 
 
@@ -93,7 +93,7 @@ def _own_key(path: Path) -> bytes:
 
 
 @contextlib.contextmanager
-def _in_a_line(path: Path) -> Iterator[None]:
+def in_a_line(path: Path) -> Iterator[None]:
     """Raises errors of the disk as StoreError."""
     try:
         yield

@@ -1,4 +1,4 @@
-"""Histories on disk: sealed records of scopes with a history., and their readings for clients.
+"""Histories on disk: sealed records of scopes with a history, and their readings for clients.
 
 `segments` is a file of records, `archive` all files with their bounds, `keeper` serves an event loop. `rereading` gives
 clients what was, then what is live. `local` is the history of a broker without overlay. Rules of the protocol stand in

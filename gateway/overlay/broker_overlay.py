@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from bridge.base import matches, overlaps
 from bridge.contract import (
@@ -94,6 +95,15 @@ SMALL_BYTES = 1024  # payload, topic and filling zeros that every replica takes,
 CHAR_BYTES = 4  # of a topic, at most
 TOPIC_NAME_INVALID = 0x90
 NOT_AUTHORIZED = 0x87
+
+
+class OverlayParts(NamedTuple):
+    """Parts of a `BrokerOverlay`, for health and console, which look and change nothing."""
+
+    node: OverlayNode
+    store: Store
+    keeping: Keeping
+    dials: Dials
 
 
 class BrokerOverlay:
@@ -226,9 +236,9 @@ class BrokerOverlay:
         return any(scope.planes for scope in self._keeping.overlay.policy.scopes)
 
     @property
-    def parts(self) -> tuple[OverlayNode, Store, Keeping, Dials]:
-        """For those who look at how we stand (`standing`), and change nothing."""
-        return self._node, self._store, self._keeping, self._dials
+    def parts(self) -> OverlayParts:
+        """The parts that health and console look at."""
+        return OverlayParts(self._node, self._store, self._keeping, self._dials)
 
     def gauges(self) -> dict[str, int]:
         """Returns the present values for the figures."""

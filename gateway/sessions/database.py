@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from gateway.base import PrivateFileError, lock_exclusively, private_directory
+from gateway.base import lock_exclusively, private_directory
 from gateway.base.log_events import LogEvent
-from gateway.data import StoreError, open_database, store_error
+from gateway.data import StoreError, in_a_line, open_database, store_error
 from gateway.sessions.clock_marks import ClockMark, shift_s
 
 log = logging.getLogger("veilmq.broker")
@@ -112,15 +112,9 @@ class SessionDatabase:
     def __init__(self, directory: Path) -> None:
         """Opens or makes the file. Raises StoreError in a line."""
         self._directory = directory
-        try:
+        with in_a_line(directory):
             private_directory(directory)
             self._lock = lock_exclusively(directory / "sessions.lock")
-        except PrivateFileError as error:
-            raise StoreError(str(error)) from None
-        except OSError as error:
-            raise StoreError(
-                f"data directory {directory}: {error.strerror or error}; check it and its permissions"
-            ) from None
         path = directory / DATABASE
         try:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))

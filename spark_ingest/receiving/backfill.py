@@ -14,7 +14,7 @@ from itertools import count
 from bridge.contract import HISTORY_TOPIC, Blame, Count, Doubted, Effect, Received, Send, Wanted, Wire, number_of
 from bridge.document import Scope
 from bridge.reader import OVERLAP_S, Replay
-from bridge.topology import FarWays, keeping
+from bridge.topology import FarWays, asked_of, keeping
 from bridge.wire import AHEAD_S
 from gateway.overlay import Publish
 from keys.envelope import KeyName
@@ -117,9 +117,7 @@ class Backfill:
                 overlay, name, self._past, scope, begins, numbers, until_ms=until_ms, region=region, ways=ways
             )
             self._upto_ms, self._up = int(begins * 1000), set(up)
-            # Replicas of another region are asked through ours, and count as linked.
-            asked = sorted(up) if region == self._live.home else overlay.replicas(region)
-            self._perform(self._replay.begin(asked, now))
+            self._perform(self._replay.begin(asked_of(overlay, self._live.home, region, up), now))
             return True
         self.record.is_over = True
         return False

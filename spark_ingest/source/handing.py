@@ -5,7 +5,7 @@ processes. Spark has a shorter way for its simple readers (`SimpleDataSourceStre
 rows with the plan. Spark asks by class whether a reader is simple. Ours is a full reader, with limits and several
 tasks, and calls itself simple only between a plan with its rows at hand and their collection (`SpoolStreamReader`).
 
-They are opened in a thread of its own as soon as the end of the micro-batch is known: Spark writes that end down and
+Rows are opened in a thread of their own as soon as the end of the micro-batch is known: Spark writes that end down and
 plans meanwhile, which takes longer.
 
 Unreadable rows are left to a task, which tells the cause. Rows handed over are rows of the query as any others: Spark
@@ -76,7 +76,7 @@ class HandedRows:
 
 
 class _Asked(NamedTuple):
-    """What is to be opened, as `RowReader.read` has it."""
+    """Rows to open, as `RowReader.read` takes them."""
 
     extents: tuple[ByteRange, ...]
     held: Collection[str] | None

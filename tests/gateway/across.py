@@ -315,7 +315,7 @@ async def two_gateways(directory: Path) -> AsyncIterator[World]:
         }
         stack.callback(cut_all)
         sides = [members[name] for name in ("g1", "g2")]
-        await until(lambda: all(len(links.parts[3].up) == 3 for _, links in sides))
+        await until(lambda: all(len(links.parts.dials.up) == 3 for _, links in sides))
         yield World([broker for broker, _ in sides], [links for _, links in sides])
 
 
