@@ -117,7 +117,7 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
         ChangedUsers(self.host, self.lifecycle)
         self.operation = Operation(
             settings,
-            self.exchange.limits,
+            self.exchange.delivery.limits,
             partial(observe, self.lifecycle, self.exchange),
             self.exchange.inject,
             lambda: self.exchange.overlay,
@@ -409,11 +409,11 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
             return
         message = Message(topic, bytes(data), 2 if qos is None else qos)
         self.exchange.record(message, "", None)
-        later = self.exchange.route(message, None)
+        later = self.exchange.delivery.route(message, None)
         if later is not None:
             await later
-        if receivers := self.exchange.holding.burdened():
-            await self.exchange.holding.until_all_taken(receivers)
+        if receivers := self.exchange.delivery.holding.burdened():
+            await self.exchange.delivery.holding.until_all_taken(receivers)
 
     async def retain_message(
         self,
@@ -449,7 +449,7 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
     def subscriptions(self) -> dict[str, list[tuple[Any, int]]]:
         """The subscriptions by filter as (session, QoS), computed for plugins when they ask."""
         found: dict[str, list[tuple[Any, int]]] = {}
-        for entry in self.exchange.router.entries():
+        for entry in self.exchange.delivery.router.entries():
             found.setdefault(entry.options.filter, []).append((entry.client.view, entry.options.qos))
         return found
 

@@ -50,7 +50,7 @@ class ForOverlay:
 
     def deliver_shared(self, name: SharedName, publication: Publication) -> None:
         """Routes a publication of the overlay to a local shared group only."""
-        circles, user = self.exchange.circles, publication.properties
+        circles, user = self.exchange.delivery.circles, publication.properties
         if user and circles is not None and circles.arrived(publication.topic, publication.payload, user, name[0]):
             return
         if not self._is_ending:
@@ -88,7 +88,7 @@ class ForOverlay:
 
         Also waits, for a short time, for local receivers that are behind: this slows down the senders.
         """
-        holding, kept = self.exchange.holding, done
+        holding, kept = self.exchange.delivery.holding, done
         if self._store is not None:
             kept = partial(self._store.when_written, done)
         if receivers := holding.burdened():
@@ -98,7 +98,7 @@ class ForOverlay:
 
     def local_filters(self) -> list[str]:
         """Returns the distinct filters of local clients, share prefixes stripped."""
-        return self.exchange.router.filters()
+        return self.exchange.delivery.router.filters()
 
     def end_unreadable(self, may: Callable[[str], bool]) -> None:
         """Ends local subscriptions whose filter, share prefix stripped, `may` denies, and disconnects their clients
@@ -110,11 +110,11 @@ class ForOverlay:
 
     def wanted_of(self, topic_filter: str) -> Predicate | None:
         """Returns a predicate covering all local subscriptions of a filter. None: all content."""
-        return self.exchange.router.wanted_of(topic_filter)
+        return self.exchange.delivery.router.wanted_of(topic_filter)
 
     def narrowed(self) -> list[str]:
         """Returns a few of the filters that lost a subscription since the last call, while some have predicates."""
-        left = self.exchange.router.narrowed
+        left = self.exchange.delivery.router.narrowed
         return [left.pop() for _ in range(min(NARROWED_AT_ONCE, len(left)))]
 
     def local_groups(self) -> list[LocalGroup]:
