@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.bench import across, sampling
-from tests.bench.forwarding import WINDOW, Shape, overlay
+from tests.bench.forwarding import WINDOW, Shape, sealed_way
 from tests.bench.load import in_process
 from tests.bench.peers import Running
 from tests.waits import wait_until

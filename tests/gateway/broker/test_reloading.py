@@ -35,7 +35,7 @@ def _hash(password: str) -> str:
     return make_hash(password.encode(), secrets.token_bytes, 10)
 
 
-class Site:
+class ConfiguredBroker:
     """A configuration on disk and a broker that runs by it."""
 
     def __init__(self, path: Path, **content: Any) -> None:
@@ -71,7 +71,7 @@ class Site:
 async def test_a_new_password_file_counts_and_other_users_connections_stay(tmp_path: Path) -> None:
     others = f"doctor:{_hash('same')}\n"
     (tmp_path / "passwords").write_text(f"nurse:{_hash('old')}\n{others}")
-    site = Site(tmp_path, allow_anonymous=False, plugins={PASSWORDS: {"password_file": "passwords"}})
+    site = ConfiguredBroker(tmp_path, allow_anonymous=False, plugins={PASSWORDS: {"password_file": "passwords"}})
     async with site as broker:
         stays = await Wire.connect(broker, "stays", username="doctor", password=b"same")
         goes = await Wire.connect(broker, "goes", username="nurse", password=b"old")
@@ -97,7 +97,7 @@ def test_new_rules_count_for_those_who_are_connected_and_subscribed(plugin: str,
 
     @on_loop
     async def check() -> None:
-        site = Site(tmp_path, plugins=rules("ward/#"))
+        site = ConfiguredBroker(tmp_path, plugins=rules("ward/#"))
         async with site as broker:
             sub, pub = await Wire.connect(broker, "sub"), await Wire.connect(broker, "pub")
             assert await sub.subscribe("ward/#") == 0
@@ -127,7 +127,7 @@ async def test_a_new_certificate_is_shown_to_the_next_handshake_and_its_ca_count
         files = {"certfile": str(certfile), "keyfile": str(keyfile), "cafile": str(authority.cafile)}
         return {"default": {"bind": "127.0.0.1:0", "ssl": True, "require_client_certificate": True, **files}}
 
-    site = Site(tmp_path, listeners=listener(first))
+    site = ConfiguredBroker(tmp_path, listeners=listener(first))
     async with site as broker:
         stays = await Wire.connect(broker, "stays", context=first.client("client"))
         site.write(listeners=listener(second))
@@ -141,7 +141,7 @@ async def test_a_new_certificate_is_shown_to_the_next_handshake_and_its_ca_count
 
 @on_loop
 async def test_new_limits_count_for_sessions_that_are_there(tmp_path: Path) -> None:
-    site = Site(tmp_path, limits={"topic_levels": 4})
+    site = ConfiguredBroker(tmp_path, limits={"topic_levels": 4})
     async with site as broker:
         wire = await Wire.connect(broker, "c")
         wire.send(Publish("a/b/c", b"", 1, packet_id=1))
@@ -171,7 +171,9 @@ def test_a_mistake_is_said_and_changes_nothing(
     @on_loop
     async def check() -> None:
         (tmp_path / "passwords").write_text(f"nurse:{_hash('old')}\n")
-        site = Site(tmp_path, limits={"queue_messages": 9}, plugins={PASSWORDS: {"password_file": "passwords"}})
+        site = ConfiguredBroker(
+            tmp_path, limits={"queue_messages": 9}, plugins={PASSWORDS: {"password_file": "passwords"}}
+        )
         async with site as broker:
             before = site.settings
             (tmp_path / "passwords").write_text(f"nurse:{_hash('new')}\n")
@@ -189,7 +191,7 @@ def test_a_mistake_is_said_and_changes_nothing(
 
 @on_loop
 async def test_what_needs_a_restart_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    site = Site(tmp_path)
+    site = ConfiguredBroker(tmp_path)
     async with site:
         caplog.set_level("INFO", "veilmq")
         site.write(
@@ -206,7 +208,7 @@ async def test_what_needs_a_restart_is_named(tmp_path: Path, caplog: pytest.LogC
 
 @on_loop
 async def test_the_signal_reads_the_configuration_again(tmp_path: Path) -> None:
-    site = Site(tmp_path)
+    site = ConfiguredBroker(tmp_path)
     reads: list[int] = []
     seen: list[EdgeBroker] = []
 
@@ -230,7 +232,7 @@ async def test_the_signal_reads_the_configuration_again(tmp_path: Path) -> None:
 
 def test_the_signal_kills_no_broker(tmp_path: Path) -> None:
     """A process of its own, from the command line to its end."""
-    site = Site(tmp_path, log_level="info")
+    site = ConfiguredBroker(tmp_path, log_level="info")
     command = [sys.executable, "-m", "gateway.cli", "broker", "-c", str(site.file)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
@@ -253,7 +255,7 @@ def test_the_signal_kills_no_broker(tmp_path: Path) -> None:
 async def test_proxies_that_are_named_anew_count_after_a_restart_and_are_said(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    site = Site(tmp_path)
+    site = ConfiguredBroker(tmp_path)
     async with site:
         caplog.set_level("INFO", "veilmq")
         site.write(listeners={"default": {"bind": "127.0.0.1:0", "proxy": ["192.0.2.7"]}})

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.broker.renewed import RenewedCertificates
-from tests.gateway.broker.test_reloading import Site
+from tests.gateway.broker.test_reloading import ConfiguredBroker
 from tests.gateway.certificates import Authority
 from tests.gateway.harness import Wire, on_loop
 
@@ -31,7 +31,7 @@ async def test_the_next_handshake_sees_it_and_half_a_pair_changes_nothing(
     for name in "ab":
         (tmp_path / name).mkdir()
     first, second = Authority(tmp_path / "a"), Authority(tmp_path / "b")
-    site = Site(tmp_path, listeners=listener(tmp_path, first))
+    site = ConfiguredBroker(tmp_path, listeners=listener(tmp_path, first))
     async with site as broker:
         renewed = RenewedCertificates(broker, lambda: site.settings)
         stays = await Wire.connect(broker, "stays", context=first.client())
