@@ -304,7 +304,7 @@ def _drain(sock: Any) -> None:
 
 
 @contextlib.contextmanager
-def overlay(regions: int, replicas: int) -> Iterator[OverlayProcesses]:
+def traced_line(regions: int, replicas: int) -> Iterator[OverlayProcesses]:
     """Two gateways that trace, regions of so many replicas on a line between them."""
     with tempfile.TemporaryDirectory(prefix="veilmq-bench-") as name:
         directory, line = Path(name), [f"r{place + 1}-" for place in range(regions)]
@@ -332,7 +332,7 @@ def overlay(regions: int, replicas: int) -> Iterator[OverlayProcesses]:
 def by_hops(regions: int, replicas: int) -> Iterator[Row]:
     """Traces and trace keys over so many regions of so many replicas."""
     hops, kinds = regions + 1, {name: ("sealed" in name, ONCE in name) for name in PAPER_HOPS}
-    with overlay(regions, replicas) as made:
+    with traced_line(regions, replicas) as made:
         ports = made.ports["g1"], made.ports["g2"]
         pumps, desk = ((made.directory / name, ports[0]) for name in PUMPS), (made.directory / "desk", ports[1])
         plain, keys, traces = list[float](), list[float](), {what: list[float]() for what in kinds}

@@ -14,7 +14,7 @@ from bridge.membership import ENDORSE_S, SWAPS_TOPIC
 from bridge.membership.adopting import canonical
 from bridge.organiser import BACKOFF_MOST_S, HIGHEST, OrganiserNode
 from tests.bridge.document.test_swap_attacks import rekeyed
-from tests.bridge.measuring.test_swap_objection import told, world
+from tests.bridge.measuring.test_swap_objection import told, with_organiser
 from tests.bridge.measuring.test_swap_proposal import INTERVAL, INTERVAL_S, interests
 from tests.sim.organised_world import BOSS, agreed
 from tests.sim.world import NOW, World
@@ -24,7 +24,7 @@ ALL = (1, 2, 3, 4)
 
 @pytest.fixture
 def made() -> World:
-    return world(((4, 1), (2, 4)))
+    return with_organiser(((4, 1), (2, 4)))
 
 
 def boss(made: World, signs: bool = True, highest: int = 0) -> OrganiserNode:

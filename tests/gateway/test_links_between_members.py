@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from tests.gateway.overlay.test_region_client import Server, connected, scenario
 from tests.gateway.overlay_processes import OverlayProcesses
 from tests.gateway.test_broker_overlay import FakeOverlay
 from tests.support.files import edited
+from tests.support.processes import ending
 from tests.waits import until, wait_until
 
 KEEP_ALIVE_S = 10
@@ -185,17 +186,16 @@ class OverIPv6(OverlayProcesses):
         assert wait_until(listens), self.log(name)
 
 
-@pytest.fixture
-def overlay(tmp_path: Path) -> Iterator[OverIPv6]:
+def need_ipv6(_: OverIPv6) -> None:
     if not socket.has_ipv6:
         pytest.skip("this Python has no IPv6")
     try:
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()
     except OSError:
         pytest.skip("this machine has no IPv6")
-    made = OverIPv6(tmp_path)
-    yield made
-    made.stop()
+
+
+overlay = ending(need_ipv6, OverIPv6)
 
 
 def test_ipv6_from_the_configuration_through_the_overlay_file_to_the_link(overlay: OverIPv6) -> None:

@@ -219,7 +219,7 @@ class Outbox(FakeOverlay):
         return True
 
 
-class Site:
+class FailingBroker:
     """A broker in this process with an outbox of its own, and outages of it."""
 
     def __init__(self, folder: Path, tap: Tap, kind: str) -> None:
@@ -281,7 +281,7 @@ class Site:
 
 async def outages_of_a_site(folder: Path, kind: str, sessions: Sequence[str]) -> None:
     async with Tap().listening() as tap:
-        site = Site(folder, tap, kind)
+        site = FailingBroker(folder, tap, kind)
         site.programs = Programs(tap, "ward", 0, 200, sessions)
         await site.start()
         try:
@@ -347,7 +347,7 @@ class Overlay:
 
 
 @asynccontextmanager
-async def overlay(folder: Path) -> AsyncIterator[Overlay]:
+async def started_overlay(folder: Path) -> AsyncIterator[Overlay]:
     made = Overlay(folder)
     path = folder / "site.yaml"
     path.write_text(path.read_text().replace("overlay:\n", f"overlay:\n  outbox_bytes: {OUTBOX_BYTES}\n", 1))
@@ -356,8 +356,6 @@ async def overlay(folder: Path) -> AsyncIterator[Overlay]:
             await made.start(*names)
         yield made
     finally:
-        for process in made.processes.running.values():
-            process.send_signal(signal.SIGCONT)
         await asyncio.to_thread(made.processes.stop)
 
 
@@ -366,6 +364,6 @@ async def overlay(folder: Path) -> AsyncIterator[Overlay]:
 @pytest.mark.parametrize("kind", ["quorum", "key", "killed"])
 @on_loop
 async def test_every_client_gets_on_after_every_outage_of_an_overlay(tmp_path: Path, kind: str) -> None:
-    async with overlay(tmp_path) as made, Tap(made.processes.ports["site"]).listening() as tap:
+    async with started_overlay(tmp_path) as made, Tap(made.processes.ports["site"]).listening() as tap:
         made.programs = Programs(tap, "plant/ward", PAYLOAD_BYTES, PACE_MS, SESSIONS)
         await outages(made.programs, Reader(made.processes.ports["control"], "plant/ward"), getattr(made, kind))

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.overlay_processes import OverlayProcesses
 from tests.spark_ingest.site import Site
+from tests.support.processes import ending
 
 
 @pytest.fixture(scope="session")
@@ -39,10 +39,5 @@ def site(spark: Any, tmp_path: Path) -> Site:
     return Site(spark, tmp_path)
 
 
-@pytest.fixture
-def overlay(tmp_path: Path) -> Iterator[OverlayProcesses]:
-    """Real processes, which the test makes and starts; they end with it."""
-    made = OverlayProcesses(tmp_path / "overlay")
-    made.directory.mkdir()
-    yield made
-    made.stop()
+overlay = ending()
+"""Real processes, which the test makes and starts; they end with it."""

@@ -7,29 +7,26 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import paho.mqtt.client as paho
-import pytest
 
 from spark_ingest.spool.segments import read_groups
 from spark_ingest.spool.view import SpoolView
-from tests.gateway import overlay_processes
 from tests.gateway.overlay_processes import ENVIRONMENT, VEILMQ, OverlayProcesses
+from tests.support.processes import ending
 from tests.waits import wait_until
 
 TOPIC, PAYLOAD = "plant/valve", b"open the valve"
 
 
-@pytest.fixture
-def overlay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OverlayProcesses]:
-    monkeypatch.setattr(overlay_processes, "SCOPES", ({"filter": "plant/#", "tokens": True, "receipts": True},))
-    made = OverlayProcesses(tmp_path)
-    made.make({"north": 3}, [], {"site": "north", "job": "north"})
+def begin(made: OverlayProcesses) -> None:
+    scope = {"filter": "plant/#", "tokens": True, "receipts": True}
+    made.make({"north": 3}, [], {"site": "north", "job": "north"}, scopes=[scope])
     made.start("north1", "north2", "north3", "site")
-    yield made
-    made.stop()
+
+
+overlay = ending(begin)
 
 
 def numbers(spool: Path) -> set[int]:

@@ -52,22 +52,17 @@ from tests.bridge.helpers import (
     with_properties,
 )
 from tests.sim.world import World, make_world
+from tests.support.regions import fresh, one_region
 
 pytestmark = pytest.mark.invariant(12)
 
 REPLICAS = ("r1a", "r1b", "r1c")
 
 
-@pytest.fixture
-def world() -> World:
-    """One region, so that a replica's wires to `control` are the publisher's: `evil` may publish on open/#."""
-    return make_world(
-        {1: 3},
-        [],
-        {"site": 1, "evil": 1, "control": 1},
-        [Scope("plant/#"), Scope("open/#"), Scope("clear/#", Mode.PLAIN)],
-        rights={"evil": (["open/#", "clear/#"], ["#"])},
-    )
+SCOPES = [Scope("plant/#"), Scope("open/#"), Scope("clear/#", Mode.PLAIN)]
+RIGHTS = {"evil": (["open/#", "clear/#"], ["#"])}
+world = fresh(one_region, "site", "evil", "control", scopes=SCOPES, rights=RIGHTS)
+"""One region, so that a replica's wires to `control` are the publisher's."""
 
 
 def feed(

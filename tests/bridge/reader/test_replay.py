@@ -22,14 +22,13 @@ from bridge.contract import (
 from bridge.document import History, Scope
 from bridge.reader.past import PastCollector
 from bridge.reader.replay import PATIENCE_S, TRIES, WAIT_S, Replay
-from tests.sim.world import NOW, World, make_world
+from tests.sim.world import NOW, World
+from tests.support.regions import fresh, one_region
 
 REPLICAS = ("r1a", "r1b", "r1c")
 
 
-@pytest.fixture
-def world() -> World:
-    return make_world({1: 3}, [], {"desk": 1}, [Scope("plant/#", history=History(7, 100))])
+world = fresh(one_region, "desk", scopes=[Scope("plant/#", history=History(7, 100))])
 
 
 class Reading:

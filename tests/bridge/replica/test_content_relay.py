@@ -46,21 +46,17 @@ from tests.bridge.helpers import (
     with_properties,
 )
 from tests.sim.world import World, make_world
+from tests.support.regions import fresh
 
 REGION_1 = ("r1a", "r1b", "r1c")
 REGION_2 = ("r2a", "r2b", "r2c")
 LONG = bytes(2000)
 
 
-@pytest.fixture
-def world() -> World:
-    return make_world(
-        {1: 3, 2: 3, 3: 3},
-        [(1, 2), (1, 3)],
-        {"site": 1, "local": 1, "control": 2, "nosy": 2},
-        [Scope("plant/#", Mode.BLOCKS), Scope("copied/#"), Scope("inner/#", Mode.BLOCKS, regions=(1, 2))],
-        rights={"nosy": ([], ["copied/#"])},
-    )
+SCOPES = [Scope("plant/#", Mode.BLOCKS), Scope("copied/#"), Scope("inner/#", Mode.BLOCKS, regions=(1, 2))]
+GATEWAYS = {"site": 1, "local": 1, "control": 2, "nosy": 2}
+RIGHTS = {"nosy": ([], ["copied/#"])}
+world = fresh(make_world, {1: 3, 2: 3, 3: 3}, [(1, 2), (1, 3)], GATEWAYS, SCOPES, rights=RIGHTS)
 
 
 def pull(world: World, sequence: int, parts: tuple[int, ...] = (), publisher: str = "site", time_ms: int = 0) -> Wire:

@@ -54,7 +54,7 @@ async def test_the_next_handshake_sees_it_and_half_a_pair_changes_nothing(
     for name in "ab":
         (tmp_path / name).mkdir()
     first, second = Authority(tmp_path / "a"), Authority(tmp_path / "b")
-    site = Site(tmp_path, listeners=listener(tmp_path, first))
+    site = ConfiguredBroker(tmp_path, listeners=listener(tmp_path, first))
     async with site as broker:
         renewed = RenewedCertificates(broker, lambda: site.settings)
         stays = await Wire.connect(broker, "stays", context=first.client())
@@ -83,7 +83,7 @@ def _hash(password: str) -> str:
     return make_hash(password.encode(), secrets.token_bytes, 10)
 
 
-class Site:
+class ConfiguredBroker:
     """A configuration on disk and a broker that runs by it."""
 
     def __init__(self, path: Path, **content: Any) -> None:
@@ -119,7 +119,7 @@ class Site:
 async def test_a_new_password_file_counts_and_other_users_connections_stay(tmp_path: Path) -> None:
     others = f"doctor:{_hash('same')}\n"
     (tmp_path / "passwords").write_text(f"nurse:{_hash('old')}\n{others}")
-    site = Site(tmp_path, allow_anonymous=False, plugins={PASSWORDS: {"password_file": "passwords"}})
+    site = ConfiguredBroker(tmp_path, allow_anonymous=False, plugins={PASSWORDS: {"password_file": "passwords"}})
     async with site as broker:
         stays = await Wire.connect(broker, "stays", username="doctor", password=b"same")
         goes = await Wire.connect(broker, "goes", username="nurse", password=b"old")
@@ -145,7 +145,7 @@ def test_new_rules_count_for_those_who_are_connected_and_subscribed(plugin: str,
 
     @on_loop
     async def check() -> None:
-        site = Site(tmp_path, plugins=rules("ward/#"))
+        site = ConfiguredBroker(tmp_path, plugins=rules("ward/#"))
         async with site as broker:
             sub, pub = await Wire.connect(broker, "sub"), await Wire.connect(broker, "pub")
             assert await sub.subscribe("ward/#") == 0
@@ -175,7 +175,7 @@ async def test_a_new_certificate_is_shown_to_the_next_handshake_and_its_ca_count
         files = {"certfile": str(certfile), "keyfile": str(keyfile), "cafile": str(authority.cafile)}
         return {"default": {"bind": "127.0.0.1:0", "ssl": True, "require_client_certificate": True, **files}}
 
-    site = Site(tmp_path, listeners=listener(first))
+    site = ConfiguredBroker(tmp_path, listeners=listener(first))
     async with site as broker:
         stays = await Wire.connect(broker, "stays", context=first.client("client"))
         site.write(listeners=listener(second))
@@ -189,7 +189,7 @@ async def test_a_new_certificate_is_shown_to_the_next_handshake_and_its_ca_count
 
 @on_loop
 async def test_new_limits_count_for_sessions_that_are_there(tmp_path: Path) -> None:
-    site = Site(tmp_path, limits={"topic_levels": 4})
+    site = ConfiguredBroker(tmp_path, limits={"topic_levels": 4})
     async with site as broker:
         wire = await Wire.connect(broker, "c")
         wire.send(Publish("a/b/c", b"", 1, packet_id=1))
@@ -219,7 +219,9 @@ def test_a_mistake_is_said_and_changes_nothing(
     @on_loop
     async def check() -> None:
         (tmp_path / "passwords").write_text(f"nurse:{_hash('old')}\n")
-        site = Site(tmp_path, limits={"queue_messages": 9}, plugins={PASSWORDS: {"password_file": "passwords"}})
+        site = ConfiguredBroker(
+            tmp_path, limits={"queue_messages": 9}, plugins={PASSWORDS: {"password_file": "passwords"}}
+        )
         async with site as broker:
             before = site.settings
             (tmp_path / "passwords").write_text(f"nurse:{_hash('new')}\n")
@@ -237,7 +239,7 @@ def test_a_mistake_is_said_and_changes_nothing(
 
 @on_loop
 async def test_what_needs_a_restart_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    site = Site(tmp_path)
+    site = ConfiguredBroker(tmp_path)
     async with site:
         caplog.set_level("INFO", "veilmq")
         site.write(
@@ -254,7 +256,7 @@ async def test_what_needs_a_restart_is_named(tmp_path: Path, caplog: pytest.LogC
 
 @on_loop
 async def test_the_signal_reads_the_configuration_again(tmp_path: Path) -> None:
-    site = Site(tmp_path)
+    site = ConfiguredBroker(tmp_path)
     reads: list[int] = []
     seen: list[EdgeBroker] = []
 
@@ -278,7 +280,7 @@ async def test_the_signal_reads_the_configuration_again(tmp_path: Path) -> None:
 
 def test_the_signal_kills_no_broker(tmp_path: Path) -> None:
     """A process of its own, from the command line to its end."""
-    site = Site(tmp_path, log_level="info")
+    site = ConfiguredBroker(tmp_path, log_level="info")
     command = [sys.executable, "-m", "gateway.cli", "broker", "-c", str(site.file)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
@@ -301,7 +303,7 @@ def test_the_signal_kills_no_broker(tmp_path: Path) -> None:
 async def test_proxies_that_are_named_anew_count_after_a_restart_and_are_said(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    site = Site(tmp_path)
+    site = ConfiguredBroker(tmp_path)
     async with site:
         caplog.set_level("INFO", "veilmq")
         site.write(listeners={"default": {"bind": "127.0.0.1:0", "proxy": ["192.0.2.7"]}})

@@ -15,14 +15,12 @@ from gateway.client.tls import LinkTls, TlsError, explain
 from gateway.trust.domains import LocalIdentity, TrustDomain
 from gateway.trust.overlay_file import load_overlay
 from keys.identity import Role
-from tests.support.parties import HOSTS, Parties
+from tests.support.parties import HOSTS, Parties, signed
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Parties:
-    world = Parties(tmp_path_factory.mktemp("world"), time.time())
-    world.sign()
-    return world
+    return signed(tmp_path_factory.mktemp("world"), time.time())
 
 
 @pytest.fixture(scope="module")

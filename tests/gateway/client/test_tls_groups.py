@@ -15,7 +15,7 @@ from OpenSSL import SSL
 from bridge.document.overlay import Overlay
 from gateway.base.figures import LinkFigures, LinkState
 from gateway.client.tls import LinkTls, group_of
-from tests.support.parties import Parties
+from tests.support.parties import Parties, signed
 
 HYBRID, CLASSICAL = "X25519MLKEM768", "x25519"
 GROUP = HYBRID if ssl.OPENSSL_VERSION_INFO >= (3, 5) else CLASSICAL
@@ -49,9 +49,7 @@ def test_the_group_of_a_connection_is_told_where_python_can_say_it() -> None:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Parties:
-    made = Parties(tmp_path_factory.mktemp("groups"), time.time())
-    made.sign()
-    return made
+    return signed(tmp_path_factory.mktemp("groups"), time.time())
 
 
 @pytest.fixture(scope="module")

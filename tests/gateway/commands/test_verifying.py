@@ -19,11 +19,9 @@ from tests.bridge.document.test_evidence import evidence, two_of_one_number
 from tests.bridge.receipts.test_delivery_proof import batch_of, row_of
 from tests.gateway.trust.test_evidence_file import kept
 from tests.sim.world import World, make_world
+from tests.support.regions import one_region, shared
 
-
-@pytest.fixture(scope="module")
-def world() -> World:
-    return make_world({1: 3}, [], {"site": 1, "evil": 1}, [Scope("plant/#")])
+world = shared(one_region, "site", "evil", scopes=[Scope("plant/#")])
 
 
 def test_a_proof_is_said_with_its_author_and_owner(

@@ -23,7 +23,7 @@ from gateway.trust.live_overlay import LiveOverlay
 from gateway.trust.overlay_file import describe_overlay, document_bytes, load_overlay
 from keys.grants import Right
 from keys.identity import Role
-from tests.support.parties import HOSTS, NOW, NOW_MS, Parties
+from tests.support.parties import HOSTS, NOW, NOW_MS, Parties, on_disk
 
 GRACE_S = 60
 LATER = NOW + GRACE_S + 1
@@ -64,9 +64,7 @@ class Changing(Parties):
         return change
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Changing:
-    return Changing(tmp_path)
+world = on_disk(Changing)
 
 
 def test_the_next_view_has_the_newcomer_last_and_names_the_one_before(world: Changing) -> None:

@@ -29,7 +29,7 @@ K = TraceKind
 
 
 @pytest.fixture
-def overlay(tmp_path: Path) -> Iterator[tuple[OverlayProcesses, list[str]]]:
+def watched(tmp_path: Path) -> Iterator[tuple[OverlayProcesses, list[str]]]:
     """Replicas that trace at a listener beside that of the overlay; a gateway that is an entity at all of them."""
     made = OverlayProcesses(tmp_path).make({"a": 3}, [], {"g1": "a"})
     brokers = []
@@ -55,9 +55,9 @@ def overlay(tmp_path: Path) -> Iterator[tuple[OverlayProcesses, list[str]]]:
 
 @pytest.mark.slow
 def test_a_gateway_dies_by_the_word_of_a_majority_of_its_regions_replicas(
-    overlay: tuple[OverlayProcesses, list[str]],
+    watched: tuple[OverlayProcesses, list[str]],
 ) -> None:
-    members, brokers = overlay
+    members, brokers = watched
     assert "we are g1-entity, of which 2 of 3 decide" in members.veilmq("check", "-c", "g1.yaml")
     members.start(*REPLICAS, "g1")
     with Tracker(members.directory / "desk", brokers) as desk:

@@ -17,6 +17,7 @@ from spark_ingest.secrets.grants import Grants
 from spark_ingest.secrets.sharebox import ShareBox
 from spark_ingest.spool.writer import SpooledKey
 from tests.spark_ingest.region import Overlay, Publisher, Sealed
+from tests.support.regions import fresh
 
 LOCAL = hashlib.sha256(b"local key").digest()
 
@@ -47,9 +48,7 @@ class World:
         return self.opened.get(uses, self.materials, grants or self.overlay.held())
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
+world = fresh(World)
 
 
 def test_a_key_opens_what_was_sealed_with_it(world: World) -> None:

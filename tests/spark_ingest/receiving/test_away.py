@@ -19,6 +19,7 @@ from spark_ingest.receiving.collector import SpoolCollector
 from spark_ingest.receiving.seen import BLOCKS_MAX, Seen
 from tests.bridge.helpers import NOW, craft, gateway, publish
 from tests.sim.world import World, make_world
+from tests.support.regions import fresh
 
 REPLICAS = ("r1a", "r1b", "r1c")
 HOUR_S, DAY_S = 3600.0, 86_400.0
@@ -95,9 +96,7 @@ def test_a_job_that_was_started_again_knows_since_when_it_reads(world: World) ->
     assert again.bring(kept, later) == [(2, "")]
 
 
-@pytest.fixture
-def world() -> World:
-    return world_with(REPLICAS)
+world = fresh(world_with, REPLICAS)
 
 
 @pytest.mark.attack(92)

@@ -32,8 +32,9 @@ from keys.envelope import KeyName, Mode
 from spark_ingest.receiving import Group, SpoolCollector, SpooledBatch, SpooledBatches
 from tests.bridge.helpers import NOW, counted, gateway, replica, sent
 from tests.bridge.receipts.helpers import acknowledged, proof_of
-from tests.sim.world import World, make_world
+from tests.sim.world import World
 from tests.spark_ingest.region import Link, Overlay, Publisher
+from tests.support.regions import one_region, shared
 
 SCOPES = [
     Scope("plant/#", receipts=True),
@@ -43,9 +44,7 @@ SCOPES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def world() -> World:
-    return make_world({1: 3}, [], {"site": 1, "job": 1}, SCOPES, jobs=("job",))
+world = shared(one_region, "site", "job", scopes=SCOPES, jobs=("job",))
 
 
 def as_publication(topic: str, payload: bytes, **fields: object) -> Publication:
