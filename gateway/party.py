@@ -371,7 +371,7 @@ async def _serve(
         def started(broker: EdgeBroker) -> None:
             links.figures.links = lambda: [*dialled(), *accepted_links(broker.lifecycle, links.figures)]
             broker.exchange.own_topics = links.own_topics
-            links.start(broker, partial(end_session, broker.lifecycle))
+            links.start(broker.local, partial(end_session, broker.lifecycle))
             trace(broker)
             watch(broker)
             beside.begin(broker)

@@ -208,12 +208,12 @@ async def test_the_overlay_is_told_the_filter_alone_and_what_it_brings_is_judged
         (joined,) = overlay.groups
         assert joined.startswith("+g/"), "another group than g without a predicate"
         for payload in (b"1", b"2", b"3"):
-            broker.deliver_local(Publication("far/x", payload, 1))
+            broker.local.deliver_local(Publication("far/x", payload, 1))
         found = await payloads(wire)
         assert sorted(found) == [b"2", b"3", b"3"]
-        lost = [(each.name, each.filter) for each in broker.local_groups() if each.name.startswith("g/")]
-        broker.deliver_local(Publication("far/x", b"4", 1), lost)
-        broker.deliver_shared(lost[0], Publication("far/x", b"5", 1))
+        lost = [(each.name, each.filter) for each in broker.local.local_groups() if each.name.startswith("g/")]
+        broker.local.deliver_local(Publication("far/x", b"4", 1), lost)
+        broker.local.deliver_shared(lost[0], Publication("far/x", b"5", 1))
         assert [(await wire.expect(Publish)).payload for _ in range(2)] == [b"4", b"5"]
         wire.send(Unsubscribe(wire.new_id(), ("far/+?payload>1", "far/+?payload>2", "$share/g/far/x")))
         await wire.barrier()

@@ -82,8 +82,8 @@ async def test_several_that_are_stuck_cost_the_overlay_the_stated_time_once() ->
             await sub.subscribe("ward/#", 1)
         said: list[int] = []
         for place in range(20):
-            broker.deliver_local(Publication("ward/1", b"x", 1))
-            broker.when_kept(partial(said.append, place))
+            broker.local.deliver_local(Publication("ward/1", b"x", 1))
+            broker.local.when_kept(partial(said.append, place))
         assert len(said) < 20
         await Passing(broker).by(1.01 * HOLD_S)
         await until(lambda: len(said) == 20)
@@ -127,8 +127,8 @@ async def test_the_overlay_waits_briefly_for_one_that_is_behind_anew() -> None:
         said: list[int] = []
         number, lines = WINDOW + QUEUE // 2 + 1, 5 * WINDOW
         for place in range(number):
-            broker.deliver_local(Publication("ward/1", b"x", 1))
-            broker.when_kept(partial(said.append, place))
+            broker.local.deliver_local(Publication("ward/1", b"x", 1))
+            broker.local.when_kept(partial(said.append, place))
         holding, clients = broker.exchange.delivery.holding, broker.lifecycle.clients
         first = next(client.client_id for client, one in holding.behind.items() if one.waiting)
         other = "ab".replace(first, "")

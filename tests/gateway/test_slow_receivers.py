@@ -106,8 +106,8 @@ async def test_what_the_overlay_brings_to_one_that_reads_is_not_dropped_and_othe
 
         def bring(places: range) -> None:
             for place in places:
-                broker.deliver_local(Publication("ward/1", str(place).encode(), 1))
-                broker.when_kept(partial(said.append, place))
+                broker.local.deliver_local(Publication("ward/1", str(place).encode(), 1))
+                broker.local.when_kept(partial(said.append, place))
 
         bring(range(number))
         taken: list[bytes] = []
@@ -187,7 +187,7 @@ async def test_large_messages_in_flight_fill_the_queue_as_those_that_wait(by_ove
         await sub.subscribe("ward/#", 1)
         if by_overlay:
             for _ in range(number):
-                broker.deliver_local(Publication("ward/1", bytes(LARGE), 1))
+                broker.local.deliver_local(Publication("ward/1", bytes(LARGE), 1))
         else:
             await publishers(broker, number, payload=bytes(LARGE))
             await until(lambda: broker.exchange.delivery.holding.waiting == number - 4)
@@ -309,9 +309,9 @@ async def test_a_stretched_queue_survives_a_reconnect() -> None:
         sub = await Wire.connect(broker, "sub", properties=STAYS)
         await sub.subscribe("ward/#", 1)
         for n in range(3 * QUEUE):
-            broker.deliver_local(Publication("ward/1", str(n).encode(), 1))
+            broker.local.deliver_local(Publication("ward/1", str(n).encode(), 1))
         sub = await Wire.connect(broker, "sub", clean_start=False, properties=STAYS)
-        broker.deliver_local(Publication("ward/1", b"more", 1))
+        broker.local.deliver_local(Publication("ward/1", b"more", 1))
         sub.send(Publish("ward/1", b"its own", 1, packet_id=1))
         await sub.barrier()
         assert len(broker.lifecycle.clients["sub"].session.waiting) == 3 * QUEUE + 2 - 4

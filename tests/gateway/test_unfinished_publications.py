@@ -288,7 +288,7 @@ async def test_on_its_next_connection_nothing_but_publications_waits() -> None:
         await pub.break_off()
         wire = await Wire.connect(broker, "pub", Version.V311, clean_start=False)
         assert await wire.subscribe("lab/#", 1) == 1
-        broker.deliver_local(Publication("lab/1", b"for it", 1))
+        broker.local.deliver_local(Publication("lab/1", b"for it", 1))
         assert await wire.published() == [("lab/1", b"for it")]
 
 

@@ -170,11 +170,11 @@ async def test_what_comes_from_the_overlay_is_not_dropped_and_its_acknowledgemen
         await sub.subscribe("ward/#", 1)
         said: list[int] = []
         for place in range(number):
-            broker.deliver_local(Publication("ward/1", str(place).encode(), 1))
-            broker.when_kept(partial(said.append, place))
+            broker.local.deliver_local(Publication("ward/1", str(place).encode(), 1))
+            broker.local.when_kept(partial(said.append, place))
         assert len(said) == 4 + QUEUE // 2, "of what fits without stretching the queue"
-        broker.deliver_local(Publication("lab/1", b"nobody's", 1))
-        broker.when_kept(partial(said.append, -1))
+        broker.local.deliver_local(Publication("lab/1", b"nobody's", 1))
+        broker.local.when_kept(partial(said.append, -1))
         assert said[-1] == -1, "what no slow receiver gets is acknowledged at once"
         said.pop()
         assert [int(one) for one in await take(sub, number)] == list(range(number))
@@ -190,11 +190,11 @@ async def test_a_stuck_receiver_holds_up_the_overlay_for_the_stated_time() -> No
         await sub.subscribe("ward/#", 1)
         said: list[int] = []
         for place in range(3 * QUEUE):
-            broker.deliver_local(Publication("ward/1", str(place).encode(), 1))
-            broker.when_kept(partial(said.append, place))
+            broker.local.deliver_local(Publication("ward/1", str(place).encode(), 1))
+            broker.local.when_kept(partial(said.append, place))
         await until(lambda: len(said) == 3 * QUEUE)
         assert broker.operation.observe().reached["hold_s"] == 1
-        broker.deliver_local(Publication("ward/1", b"one more", 1))
+        broker.local.deliver_local(Publication("ward/1", b"one more", 1))
         assert len(broker.lifecycle.clients["sub"].session.waiting) == QUEUE, "given up: its queue is as long as ever"
 
 
@@ -204,7 +204,7 @@ async def test_the_queue_does_not_stretch_beyond_its_bound() -> None:
         sub = await Wire.connect(broker, "sub")
         await sub.subscribe("ward/#", 1)
         for place in range(4 * QUEUE):
-            broker.deliver_local(Publication("ward/1", str(place).encode(), 1))
+            broker.local.deliver_local(Publication("ward/1", str(place).encode(), 1))
         assert len(broker.lifecycle.clients["sub"].session.waiting) == 2 * QUEUE
         assert dropped(broker) == 2 * QUEUE - 4
 
