@@ -119,10 +119,10 @@ class RegionView:
         members = tuple(frame.text() for _ in range(frame.number(1)))
         since_ms, grace_s, predecessor = 0, 0, NO_PREDECESSOR
         if flags & FLAG_SUCCESSOR:
-            since_ms, grace_s, predecessor = frame.number(8), frame.number(4), frame.take(32)
+            since_ms, grace_s, predecessor = frame.number(8), frame.number(4), frame.take_bytes(32)
             if predecessor == NO_PREDECESSOR:
                 raise BadFrame("a later view names no predecessor")
-        frame.end()
+        frame.expect_end()
         trusted = bool(flags & FLAG_TRUSTED)
         return cls(region, view, name, members, trusted, signature, since_ms, grace_s, predecessor, former)
 
@@ -158,9 +158,9 @@ class Endorsement:
         """Reads a frame; the signature is not checked yet. Raises BadFrame."""
         frame = Reader(data)
         frame.opening(Kind.ENDORSEMENT)
-        region, view, digest, member = frame.number(4), frame.number(4), frame.take(32), frame.text()
-        signature = frame.take(SIGNATURE_BYTES)
-        frame.end()
+        region, view, digest, member = frame.number(4), frame.number(4), frame.take_bytes(32), frame.text()
+        signature = frame.take_bytes(SIGNATURE_BYTES)
+        frame.expect_end()
         return cls(region, view, digest, member, signature)
 
     def names(self, view: RegionView) -> bool:

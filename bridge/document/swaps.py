@@ -76,12 +76,12 @@ class SignedSwap:
         frame = Reader(data)
         frame.opening(Kind.SWAP)
         tree, steps, former, since_ms, grace_s = (
-            frame.number(4), frame.number(1), frame.take(32), frame.number(8), frame.number(4),
+            frame.number(4), frame.number(1), frame.take_bytes(32), frame.number(8), frame.number(4),
         )  # fmt: skip
         added, removed = (frame.number(4), frame.number(4)), (frame.number(4), frame.number(4))
         certificate = Certificate.decode(frame.sized())
-        signature = frame.take(SIGNATURE_BYTES)
-        frame.end()
+        signature = frame.take_bytes(SIGNATURE_BYTES)
+        frame.expect_end()
         if not 1 <= steps <= min(STEPS_MOST, tree):
             raise BadFrame(f"swap {tree} follows a tree {steps} numbers before")
         return cls(tree, steps, former, since_ms, grace_s, added, removed, certificate, signature)
@@ -121,8 +121,8 @@ class SwapEndorsement:
         """Reads a frame; the signature is not checked yet. Raises BadFrame."""
         frame = Reader(data)
         frame.opening(Kind.SWAP_ENDORSEMENT)
-        made = cls(frame.take(32), frame.text(), frame.take(SIGNATURE_BYTES))
-        frame.end()
+        made = cls(frame.take_bytes(32), frame.text(), frame.take_bytes(SIGNATURE_BYTES))
+        frame.expect_end()
         return made
 
     def is_of(self, certificates: Iterable[Certificate]) -> bool:
@@ -164,5 +164,5 @@ class SwapNews:
         if count > ENDORSEMENTS_MOST:
             raise BadFrame(f"{count} endorsements of swaps where {ENDORSEMENTS_MOST} are the most")
         endorsements = tuple([SwapEndorsement.decode(frame.sized()) for _ in range(count)])
-        frame.end()
+        frame.expect_end()
         return cls(swaps, endorsements)

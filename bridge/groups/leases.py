@@ -131,7 +131,7 @@ class Lease:
         lease = cls(
             member=frame.text(),
             scope=frame.text(),
-            group=frame.take(GROUP_ID_BYTES),
+            group=frame.take_bytes(GROUP_ID_BYTES),
             on=bool(flags & FLAG_ON),
             version=frame.number(8),
             own_from_ms=frame.number(8),
@@ -140,7 +140,7 @@ class Lease:
             ends_ms=frame.number(8),
             signature=signature,
         )
-        frame.end()
+        frame.expect_end()
         return lease
 
 
@@ -193,7 +193,7 @@ class LeaseTable:
         signer = verify_author(member, DOMAIN, lease.body(), lease.signature, now)
         if signer != present and (before == present or not self._is_news(lease)):
             return False
-        epoch = self._overlay.policy.calendar.at(now)
+        epoch = self._overlay.policy.calendar.epoch_at(now)
         if not (self.may_read(lease.member, scope, now) or self._overlay.may_publish_in(lease.member, scope, epoch)):
             raise NotAuthorised(f"{lease.member} may neither read nor publish in {lease.scope}")
         if lease.version > (now + AHEAD_S) * 1000:
@@ -229,7 +229,7 @@ class LeaseTable:
 
     def may_read(self, member: str, scope: Scope, at: float) -> bool:
         """Returns True if the member may read the whole scope at the moment `at`."""
-        epoch = self._overlay.policy.calendar.at(at)
+        epoch = self._overlay.policy.calendar.epoch_at(at)
         asked = (member, scope.filter, epoch)
         allowed = self._rights.get(asked)
         if allowed is None:

@@ -99,8 +99,8 @@ class ReplicaSummary(OfInterval):
         failed = tuple((frame.text(), frame.number(8)) for _ in range(_bounded(frame.number(2), FAILED_MAX)))
         if any(a >= b for a, b in pairwise(failed)):
             raise BadFrame("failures of a summary are not in order")
-        signature = frame.take(SIGNATURE_BYTES)
-        frame.end()
+        signature = frame.take_bytes(SIGNATURE_BYTES)
+        frame.expect_end()
         member, region, interval, interval_s, hops = head
         return cls(
             member, region, interval, interval_s, tree, hops,
@@ -141,8 +141,8 @@ class InterestSummary(OfInterval):
         """Decodes a frame; the signature is not checked yet. Raises BadFrame, also for a filter of another size."""
         frame = Reader(data)
         head = _read_head(frame, Kind.INTEREST_FILTER)
-        made = cls(*head, frame.sized(), frame.take(SIGNATURE_BYTES))
-        frame.end()
+        made = cls(*head, frame.sized(), frame.take_bytes(SIGNATURE_BYTES))
+        frame.expect_end()
         if len(made.filter) != FILTER_BITS // 8:
             raise BadFrame("interests of another size than all have")
         return made

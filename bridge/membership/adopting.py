@@ -189,10 +189,10 @@ class OverlayKeeper:
         try:
             frame = Reader(event.wire.payload)
             flags = frame.opening(Kind.OVERLAY_OFFER, FLAG_ASK | FLAG_DOCUMENT)
-            version = OfferedVersion(frame.number(8), frame.take(32))
+            version = OfferedVersion(frame.number(8), frame.take_bytes(32))
             if flags == FLAG_DOCUMENT:
-                return self._answered(event.peer, peer, version, frame.rest(), now)
-            frame.end()
+                return self._answered(event.peer, peer, version, frame.take_rest(), now)
+            frame.expect_end()
             if flags == FLAG_ASK:
                 return self._asked(event.peer, peer, now)
             if flags:

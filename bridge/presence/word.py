@@ -55,8 +55,8 @@ class PresenceWord:
         linked = tuple(frame.text() for _ in range(count))
         if any(a >= b for a, b in pairwise(linked)):
             raise BadFrame("replicas in a word of presence are not in order")
-        made = cls(member, region, beat, linked, frame.take(SIGNATURE_BYTES))
-        frame.end()
+        made = cls(member, region, beat, linked, frame.take_bytes(SIGNATURE_BYTES))
+        frame.expect_end()
         return made
 
     def check(self, overlay: Overlay) -> None:

@@ -115,7 +115,7 @@ class DataKeys:
         """
         calendar = self._overlay.policy.calendar
         if not scope.keyed:
-            return KeyName(scope.filter, calendar.at(now), scope.bump)
+            return KeyName(scope.filter, calendar.epoch_at(now), scope.bump)
         found = self._scope_keys.to_seal(scope.filter, scope.bump, calendar, now)
         return None if found is None else found[0]
 

@@ -167,7 +167,7 @@ class OwnRights:
         rights = self._records.get(wire_filter)
         if rights is None:
             scope = self._overlay.scope_named(wire_filter) or secret.scope
-            rights = self._overlay.rights_in(self._name, scope, self._overlay.policy.calendar.at(now))
+            rights = self._overlay.rights_in(self._name, scope, self._overlay.policy.calendar.epoch_at(now))
             self._records[wire_filter] = rights
         return rights
 
@@ -180,7 +180,7 @@ class OwnRights:
             return False
         if scope.mode is Mode.PLAIN and secret.scope.mode is not Mode.PLAIN:
             return False
-        epoch = self._overlay.policy.calendar.at(now)
+        epoch = self._overlay.policy.calendar.epoch_at(now)
         if wire_topic is None:
             return self._overlay.may_publish_in(self._name, scope, epoch)
         return self._overlay.may_publish(self._name, wire_topic, epoch)

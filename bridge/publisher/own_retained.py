@@ -255,7 +255,7 @@ def _kept(row: bytes) -> KeptRetained:
     reader = Reader(row)
     sequence, flags, epoch = reader.number(8), reader.number(1), reader.number(8) - 1
     owner = reader.text() if flags & OWNED else ""
-    record = next(unpacked(reader.rest(), sequence))
+    record = next(unpacked(reader.take_rest(), sequence))
     if isinstance(record, KeysError):
         raise record
     return KeptRetained(sequence, record.publication, bool(flags & ~OWNED), FORMER, epoch=epoch, owner=owner)

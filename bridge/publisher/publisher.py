@@ -133,7 +133,7 @@ class Publisher:
 
     def changes_at(self, now: float) -> tuple[int, int]:
         """Returns the number of changes of keys and rights, and the epoch; waiting entries may go after a change."""
-        return self.sealer.changes, self.sealer.calendar.at(now)
+        return self.sealer.changes, self.sealer.calendar.epoch_at(now)
 
     @property
     def wants_late(self) -> bool:
@@ -412,7 +412,7 @@ class Publisher:
             self._add(entry, late=False)
         unseal(again, self._entries, self._residents, self._lanes)
         lacking, over = outdated(self._entries, self.sealer, self.view, self._lanes, now)
-        before, self._placed = self._placed, self.sealer.calendar.at(now)
+        before, self._placed = self._placed, self.sealer.calendar.epoch_at(now)
         is_other = before != self._placed  # scopes or rights may have changed
         lacking += homeless(self._entries, self.sealer, self.view, now) if is_other else []
         unseal(lacking, self._entries, self._residents, self._lanes)

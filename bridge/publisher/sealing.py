@@ -197,7 +197,7 @@ class Sealer:
 
     def oldest(self, now: float) -> int:
         """Returns the first epoch that is not dead."""
-        return self.calendar.at(now - self.calendar.grace_s - self.calendar.skew_s)
+        return self.calendar.epoch_at(now - self.calendar.grace_s - self.calendar.skew_s)
 
     def seal_of(self, entry: Entry) -> str:
         """Returns the names of an entry's present sealing, in the form of `seal_for`."""
@@ -277,7 +277,7 @@ class Sealer:
     def review(self, scopes: Mapping[str, Scope], now: float) -> None:
         """Reviews keys and views of each scope, the gateway's own and these by wire filter."""
         calendar = self._overlay.policy.calendar
-        present = calendar.at(now)
+        present = calendar.epoch_at(now)
         all_scopes = {**scopes, **{secret.scope.filter: secret.scope for secret in self._secrets}}
         self._names = {wire_filter: self._data_keys.name(scope, now) for wire_filter, scope in all_scopes.items()}
         self._hops = {wire_filter: self._data_keys.hops(scope) for wire_filter, scope in all_scopes.items()}
@@ -325,7 +325,7 @@ class Sealer:
         later_ms, calendar = before_ms + 1, self._overlay.policy.calendar
         if not now_ms < later_ms <= now_ms + CLOCK_STEP_S * 1000:  # the usual case
             return now_ms
-        return later_ms if calendar.at(later_ms / 1000) == calendar.at(now_ms / 1000) else now_ms
+        return later_ms if calendar.epoch_at(later_ms / 1000) == calendar.epoch_at(now_ms / 1000) else now_ms
 
     def _seal_one(self, entry: Entry, now: float) -> tuple[MessageHeader, tuple[bytes, ...]]:
         publication, scope = entry.publication, entry.secret.scope

@@ -168,8 +168,8 @@ class ScopeInterest:
         calendar = self._overlay.policy.calendar
         self._reviewed_at = now
         # Replicas' clocks may be behind by skew_s, and would refuse a right that begins with the epoch.
-        self._review_at = calendar.end_s(calendar.at(now - calendar.skew_s)) + calendar.skew_s
-        epochs = {calendar.at(now), calendar.at(now - calendar.skew_s)}
+        self._review_at = calendar.end_s(calendar.epoch_at(now - calendar.skew_s)) + calendar.skew_s
+        epochs = {calendar.epoch_at(now), calendar.epoch_at(now - calendar.skew_s)}
         self._readable = {
             secret.scope.filter: secret
             for secret in self._secrets

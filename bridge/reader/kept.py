@@ -150,7 +150,7 @@ def wire_of(row: bytes) -> tuple[str, Wire, float]:
     reader = Reader(row)
     peer, arrived, topic, flags = reader.text(), reader.number(8) / 1000, reader.text(), reader.number(1)
     properties = tuple((reader.text(), reader.text()) for _ in range(reader.number(2)))
-    return peer, Wire(topic, reader.rest(), flags & 0x03, bool(flags & 0x80), properties), arrived
+    return peer, Wire(topic, reader.take_rest(), flags & 0x03, bool(flags & 0x80), properties), arrived
 
 
 def kept_wires(rows: Rows) -> list[tuple[bytes, bool, str, Wire]]:

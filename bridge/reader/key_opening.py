@@ -283,7 +283,7 @@ class KeyRing(Generic[Opened]):
                 effects.append(Blame(peer, False, "a second, different share for one label"))
         if told is not None and len(told) <= REPEATED_CHARS_MAX and not effects:
             key.told[peer] = told
-        of_wraps = _NO_WRAPS if key.wraps is None else key.wraps.take(wraps, sender)
+        of_wraps = _NO_WRAPS if key.wraps is None else key.wraps.take_wraps(wraps, sender)
         effects += [Blame(peer, False, "a second, different wrap of one name")] if of_wraps.contradicts else []
         effects += [Count("wraps_received", len(of_wraps.believed))] if of_wraps.believed else []
         if not (fresh or of_wraps.counted):
@@ -299,7 +299,7 @@ class KeyRing(Generic[Opened]):
             counted = of_wraps.counted
             key.brought += [(peer, to_property(encode_wraps(header.key_id, key.hops, counted)))] if counted else []
         if key.search is not None:
-            key.search.add(fresh)
+            key.search.add_shares(fresh)
             if isinstance(key.search, WrapSearch):
                 key.search.add_wraps(of_wraps.believed)
         if fresh or of_wraps.believed:
@@ -450,7 +450,7 @@ class KeyRing(Generic[Opened]):
         else:
             search = WrapSearch(key.hops, key.header.digest, fits, accept)
             search.add_wraps(map(Wrap._make, key.wraps.believed.items()))
-        search.add(key.shares.values())
+        search.add_shares(key.shares.values())
         return search
 
     def _found(

@@ -172,9 +172,9 @@ class Joining:
     def restore(self, place: str, row: bytes) -> None:
         """Restores a row of a former process. Raises BadFrame."""
         reader = Reader(row)
-        time_ms, party = reader.number(8), reader.take(16)
+        time_ms, party = reader.number(8), reader.take_bytes(16)
         order = reader.number(8), reader.number(8), reader.number(4), reader.number(8)
-        reader.end()
+        reader.expect_end()
         self._put(place, _Known(time_ms, place.rpartition("/")[2], order, party))
 
     def holds(self, topic: str, publisher: bytes, sequence: int) -> bool:

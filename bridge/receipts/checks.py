@@ -55,7 +55,7 @@ class ReceiptChecks:
         if not -AHEAD_S <= now - body.time_ms / 1000 <= AGE_S:
             raise NotFresh(f"{body.reader} signed a receipt at a time that cannot be")
         signer = verify_author(member, DOMAIN_RECEIPT, body.encode(), receipt.signature, now)
-        epoch = self._overlay.policy.calendar.at(now)
+        epoch = self._overlay.policy.calendar.epoch_at(now)
         try:
             if not scope.receipts or member.certificate.role not in READERS:
                 raise NotAuthorised(f"a receipt in scope {body.scope}, which has none")

@@ -54,10 +54,10 @@ class ReceiptRow:
         if frame.number(1) != _ROW:
             raise BadFrame("a receipt of another version")
         inner = Reader(frame.sized())
-        body, signature = ReceiptBody.read(inner), frame.take(SIGNATURE_BYTES)
-        inner.end()
-        batches = tuple((frame.number(8), frame.take(HASH_BYTES)) for _ in range(frame.number(2)))
-        frame.end()
+        body, signature = ReceiptBody.read(inner), frame.take_bytes(SIGNATURE_BYTES)
+        inner.expect_end()
+        batches = tuple((frame.number(8), frame.take_bytes(HASH_BYTES)) for _ in range(frame.number(2)))
+        frame.expect_end()
         return cls(body, signature, batches)
 
     def place_of(self, batch: SealedBatch) -> int | None:
@@ -169,7 +169,7 @@ class DeliveryProof:
         verify(publisher.public_key, DOMAIN_PUBLISHED, sha256(frame) + hashed, self.signature)
         said = Reader(self.receipt.body)
         body = ReceiptBody.read(said)
-        said.end()
+        said.expect_end()
         verify(reader.public_key, DOMAIN_RECEIPT, self.receipt.body, self.receipt.signature)
         if body.reader != reader.name or body.chain != (signer.party_id, read_wire_topic(self.header.topic).scope):
             raise BadContent("the receipt is of another reader, publisher or scope")

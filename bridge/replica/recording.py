@@ -240,7 +240,7 @@ class Recorder:
         bodies: list[bytes] = []
         named: set[bytes] = set()
         for record in event.records:
-            epoch = calendar.at((record.position.time_ms + 0.5) / 1000)
+            epoch = calendar.epoch_at((record.position.time_ms + 0.5) / 1000)
             if epoch not in rights:
                 rights[epoch] = scope is not None and self._overlay.may_read(event.peer, scope, epoch)
             if rights[epoch]:

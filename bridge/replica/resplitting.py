@@ -333,7 +333,7 @@ class Resplitter:
                 effects.append(Blame(sender, False, "a second, different share for one label"))
         if held.wrapped is not None and wraps:
             assert isinstance(expected[0], Place), "wraps come from a replica alone"
-            told = held.wrapped.others.take(wraps, expected[0])
+            told = held.wrapped.others.take_wraps(wraps, expected[0])
             held.came += [wrap.name for wrap in told.believed]
             effects += [Count("wraps_received", len(told.believed))] if told.believed else []
             effects += [Blame(sender, False, "a second, different wrap of one name")] if told.contradicts else []

@@ -44,7 +44,7 @@ class Elsewhere:
             return []
         traced.aside = traced.aside or traced.session.aside()
         of = holder, traced.voice.topic, traced.session.session
-        said = traced.aside.say(Word.PING, ECHO.pack(*ping))
+        said = traced.aside.say_word(Word.PING, ECHO.pack(*ping))
         asks = AskThere(traced.session.session, relayed_to(*of), said, relayed_from(*of), holder)
         return [asks, Count("entities_asked_there")]
 

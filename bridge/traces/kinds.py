@@ -291,8 +291,8 @@ class WantedTraces:
         except UnicodeDecodeError:
             raise BadFrame("a tracker's name is not UTF-8") from None
         wants, time_ms, credentials = reader.number(1), reader.number(8), reader.sized()
-        signature = reader.take(SIGNATURE_BYTES)
-        reader.end()
+        signature = reader.take_bytes(SIGNATURE_BYTES)
+        reader.expect_end()
         interest = wants & ~_ANEW
         if interest > EVERYTHING:
             raise BadFrame(f"interest {interest} is of no known kind")

@@ -140,8 +140,8 @@ class Voice:
         errors; Expired states the difference of our clocks.
         """
         reader = Reader(body)
-        token, secret = Token.decode(reader.sized()), reader.take(KEY_BYTES)
-        reader.end()
+        token, secret = Token.decode(reader.sized()), reader.take_bytes(KEY_BYTES)
+        reader.expect_end()
         if self.held(token, secret, now_ms):
             self.authorise_again()
             return

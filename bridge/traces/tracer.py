@@ -348,7 +348,7 @@ class Tracer:
         try:
             traced.voice.hand_over(body, self._wall.ms(now))
         except Expired as error:
-            clock = traced.session.say(Word.CLOCK, self._wall.ms(now).to_bytes(8))
+            clock = traced.session.say_word(Word.CLOCK, self._wall.ms(now).to_bytes(8))
             charged = self._offenders.charge(traced.client, "traces_refused", error)
             return [*charged, Say(traced.listens_at, clock)]
         self._changed.add(traced.voice.topic)
@@ -403,7 +403,7 @@ class Tracer:
         ping, changed = pulse.tick(now)
         self._overdue += pulse.is_overdue - owed
         if ping is not None:
-            asks = traced.session.say(Word.PING, ping_of(ping, pulse.every_s))
+            asks = traced.session.say_word(Word.PING, ping_of(ping, pulse.every_s))
             effects.append(Say(traced.listens_at, asks, 0))
             if pulse.health is not Health.ALIVE:
                 effects += self._elsewhere.ask(traced, ping, now)
@@ -426,7 +426,11 @@ class Tracer:
 
     def _record(self, topic: bytes) -> RememberedEntity | None:
         session = self._sessions.get(topic)
-        return None if session is None else self._traced[session].voice.record(*self._traced[session].session.kept)
+        return (
+            None
+            if session is None
+            else self._traced[session].voice.record(*self._traced[session].session.session_and_key)
+        )
 
     def restore(self, records: Iterable[RememberedEntity], now: float) -> list[TracingEffect]:
         """Takes up entities of before a restart: their trackers are asked anew, and told if an entity does not come

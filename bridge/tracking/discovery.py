@@ -85,9 +85,9 @@ class Request:
             life_s = reader.number(4)
             if not 1 <= life_s <= LIFE_MAX_S:
                 raise BadFrame(f"a trace topic lives 1 to {LIFE_MAX_S} seconds, not {life_s}")
-        request, time_ms = reader.take(REQUEST_BYTES), reader.number(8)
-        signature = reader.take(SIGNATURE_BYTES)
-        reader.end()
+        request, time_ms = reader.take_bytes(REQUEST_BYTES), reader.number(8)
+        signature = reader.take_bytes(SIGNATURE_BYTES)
+        reader.expect_end()
         return cls(certificate, descriptor, request, time_ms, discoverers, life_s, signature)
 
     def verify(self, authority: bytes, now_ms: int) -> None:

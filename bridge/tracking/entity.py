@@ -225,7 +225,7 @@ class TracedEntity:
         except KeysError as error:
             return [Count("traces_refused", 1, type(error).__name__)]
         at = relayed_from(self._certificate.name, self._advertisement.topic, self._session.session)
-        return [Say(at, self._aside.say(Word.ANSWER, body), 0)]
+        return [Say(at, self._aside.say_word(Word.ANSWER, body), 0)]
 
     def state(self, kind: TraceKind, fields: bytes = b"") -> list[TracedEffect]:
         """Sets and reports our state, and repeats the report after each registration. Raises ValueError if `kind` is no
@@ -298,7 +298,7 @@ class TracedEntity:
             return self.ask(now)
         self._knocks += 1
         self._ask_at = self._again_at(now)
-        (session, key), name = former.kept, self._certificate.name
+        (session, key), name = former.session_and_key, self._certificate.name
         self._knocked = Knock(session, self._random(NONCE_BYTES), self._wall.ms(now), name).coded(key)
         hears = [Listen(to_entity(name, known.topic, session))] if self._knocks == 1 else []
         return [*hears, Say(self._speaks_at, self._knocked.encode())]
@@ -307,7 +307,7 @@ class TracedEntity:
         """Takes the broker's answer to our knock: the broker knows our session or does not. Raises keys errors."""
         if self._former is None or self._knocked is None or self._advertisement is None:
             raise BadContent("an answer to nobody's knock")
-        session, key = self._former.kept
+        session, key = self._former.session_and_key
         next_key = open_resumed(payload, key, self._knocked)
         if next_key is None:
             self._asked = 0
@@ -415,7 +415,7 @@ class TracedEntity:
             return []
         secret = word in (Word.TOKEN, Word.TRACE_KEY)
         signer = self._identity if self._wishes.signed and not secret else None
-        said = self._session.say(word, body, signer)
+        said = self._session.say_word(word, body, signer)
         qos = 0 if word in (Word.ANSWER, Word.ALIVE) else 1
         return [Say(self._speaks_at, said, qos)]
 

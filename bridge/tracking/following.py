@@ -161,6 +161,6 @@ def opened(followed: Followed, source: Source, trace: Trace) -> bytes | None:
 def try_key(trace: Trace, key: bytes) -> bytes | None:
     """Returns the body of a sealed trace; None if the key is another trace's."""
     try:
-        return trace.opened(key)
+        return trace.opened_body(key)
     except BadContent:
         return None

@@ -113,11 +113,11 @@ class Patterns:
         if data[: len(head)] != head:
             return None
         reader = Reader(self._identity.open_box(data[len(head) :], head))
-        request, count = reader.take(REQUEST_BYTES), reader.number(2)
+        request, count = reader.take_bytes(REQUEST_BYTES), reader.number(2)
         if count > NAMES_AT_ONCE:
             raise BadFrame(f"{count} names in one answer")
         names = [reader.text() for _ in range(count)]
-        reader.end()
+        reader.expect_end()
         for pattern, asked in self._asked.items():
             if asked.request == request:
                 found = [(name, asked.interest) for name in names if matches(pattern, name) and not is_pattern(name)]

@@ -281,7 +281,7 @@ class Admission:
         Times count by the middle of their millisecond, so that rounding moves none over the end of an epoch.
         """
         calendar = self._calendar
-        epoch = calendar.at((time_ms + 0.5) / 1000)
+        epoch = calendar.epoch_at((time_ms + 0.5) / 1000)
         begins_ms = round(calendar.start_s(epoch) * 1000)
         ends_ms = begins_ms + 1000 * calendar.length_s if calendar.length_s else TIME_MS_MAX + 1
         self._span = (epoch, begins_ms, ends_ms) if begins_ms <= time_ms < ends_ms else _NO_SPAN
@@ -371,7 +371,7 @@ class Admission:
 
     def oldest(self, now: float) -> int:
         """Returns the first epoch that is not dead."""
-        return self._calendar.at(now - self._calendar.grace_s - self._calendar.skew_s)
+        return self._calendar.epoch_at(now - self._calendar.grace_s - self._calendar.skew_s)
 
     def next_stale(self, now: float) -> float:
         """Returns the next time, in UNIX seconds, at which a fresh key becomes stale; infinite without epochs and

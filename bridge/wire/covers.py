@@ -111,7 +111,7 @@ def decode_cover(data: bytes) -> Predicate:
     if len(data) > COVER_BYTES or count > COVER_MAX:
         raise BadFrame(f"a cover of {count} alternatives in {len(data)} bytes")
     conjunctions = tuple(_read_conjunction(reader) for _ in range(count))
-    reader.end()
+    reader.expect_end()
     return Predicate(conjunctions)
 
 

@@ -69,9 +69,9 @@ class PullRequest:
         """Reads a frame. Raises BadFrame."""
         frame = Reader(data)
         frame.opening(Kind.PULL)
-        publisher, sequence, time_ms, above = frame.take(16), frame.number(8), frame.number(8), frame.number(8)
-        parts = tuple(frame.take(frame.number(1)))
-        frame.end()
+        publisher, sequence, time_ms, above = frame.take_bytes(16), frame.number(8), frame.number(8), frame.number(8)
+        parts = tuple(frame.take_bytes(frame.number(1)))
+        frame.expect_end()
         if list(parts) != sorted(set(parts)):
             raise BadFrame("a request for pieces that are not in order")
         return cls(publisher, sequence, time_ms, parts, above)

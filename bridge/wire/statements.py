@@ -87,7 +87,7 @@ class Statement:
             goes_on=bool(flags & FLAG_GOES_ON),
             signature=signature,
         )
-        frame.end()
+        frame.expect_end()
         return statement
 
 
@@ -148,7 +148,7 @@ class RoutingTable:
 
     def may_read(self, member: str, scope: Scope, now: float) -> bool:
         """Returns True if the member may read the whole scope in the present epoch."""
-        epoch = self._overlay.policy.calendar.at(now)
+        epoch = self._overlay.policy.calendar.epoch_at(now)
         if epoch != self._epoch:
             self._rights.clear()
             self._epoch = epoch
@@ -234,7 +234,7 @@ class RoutingTable:
         filters = (scope.filter, *self._formers.get(scope.filter, ()))
         ends = [k.ends_ms / 1000 for each in filters for k in self._statements.get(each, {}).values()]
         calendar = self._overlay.policy.calendar
-        return min([calendar.end_s(calendar.at(now)), *(at for at in ends if at > now)])
+        return min([calendar.end_s(calendar.epoch_at(now)), *(at for at in ends if at > now)])
 
     def _is_outranked(self, newer: _Known, known: _Known) -> bool:
         """Returns True if the member's present key signed the statement on former tokens, and a former key the newer

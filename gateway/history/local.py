@@ -248,7 +248,7 @@ class LocalHistory:
             try:
                 frame = Reader(record.body)
                 publisher = frame.text()
-                for each in unpacked(frame.rest(), position.sequence):
+                for each in unpacked(frame.take_rest(), position.sequence):
                     if isinstance(each, KeysError):
                         continue
                     publication = each.publication.rest(now)

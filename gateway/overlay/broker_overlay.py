@@ -249,7 +249,7 @@ class BrokerOverlay:
             "outbox_bytes": self._store.held_bytes,
             "links_up": len(self._dials.up),
             "links": len(self._dials),
-            "epoch": policy.calendar.at(self._clock()),
+            "epoch": policy.calendar.epoch_at(self._clock()),
             "policy_version": policy.version,
         }
 
@@ -311,7 +311,7 @@ class BrokerOverlay:
         if secret is None:
             return not any(matches(f, topic) for f in self._shared)
         overlay = self._keeping.overlay
-        epoch = overlay.policy.calendar.at(self._clock())
+        epoch = overlay.policy.calendar.epoch_at(self._clock())
         return secret.scope.mode is Mode.PLAIN or overlay.may_read(self.figures.name, secret.scope, epoch)
 
     def _fits(self, gateway: GatewayNode, publication: Publication) -> bool:
@@ -634,7 +634,7 @@ class BrokerOverlay:
         """
         assert self._gateway is not None
         overlay = self._keeping.overlay
-        epoch = overlay.policy.calendar.at(self._clock())
+        epoch = overlay.policy.calendar.epoch_at(self._clock())
         scopes = [
             (secret.scope.number, secret.scope.filter)
             for secret in self._gateway.secrets

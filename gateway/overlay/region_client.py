@@ -324,7 +324,7 @@ class RegionClient(Linked):
         return self.overlay.replicas(self.home_region)
 
     def _readable(self) -> list[ScopeSecret]:
-        epoch = self.overlay.policy.calendar.at(self._clock())
+        epoch = self.overlay.policy.calendar.epoch_at(self._clock())
         return [s for s in self.secrets if self.overlay.may_read(self.local.name, s.scope, epoch)]
 
     def _dial(self, peer: str) -> MqttClient:

@@ -93,7 +93,7 @@ def _sign(
     ids = region_ids(wanted)
     members = certify(description, wanted, ids, domain, previous, options, now)
     scopes = scopes_of(wanted, ids, record, domain.root, previous, options)
-    present = calendar.at(now)
+    present = calendar.epoch_at(now)
     before = record.grants(domain.root)
     _rights(description, wanted, record, members, previous, present)
     forget_ended(record, calendar, members, now)
@@ -253,7 +253,7 @@ def _epochs(wanted: Description, previous: Overlay | None, rekey: bool, now: flo
         epoch = first_unissued(new, now)
         return new, epoch
     # Numbers of epochs go on, so that old keys and grants keep their meaning and no two keys have one name.
-    present = held.at(now) + 1
+    present = held.epoch_at(now) + 1
     zero_ms = int((now // new.length_s - present) * new.length_s * 1000)
     if zero_ms < 0:
         raise TrustError(f"epoch {present} of {new.length_s} s would begin before 1970; take a shorter length_s")

@@ -108,7 +108,7 @@ def load_secrets(local: LocalIdentity, overlay: Overlay) -> tuple[list[ScopeSecr
                 continue
             secrets.append(ScopeSecret(scope, grant.clear_filter, grant.token_key))
             for name, key in grant.keys:
-                keys.put(name, key)
+                keys.put_key(name, key)
     except (BadContent, BadFrame, OurFault) as error:
         raise TrustError(
             f"{local.directory}: what the owner sealed for {local.name} does not open ({error}); "

@@ -55,7 +55,7 @@ class AttackedReader:
 
     def _gateway(self, name: str, root: bytes) -> GatewayNode:
         keys = ScopeKeys()
-        keys.put(KeyName(SCOPE.filter, 0, 0), scope_key(root, SCOPE.filter, 0))
+        keys.put_key(KeyName(SCOPE.filter, 0, 0), scope_key(root, SCOPE.filter, 0))
         secrets = [ScopeSecret(SCOPE, SCOPE.filter, None)]
         return GatewayNode(self._overlay, self._identities[name], name, secrets, keys, self._draws.randbytes)
 

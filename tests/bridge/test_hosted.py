@@ -235,7 +235,7 @@ def test_hosted_brokers_do_not_vouch_for_dead_epochs():
 
     def delivers(hosted: tuple[str, ...]) -> bool:
         world = region(hosted=hosted, calendar=calendar)
-        epoch = calendar.at(NOW)
+        epoch = calendar.epoch_at(NOW)
         for present in (epoch - 3, epoch):
             world.learn(world.keys, [present])
         source, reader = gateway(world, "g1"), subscriber(world, "g2")

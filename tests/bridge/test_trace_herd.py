@@ -59,7 +59,7 @@ class Herd:
             session = bytes.fromhex(ping.topic.rpartition("/")[2])
             word, body = self.sessions[session].hear(ping.payload)
             assert word is Word.PING
-            self._answers.append((now + ROUND_TRIP_S, session, self.sessions[session].say(Word.ANSWER, body)))
+            self._answers.append((now + ROUND_TRIP_S, session, self.sessions[session].say_word(Word.ANSWER, body)))
         for effect in effects:
             if isinstance(effect, Count):
                 self.counted[effect.name] += 1

@@ -249,13 +249,13 @@ def test_a_key_that_opens_nothing_is_tried_once_on_what_waits(monkeypatch: pytes
         bare = Trace(token, K.FAILED, (1 << 20) + place, int(bus.now * 1000), b"{}")
         lie = bare.sealed_under(b"k" * 32, bytes(12)).signed(holder).encode()
         desk.handle(Told(trace_topic(topic, Interest.CHANGES), lie), bus.now)
-    tried, plain = [0], Trace.opened
+    tried, plain = [0], Trace.opened_body
 
     def opened(self: Trace, key: bytes) -> bytes:
         tried[0] += 1
         return plain(self, key)
 
-    monkeypatch.setattr(Trace, "opened", opened)
+    monkeypatch.setattr(Trace, "opened_body", opened)
     head = opening(Kind.TRACE_KEY) + topic
     for place in range(20):
         box = seal_box(identity("desk").agreement_bytes, bytes([place]) * 32, head, bytes([place]) * 32)

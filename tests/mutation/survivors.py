@@ -98,7 +98,7 @@ _ISSUING = "keys/issuing.py"
 _BOX = "archived[name.epoch] = archived.get(name.epoch) or self._archived(name.epoch, request.asker)"
 _NEARER = "nearer = [g for e, g in self._walked.items() if g.deal == start.deal and e < name.epoch]"
 _ARCHIVED = "bump = directory.bump(scope) or 0"
-_OLDEST = "oldest = calendar.at(now - calendar.grace_s - calendar.skew_s) - calendar.history_epochs"
+_OLDEST = "oldest = calendar.epoch_at(now - calendar.grace_s - calendar.skew_s) - calendar.history_epochs"
 _NO_ARCHIVE = 'box = find_box(self._archive.get(epoch, b""), party)'
 _SHARETREE = "keys/sharetree.py"
 _PRESENT = "self.present = [tuple(sorted({*places})) for places in by_hop]"

@@ -30,7 +30,7 @@ def test_with_f_liars_keys_arrive_epoch_by_epoch_and_only_the_liar_is_named(seed
     trace = kernel.run(NOW + 200)
     assert [d.publication.payload for d in trace.delivered["control"]] == [str(n).encode() for n in range(80)], seed
     assert trace.named() == {liar}, seed
-    for epoch in range(CALENDAR.at(NOW), CALENDAR.at(NOW + 160) + 1):
+    for epoch in range(CALENDAR.epoch_at(NOW), CALENDAR.epoch_at(NOW + 160) + 1):
         name = KeyName("plant/#", epoch, 0)
         assert service.held("site", name) == service.held("control", name) == service.right(name)
 

@@ -98,7 +98,7 @@ def test_who_has_all_wraps_and_fewer_than_k_shares_of_any_key_opens_nothing() ->
     way = WAYS[5]
     search = way.search()
     search.add_wraps(way.wraps)
-    search.add(share for share in way.told if share.label[1].place == 2)
+    search.add_shares(share for share in way.told if share.label[1].place == 2)
     assert search.search(10**9, {}) is None
     assert not search.rows
 

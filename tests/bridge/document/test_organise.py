@@ -19,7 +19,7 @@ SAID = Organising(((1, 2), (2, 9)), 30, 3, 25, 1200)
 def test_it_reads_back_alone_and_in_the_policy() -> None:
     frame = Reader(SAID.encode())
     assert Organising.read(frame) == SAID
-    frame.end()
+    frame.expect_end()
     policy = replace(make_world({1: 3}, [], {"g": 1}).overlay.policy, organising=SAID).signed(
         Identity.generate(bytes(32))
     )

@@ -113,7 +113,7 @@ def test_a_key_ends_with_its_last_message_byte_or_second(keys: DataKeys):
 def test_another_epoch_key_ends_a_data_key(keys: DataKeys):
     key = used(keys)
     assert keys.key(PLANT, KeyName("plant/#", 0, 0), 2, NOW) is key
-    keys._scope_keys.put(KeyName("plant/#", 1, 0), b"k" * 32)
+    keys._scope_keys.put_key(KeyName("plant/#", 1, 0), b"k" * 32)
     assert keys.key(PLANT, KeyName("plant/#", 1, 0), 2, NOW).header.epoch == 1
 
 
@@ -134,8 +134,8 @@ def test_without_an_epoch_key_that_may_seal_there_is_no_name():
     world = make_world({1: 3}, [], {"site": 1}, [PLANT], calendar=Calendar(length_s=3600))
     keys = DataKeys(world.overlay, world.identities["site"], 1, ScopeKeys(), random.Random(1).randbytes, OwnLife(1))
     assert keys.name(PLANT, NOW) is None
-    world.learn(keys._scope_keys, [world.overlay.policy.calendar.at(NOW)])
-    assert keys.name(PLANT, NOW) == KeyName("plant/#", world.overlay.policy.calendar.at(NOW), 0)
+    world.learn(keys._scope_keys, [world.overlay.policy.calendar.epoch_at(NOW)])
+    assert keys.name(PLANT, NOW) == KeyName("plant/#", world.overlay.policy.calendar.epoch_at(NOW), 0)
     assert keys.name(replace(PLANT, bump=1), NOW) is None
 
 

@@ -37,7 +37,7 @@ def rescoped(world: World, *filters: str, mode: Mode = Mode.COPIES) -> list[Scop
     scopes = tuple(kept.get(each, Scope(each, mode, number=20 + at)) for at, each in enumerate(filters))
     world.overlay = world.with_policy(scopes=scopes)
     for scope in scopes:
-        world.keys.put(KeyName(scope.filter, 0, 0), scope_key(ROOT, scope.filter, 0))
+        world.keys.put_key(KeyName(scope.filter, 0, 0), scope_key(ROOT, scope.filter, 0))
     found = [ScopeSecret(scope, scope.filter) for scope in scopes]
     world.secrets = found
     return found
@@ -190,7 +190,7 @@ def test_what_is_sealed_keeps_a_scope_that_is_there(world: World) -> None:
     site.handle(Committed(((1, 0, batch(1, "open/a/t")),)), NOW)
     retiring = replace(world.overlay.policy.scopes[0], retiring=True)
     world.overlay = world.with_policy(scopes=(retiring, Scope("#", number=30)))
-    world.keys.put(KeyName("#", 0, 0), scope_key(ROOT, "#", 0))
+    world.keys.put_key(KeyName("#", 0, 0), scope_key(ROOT, "#", 0))
     secrets = [replace(world.secrets[0], scope=retiring), ScopeSecret(world.overlay.policy.scopes[1], "#")]
     assert not sent(adopted(world, site, secrets))
     site.handle(OutboxPage(((2, 1, batch(2, "open/a/t")),), None), NOW)

@@ -78,7 +78,7 @@ def test_k_shares_open_a_key(world: World, scope: str):
 def test_another_epoch_key_is_nobodys_fault_and_never_searched_for(world: World):
     held = ScopeKeys()
     name = KeyName("plant/#", 0, 0)
-    held.put(name, bytes(31) + b"x")
+    held.put_key(name, bytes(31) + b"x")
     ring = KeyRing(world.overlay, 1, OpeningKeys(world.secrets, held), Admission(world.overlay, replica=False))
     key = forge_key(world, "site", "plant/#")
     effects = [
@@ -111,7 +111,7 @@ def test_a_key_waits_for_its_epoch_key_which_is_asked_for_once(world: World):
     assert ring.keys_changed(NOW)[1] == []
     key = world.keys.get(name)
     assert key is not None
-    held.put(name, key)
+    held.put_key(name, key)
     effects, opened = ring.keys_changed(NOW + 1)
     assert sorted(opened) == sorted(key.header.key_id for key in keys)
     assert counted(effects, "recombined") == 3
@@ -121,7 +121,7 @@ def test_a_key_waits_for_its_epoch_key_which_is_asked_for_once(world: World):
 def test_a_key_of_a_newer_bump_waits_for_the_newer_policy(world: World):
     held, name = ScopeKeys(), KeyName("plant/#", 0, 1)
     world.learn(held, [0], bump=1)
-    world.keys.put(name, held.get(name) or b"")
+    world.keys.put_key(name, held.get(name) or b"")
     key = forge_key(world, "site", "plant/#", bump=1)
     opening = OpeningKeys(world.secrets, ScopeKeys())
     ring = KeyRing(world.overlay, 1, opening, Admission(world.overlay, replica=False))

@@ -36,7 +36,7 @@ def test_an_epoch_key_that_is_not_here_is_lacking_and_another_one_is_wrong(world
     opening = OpeningKeys(world.secrets, held)
     assert opening.lacks(keyed.header)
     assert not opening.lacks(sealed.header), "a scope of shares alone has no epoch key"
-    held.put(keyed.header.epoch_key, bytes(31) + b"x")
+    held.put_key(keyed.header.epoch_key, bytes(31) + b"x")
     assert not opening.lacks(keyed.header)
     with pytest.raises(WrongEpochKey):
         opening.check(keyed.header)

@@ -20,7 +20,7 @@ def third() -> WrappedKey:
     """Replica 2 of the third region, which believes the wraps of the second."""
     key = WrappedKey(WAY.header, WAY.hops[:3], OWN)
     for place in (1, 2, 3):
-        key.others.take([wrap for wrap in OTHERS if wrap.name.owner.place == place], WAY.place(1, place))
+        key.others.take_wraps([wrap for wrap in OTHERS if wrap.name.owner.place == place], WAY.place(1, place))
     return key
 
 
@@ -62,7 +62,7 @@ def test_news_hold_what_came_alone(seed: bytes | None) -> None:
 def test_what_is_not_believed_goes_nowhere() -> None:
     key = WrappedKey(WAY.header, WAY.hops[:4], WAY.place(3, 1))
     far = [wrap for wrap in WAY.wraps if wrap.name.owner.region == 2]
-    key.others.take(far, WAY.place(2, 1))
+    key.others.take_wraps(far, WAY.place(2, 1))
     assert not key.others.believed
     assert key.others.needed == 2
 

@@ -118,7 +118,7 @@ def test_another_witness_that_lies_keeps_no_dead_entity_alive() -> None:
     bus.run(15)
     assert traced.pulse.health is Health.FAILED
     session = traced.session.session
-    forged = TraceSession(session, bytes(32), 0).aside().say(Word.ANSWER, ECHO.pack(traced.pulse.sent, 0))
+    forged = TraceSession(session, bytes(32), 0).aside().say_word(Word.ANSWER, ECHO.pack(traced.pulse.sent, 0))
     for lie in (*passed, forged, b"", passed[0][:-1]):
         effects = handle(Relayed(session, lie), bus.now)
         assert [getattr(each, "name", "") for each in effects] == ["traces_refused"]
@@ -210,7 +210,7 @@ def test_of_whom_nothing_was_asked_elsewhere_nothing_is_heard_there() -> None:
     bus = bus_that_can_ask()
     traced, entity = traced_by(bus, 0), bus.entity._machines[0]._session
     assert entity is not None
-    said = entity.aside().say(Word.ANSWER, ECHO.pack(traced.pulse.sent, 0))
+    said = entity.aside().say_word(Word.ANSWER, ECHO.pack(traced.pulse.sent, 0))
     elsewhere = Elsewhere(SelfHealth())
     assert traced.aside is None
     assert elsewhere.heard(traced, said, bus.now) is None
@@ -222,17 +222,17 @@ def test_words_beside_a_session_are_no_words_of_it_and_come_in_any_order_with_th
     key, session = bytes(range(32)), bytes(16)
     entity, broker = TraceSession(session, key, 0), TraceSession(session, key, 1)
     there, here = broker.aside(), entity.aside()
-    first, second = there.say(Word.PING, b"1"), broker.say(Word.PING, b"2")
+    first, second = there.say_word(Word.PING, b"1"), broker.say_word(Word.PING, b"2")
     assert entity.hear(second) == (Word.PING, b"2")
     assert here.hear(first) == (Word.PING, b"1")
     with pytest.raises(Replayed):
         here.hear(first)
     for ends in ((entity, there), (here, broker)):  # neither path's words pass for the other's
-        word = ends[1].say(Word.PING, b"3")
+        word = ends[1].say_word(Word.PING, b"3")
         with pytest.raises(BadContent):
             TraceSession(session, key, 0).hear(word) if ends[0] is entity else entity.aside().hear(word)
     with pytest.raises(KeysError):
-        TraceSession(session, key, 0).aside().hear(here.say(Word.ANSWER))  # our own word, back
+        TraceSession(session, key, 0).aside().hear(here.say_word(Word.ANSWER))  # our own word, back
     with pytest.raises(OurFault):
         there.aside()
 
@@ -259,4 +259,4 @@ def test_what_is_passed_on_must_be_an_answer() -> None:
     end = entity.aside()
     for word, body in ((Word.STATE, bytes(ECHO.size)), (Word.ANSWER, b"short")):
         with pytest.raises(BadFrame):
-            Elsewhere(SelfHealth()).heard(traced, end.say(word, body), bus.now)
+            Elsewhere(SelfHealth()).heard(traced, end.say_word(word, body), bus.now)

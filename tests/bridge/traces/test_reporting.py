@@ -286,7 +286,7 @@ def test_what_somebody_else_says_is_not_reported() -> None:
     pump.authorise()
     before = len(pump.reports)
     state = bytes([TraceKind.SHUTDOWN])
-    forged = pump.session.say(Word.STATE, state, SPY)
+    forged = pump.session.say_word(Word.STATE, state, SPY)
     pump.handle(Spoke("spy", pump.session.session, forged))
     pump.handle(Spoke("spy", bytes(16), forged))
     pump.handle(ClientGone("spy", clean=False))

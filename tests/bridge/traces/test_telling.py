@@ -185,7 +185,7 @@ def test_traces_are_signed_numbered_and_sealed_each_under_a_nonce_of_its_own(voi
         trace.verify(ADVERTISEMENT, NOW_MS)
         assert (trace.sealed, trace.time_ms, trace.token) == (True, NOW_MS, TOKEN)
         assert b"power" not in trace.encode()
-        assert b"power" in trace.opened(KEY)
+        assert b"power" in trace.opened_body(KEY)
 
 
 def test_without_a_trace_key_traces_are_clear_and_who_wants_them_proves_who_it_is() -> None:
@@ -481,7 +481,7 @@ def test_what_a_restart_must_not_lose_is_recorded_and_numbers_go_on_behind_those
     assert again.right[0] == TOKEN
     (trace,) = said(again.tell(TraceKind.FAILED, {"why": "power"}, NOW + 1))
     assert trace.number == NOW_MS + 1_001
-    assert b"power" in trace.opened(KEY)
+    assert b"power" in trace.opened_body(KEY)
     trace.verify(ADVERTISEMENT, NOW_MS + 1_000)
 
 

@@ -168,7 +168,7 @@ class Site:
     def hears(self, word: Word, body: bytes = b"", now: float = NOW) -> list[TracedEffect]:
         """The broker speaks in the session."""
         topic = to_entity("pump-7", advertised().topic, SESSION)
-        return self.entity.handle(Told(topic, self.broker.say(word, body)), now)
+        return self.entity.handle(Told(topic, self.broker.say_word(word, body)), now)
 
     def words(self, effects: list[TracedEffect]) -> list[tuple[Word, bytes]]:
         """What the broker hears of these."""
@@ -189,7 +189,7 @@ def token_of(body: bytes) -> tuple[Token, bytes]:
     """The token and the private key that stand in a word."""
     reader = Reader(body)
     token = Token.decode(reader.sized())
-    return token, reader.rest()
+    return token, reader.take_rest()
 
 
 def test_who_has_no_topic_asks_a_node_and_registers_with_what_it_answers() -> None:
@@ -377,18 +377,18 @@ def test_a_ping_through_another_broker_is_answered_there() -> None:
     assert site.entity.relayed_at == relayed_to("pump-7", topic, SESSION)
     aside = site.broker.aside()
     for number in (b"1", b"2"):
-        (say,) = site.entity.relayed(aside.say(Word.PING, number))
+        (say,) = site.entity.relayed(aside.say_word(Word.PING, number))
         assert isinstance(say, Say)
         assert (say.topic, say.qos) == (relayed_from("pump-7", topic, SESSION), 0)
         assert aside.hear(say.payload) == (Word.ANSWER, number)
     refused = [Count("traces_refused", 1, "BadContent")]
-    assert site.entity.relayed(aside.say(Word.STATE, b"\3")) == refused
-    direct = [site.broker.say(Word.PING, b"direct") for _ in range(5)]
+    assert site.entity.relayed(aside.say_word(Word.STATE, b"\3")) == refused
+    direct = [site.broker.say_word(Word.PING, b"direct") for _ in range(5)]
     assert site.entity.relayed(direct[-1]) == refused
     assert site.entity.relayed(direct[0]) == [Count("traces_refused", 1, "Replayed")]
     site.connect(NOW + 1)
     site.registered(now=NOW + 1)
-    (say,) = site.entity.relayed(site.broker.aside().say(Word.PING, b"3"))
+    (say,) = site.entity.relayed(site.broker.aside().say_word(Word.PING, b"3"))
     assert isinstance(say, Say), "in a new session the count begins anew"
 
 

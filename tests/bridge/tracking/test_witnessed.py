@@ -196,7 +196,7 @@ def test_what_a_witness_asks_through_another_is_answered_there() -> None:
     one = entity(known=KNOWN)
     asking, other = registered_at(one, 0, 1)
     aside = asking.session.aside()
-    effects = one.handle(Told(asking.relayed_to, aside.say(Word.PING, b"12345678" * 2)), other.witness, NOW)
+    effects = one.handle(Told(asking.relayed_to, aside.say_word(Word.PING, b"12345678" * 2)), other.witness, NOW)
     ((witness, say),) = effects
     assert witness == other.witness
     assert isinstance(say, Say)

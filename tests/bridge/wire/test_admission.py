@@ -436,7 +436,7 @@ def ruled() -> World:
     world = make_world({1: 3}, [], {"site": 1}, scopes)
     for secret in world.secrets:
         for bump in (0, 1):
-            world.keys.put(KeyName(secret.scope.filter, 0, bump), scope_key(ROOT, secret.scope.filter, 0, bump))
+            world.keys.put_key(KeyName(secret.scope.filter, 0, bump), scope_key(ROOT, secret.scope.filter, 0, bump))
     return world
 
 
