@@ -95,10 +95,10 @@ class Organised:
         for step in range(1, ticks // STEP_TICKS + 1):
             self._now += STEP_TICKS
             self._move()
-            self._publish()
+            self._publish_step()
             if self._heuristic is not Heuristic.STATIC and len(self._recent) == STEPS:  # before that little is known
                 for broker in range(self._now // STEP_TICKS % STEPS, len(self.tree), STEPS):
-                    self._tell(broker)
+                    self._broadcast(broker)
             if step * STEP_TICKS % TELL_TICKS == 0:
                 found.append(self.told)
                 self.told = LinkTold()
@@ -132,7 +132,7 @@ class Organised:
             self._subscribers[kind][self._draws.randrange(SUBSCRIBERS)] = self._client()
             self._spent.pop(kind, None)
 
-    def _publish(self) -> None:
+    def _publish_step(self) -> None:
         said = []
         for kind in range(self._kinds):
             count = self._poisson(self._rate(kind) * STEP_TICKS)
@@ -143,8 +143,8 @@ class Organised:
             said.append((frozenset(concerned), count))
         if self._heuristic is not Heuristic.STATIC:
             if len(self._recent) == STEPS:
-                self._count(self._recent.popleft(), -1)
-            self._count(said, 1)
+                self._count_notifications(self._recent.popleft(), -1)
+            self._count_notifications(said, 1)
             self._recent.append(said)
         self._phis.clear()
 
@@ -167,7 +167,7 @@ class Organised:
         """Returns the cost of a notification of each kind along this tree now, all together."""
         return sum(self._delivery_cost(tree, kind) for kind in range(self._kinds))
 
-    def _count(self, said: list[tuple[frozenset[int], int]], sign: int) -> None:
+    def _count_notifications(self, said: list[tuple[frozenset[int], int]], sign: int) -> None:
         """Adds the notifications of a step to the brokers' common counts, or takes them away. Whole numbers: nothing
         is lost.
         """
@@ -183,7 +183,7 @@ class Organised:
         self.tree[a].add(b)
         self.tree[b].add(a)
 
-    def _tell(self, origin: int) -> None:
+    def _broadcast(self, origin: int) -> None:
         """Sends a broadcast: every broker within η hops hears it, on the way that it took, and may want a link."""
         common = self._common[origin]
         ways = [[origin]]

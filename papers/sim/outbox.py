@@ -25,7 +25,7 @@ class SimulatedOutbox:
         self._in_hand: set[int] = set()
         self._last: dict[str, int] = {}
 
-    def put(self, entries: Iterable[OutboxEntry]) -> None:
+    def put_entries(self, entries: Iterable[OutboxEntry]) -> None:
         """Writes entries to disk. QoS 0 is not stored."""
         for entry in entries:
             sequence, _, publication = entry
@@ -39,13 +39,13 @@ class SimulatedOutbox:
         """Forgets the memory of the process; the disk stays."""
         self._in_hand.clear()
 
-    def forget(self, sequences: Iterable[int]) -> None:
+    def forget_entries(self, sequences: Iterable[int]) -> None:
         for sequence in sequences:
             if sequence in self._in_hand:
                 self._in_hand.discard(sequence)
                 del self.rows[sequence]
 
-    def leave(self, sequences: Iterable[int]) -> None:
+    def leave_on_disk(self, sequences: Iterable[int]) -> None:
         self._in_hand.difference_update(sequences)
 
     def page(self, start: int) -> OutboxPage:

@@ -87,7 +87,7 @@ class Changing(Schedule):
             number = records[0].number
             entries.append((number, self.last_of.get(chain, 0), packed(chain, records)))
             self.last_of[chain] = number
-        self.outbox.put(entries)
+        self.outbox.put_entries(entries)
         if entries:
             self.handle(SITE, Committed(tuple(entries)))
 

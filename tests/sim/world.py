@@ -276,10 +276,10 @@ class Traffic:
         """What the shell does: QoS 1 and 2 to the disk first, QoS 0 beside it."""
         entry = self.entries[sequence]
         if entry[2].qos:
-            kernel.at(when, self.gateway, Appending((sequence,)))
-            kernel.at(when, self.gateway, Committed((entry,)))
+            kernel.plan_event(when, self.gateway, Appending((sequence,)))
+            kernel.plan_event(when, self.gateway, Committed((entry,)))
         else:
-            kernel.at(when, self.gateway, Unstored(sequence, entry[2]))
+            kernel.plan_event(when, self.gateway, Unstored(sequence, entry[2]))
 
     def resume(self, kernel: Kernel, when: float, outbox: SimulatedOutbox) -> None:
         """The gateway is a new process, which reads its outbox: what its devices had not handed over yet comes now."""
@@ -289,4 +289,4 @@ class Traffic:
 
 
 def subscribe(kernel: Kernel, gateway: str, topic_filter: str, when: float = NOW + 2) -> None:
-    kernel.at(when, gateway, Subscribed(topic_filter))
+    kernel.plan_event(when, gateway, Subscribed(topic_filter))

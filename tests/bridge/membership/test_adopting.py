@@ -379,7 +379,7 @@ def test_under_load_and_with_liars_every_honest_node_adopts_within_bounded_time(
     for liar in liars:
         kernel.nodes[liar] = Withholder(kernel.nodes[liar], rng.random() < 0.5)  # type: ignore[assignment]
     traffic = Traffic("site")
-    kernel.at(NOW + 2, "far", Subscribed("plant/#"))
+    kernel.plan_event(NOW + 2, "far", Subscribed("plant/#"))
     for n in range(60):
         traffic.publish(kernel, NOW + 3 + n / 4, "plant/t", str(n).encode())
     kernel.run(NOW + 5)
@@ -392,7 +392,7 @@ def test_under_load_and_with_liars_every_honest_node_adopts_within_bounded_time(
     assert set(versions.values()) == {2}, (seed, versions)
     trace = kernel.run(NOW + 60)
     assert [d.publication.payload for d in trace.delivered["far"]] == [str(n).encode() for n in range(60)]
-    assert not trace.named()
+    assert not trace.named_members()
 
 
 def test_a_document_that_takes_longer_than_the_next_question_is_adopted():

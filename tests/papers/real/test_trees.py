@@ -18,7 +18,7 @@ def nothing(done: float) -> None:
 
 def world(side: int = 3) -> World:
     network = grid("a", side)
-    return World.of(network, network.demands)
+    return World.on_backbone(network, network.demands)
 
 
 class Known:
