@@ -729,7 +729,7 @@ class ReplicaNode(Node):
 
     def _adopt(self, overlay: Overlay, now: float) -> list[Effect]:
         self._others_at = _UNKNOWN
-        self._publishers.adopt(overlay.policy.budgets, overlay.by_party)
+        self._publishers.adopt_budgets(overlay.policy.budgets, overlay.by_party)
         self._leases.adopt(overlay)
         self._receipts.adopt(overlay)
         self._far.adopt(overlay)

@@ -339,7 +339,7 @@ class FarPage:
         return made
 
     @classmethod
-    def of(cls, request: FarRequest, page: bytes, identity: Identity) -> FarPage:
+    def for_request(cls, request: FarRequest, page: bytes, identity: Identity) -> FarPage:
         """Returns a page for the reader of a request, signed by `identity`."""
         made = cls(request.digest, identity.seal_box(request.box_key, page, _INFO + request.digest))
         return replace(made, signature=identity.sign(DOMAIN_FAR_PAGE, made.signed_bytes()))

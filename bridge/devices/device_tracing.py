@@ -190,7 +190,7 @@ class DeviceTracer:
             effects += self._told(self._devices.handle(event, now), now)
         made = 0
         while self._waiting and made < TOPICS_AT_ONCE and self._affords(now):
-            effects += self._catch_up(self._waiting.take(), now)
+            effects += self._catch_up(self._waiting.take_name(), now)
             made += 1
         pause_s = TOPICS_PAUSE_S if made == TOPICS_AT_ONCE else 1 / TOPICS_PER_S
         self._turn = now + pause_s if self._waiting else None
@@ -242,7 +242,7 @@ class DeviceTracer:
         return self._dashboards.show(self._owner.entity(device), voiced.health, state, voiced.since_ms, voiced.why)
 
     def _removed(self, device: str, now: float) -> list[DeviceTracingEffect]:
-        self._waiting.drop(device)
+        self._waiting.drop_name(device)
         voiced = self._voiced.get(device)
         if voiced is None:
             return []
@@ -290,7 +290,7 @@ class DeviceTracer:
 
     def _affords(self, now: float) -> bool:
         self._budget = self._budget or Budget(TOPICS_PER_S, TOPICS_BURST, now)
-        if not self._budget.open(now):
+        if not self._budget.has_tokens(now):
             return False
         self._budget.spend(1.0, now)
         return True
@@ -340,7 +340,7 @@ class DeviceTracer:
 
     def _ask_at(self, device: str, voiced: _Voiced, due: float, now: float) -> None:
         voiced.voice.audience.gauge_at = due
-        ends_at = self._wall.at(voiced.voice.advertisement.not_after_ms) - TOPIC_LEFT_S
+        ends_at = self._wall.moment_of(voiced.voice.advertisement.not_after_ms) - TOPIC_LEFT_S
         voiced.due = min(due, ends_at) if now < ends_at else due
         heapq.heappush(self._heap, (voiced.due, device))
         if len(self._heap) > 4 * len(self._voiced) + 64:  # stale entries do not pile up

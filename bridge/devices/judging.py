@@ -154,7 +154,7 @@ class Judging:
         self._at_once[origin] = budget
         if len(self._at_once) > ORIGINS_MAX:
             self._at_once.popitem(last=False)
-        if not budget.open(now):
+        if not budget.has_tokens(now):
             return False
         budget.spend(1.0, now)
         return True

@@ -197,7 +197,7 @@ class Speaking:
         self._names[origin] = budget
         if len(self._names) > ORIGINS_MAX:
             self._names.popitem(last=False)
-        if not budget.open(now):
+        if not budget.has_tokens(now):
             return False
         budget.spend(1.0, now)
         return True

@@ -51,7 +51,7 @@ class LeaseRelay:
 
         A gateway gets its own leases too: of its former process.
         """
-        if not self._comebacks.take(peer, now):
+        if not self._comebacks.spend_one(peer, now):
             return []
         if self._routes.is_replica(peer):
             theirs = self._routes.region_of(peer)
@@ -69,16 +69,16 @@ class LeaseRelay:
 
     def _leases_of(self, gateway: str, wire_filter: str, now: float) -> list[Effect]:
         """Returns all leases of a scope for a gateway wanting it; postpones them if it asks too often."""
-        if gateway not in self._wanting(wire_filter, now) or not self._told.take((gateway, wire_filter), now):
+        if gateway not in self._wanting(wire_filter, now) or not self._told.spend_one((gateway, wire_filter), now):
             return []
         leases = [lease for lease in self._table if lease.scope == wire_filter]
         return [Send(gateway, Wire(GROUPS_TOPIC, lease.encode())) for lease in leases]
 
     def tick(self, now: float) -> list[Effect]:
         """Sends the postponed leases."""
-        up = [peer for peer in self._comebacks.due(now) if peer in self._routes.up]
+        up = [peer for peer in self._comebacks.due_keys(now) if peer in self._routes.up]
         effects = [effect for peer in up for effect in self.link_up(peer, now)]
-        return effects + [effect for asked in self._told.due(now) for effect in self._leases_of(*asked, now)]
+        return effects + [effect for asked in self._told.due_keys(now) for effect in self._leases_of(*asked, now)]
 
     @property
     def next_deadline(self) -> float | None:

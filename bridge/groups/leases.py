@@ -206,7 +206,7 @@ class LeaseTable:
         if last_ms <= (now - ENDED_S) * 1000:
             return False  # an old one of the author's, replayed: it may not spend what the author has left
         allowance = self._allowances.setdefault(lease.member, Allowance(NEWS_BURST, NEWS_EVERY_S, now))
-        if not allowance.take(now):
+        if not allowance.spend_one(now):
             raise TooOften(f"{lease.member} leases more often than it can have news")
         if now >= self._sweep_at:
             self._sweep_at = now + SWEEP_EVERY_S

@@ -266,14 +266,14 @@ class OverlayKeeper:
         try:
             news = SwapNews.decode(event.wire.payload)
             if not news:
-                answers = peer.documents.take(now)
+                answers = peer.documents.spend_one(now)
                 return told_swaps(self.overlay.swap_news, [event.peer]) if answers else [Count("swaps_withheld")]
             effects = self._hear(news, event.peer, now)
         except KeysError as error:
             return [Count("refused", 1, type(error).__name__), Blame(event.peer, False, str(error))]
         if effects or is_known(news, self.overlay):
             return effects
-        asks = question(event.peer) if peer.questions.take(now) else ()
+        asks = question(event.peer) if peer.questions.spend_one(now) else ()
         return [Count("swaps_unknown") if self.is_ahead(event.peer) else Count("refused", 1, "swap"), *asks]
 
     def _tell_swaps(self, now: float) -> list[Effect]:
@@ -283,7 +283,7 @@ class OverlayKeeper:
         effects: list[Effect] = []
         for name, peer in self._peers.items():
             if peer.swaps_at <= now:
-                told = peer.swaps.take(now)
+                told = peer.swaps.spend_one(now)
                 peer.swaps_at = float("inf") if told else now + NEWS_EVERY_S
                 effects += told_swaps(self.overlay.swap_news, [name]) if told else []
         return effects
@@ -380,7 +380,7 @@ class OverlayKeeper:
 
     def _asked(self, name: str, peer: _Peer, now: float) -> list[Effect]:
         """Answers a neighbour that asked, with the newest version we have."""
-        if not peer.documents.take(now):
+        if not peer.documents.spend_one(now):
             return [Count("overlays_withheld", 1, name)]
         payload = self._latest.encode(FLAG_DOCUMENT) + zlib.compress(self._document)
         return [Send(name, Wire(OVERLAY_TOPIC, payload)), Count("overlays_sent")]

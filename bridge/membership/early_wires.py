@@ -101,7 +101,7 @@ class EarlyWires:
         early = before or Early(_name(event), event, self._number(event.peer))
         size = wire_bytes(event.wire) + CHAR_BYTES * len(event.wire.topic)  # the topic is unverified and may be long
         withheld = [] if before else _withhold(early.number)
-        gone = self._kept.keep(early.name, event.peer.encode(), early, size) or ()
+        gone = self._kept.keep_value(early.name, event.peer.encode(), early, size) or ()
         for name, lost in gone:
             self._due.pop(name, None)
             self._release(lost)

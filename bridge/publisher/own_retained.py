@@ -110,7 +110,7 @@ class OwnRetained:
     def _add(self, kept: KeptRetained) -> None:
         topic = kept.publication.topic
         self._kept[topic] = kept
-        self._weights.put(topic, kept.size + ENTRY_BYTES)
+        self._weights.set_weight(topic, kept.size + ENTRY_BYTES)
         self._bytes += kept.size
 
     def sealed(self, entry: Entry, sealer: Sealer, now: float) -> list[Effect]:
@@ -130,7 +130,7 @@ class OwnRetained:
         kept.wire, kept.key = entry.wire, entry.key
         self.changed[entry.publication.topic] = None
         self._bytes += kept.size - before
-        self._weights.put(kept.publication.topic, kept.size + ENTRY_BYTES)
+        self._weights.set_weight(kept.publication.topic, kept.size + ENTRY_BYTES)
         return self._shrink()
 
     def to_retell(
@@ -139,7 +139,7 @@ class OwnRetained:
         """Returns publications a replica may have lost, in order of sequence, if their sealing is current and the
         outbox (`entries`) does not hold them for the replica anyway. `retold` delays a replica asking too often.
         """
-        if not self._kept or not self.retold.take(peer, now):
+        if not self._kept or not self.retold.spend_one(peer, now):
             return []
         fits = [kept for kept in self._kept.values() if kept.wire is not None and kept.seal == seal_for(kept)]
         waits = {e.sequence for kept in fits if (e := entries.get(kept.sequence)) and peer not in e.acked}
@@ -187,7 +187,7 @@ class OwnRetained:
     def _drop(self, topic: str) -> None:
         known = self._kept.get(topic)
         if known is not None:
-            self._weights.drop(topic)
+            self._weights.drop_name(topic)
             del self._kept[topic]
             self._bytes -= known.size
             self.changed[topic] = None

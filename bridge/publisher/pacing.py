@@ -48,7 +48,7 @@ class Pacing:
         if self._life.keys_made != self._keys_paid:
             self._budgets[2].spend(self._life.keys_made - self._keys_paid, now)
             self._keys_paid = self._life.keys_made
-        if all(map(Budget.open, self._budgets, (now, now, now))):
+        if all(map(Budget.has_tokens, self._budgets, (now, now, now))):
             self.opens_at = None
             return True
         self.opens_at = now + max(budget.owed_s for budget in self._budgets) + 0.001
@@ -61,8 +61,8 @@ class Pacing:
             return []
         batches, sealed_bytes, keys = self._budgets
         taken = 0
-        for entry in entries[: max(1, int(keys.left))]:  # each may need a key
-            if taken and not (batches.left > 0 and sealed_bytes.left > 0):
+        for entry in entries[: max(1, int(keys.tokens_left))]:  # each may need a key
+            if taken and not (batches.tokens_left > 0 and sealed_bytes.tokens_left > 0):
                 break
             batches.spend(1, now)
             sealed_bytes.spend(entry.size, now)

@@ -278,7 +278,7 @@ class Publisher:
             self._lanes.requeue(back, lambda peer, s: (peer, s) in due and peer not in self._entries[s].acked)
             self.sealer.ask_review()
         effects = self._forget(gone)
-        effects += [sent for peer in self.retained.retold.due(now) for sent in self._retell(peer, now)]
+        effects += [sent for peer in self.retained.retold.due_keys(now) for sent in self._retell(peer, now)]
         self._lanes.keep(self._entries.__contains__, len(self._entries))
         return [*effects, *self._drop_aged([], self._ages.too_long(self._entries, now), now), *self._pump(now)]
 

@@ -206,7 +206,7 @@ class Fleeting:
         owner, parts = self._held.pop(sequence, ("", 0))
         self._parts -= parts
         for part in range(parts):
-            self._owned.drop(owner, (sequence, part))
+            self._owned.drop_thing(owner, (sequence, part))
 
     def excess(self) -> list[int]:
         """Removes entries beyond the bounds, and returns their numbers: the owner with most loses its oldest."""

@@ -125,7 +125,7 @@ class Assembling:
             if known is None and pull.time_ms:  # evicted, and not a hole
                 self._pulls.end(pull.name)
                 continue
-            if known is None and not self._holes.take(pull.name[0], now):
+            if known is None and not self._holes.spend_one(pull.name[0], now):
                 continue  # it comes up again
             sends = self._pulls.ask(pull, self._sources(known), () if known is None else _lacking(known))
             effects += [*sends, Count("pulls")] if sends else []

@@ -53,7 +53,7 @@ class Gaps:
         publisher = gap.publishers[-1]
         if len(self._by_publisher) >= GAPS_MAX or publisher in self._by_publisher:
             return False
-        if not self._budget.take(publisher, now):
+        if not self._budget.spend_one(publisher, now):
             return False
         self._by_publisher[publisher] = gap
         self._open.update(dict.fromkeys(gap.streams, gap))

@@ -130,7 +130,7 @@ class ScopeInterest:
         meanwhile, so that retained publications here stay up to date for the next client.
         """
         alone = [wire_filter for wire_filter, want in self._wants.items() if want.filters == {topic_filter}]
-        if len([each for each in alone if self._withdrawals.take(each, now)]) < len(alone):
+        if len([each for each in alone if self._withdrawals.spend_one(each, now)]) < len(alone):
             self._lingering.add(topic_filter)
             return []
         self._lingering.discard(topic_filter)
@@ -331,7 +331,7 @@ class ScopeInterest:
                 effects += self._state(wire_filter, want, True, now, want.statement.cover)
             if want.narrow_at <= now:
                 effects += self._narrow(wire_filter, want, now)
-        if self._withdrawals.due(now):
+        if self._withdrawals.due_keys(now):
             effects += [effect for each in tuple(self._lingering) for effect in self.unsubscribed(each, now)]
         for peer, wire_filter in [told for told, at in self._again.items() if at <= now]:
             del self._again[peer, wire_filter]

@@ -219,7 +219,7 @@ class KeyRing(Generic[Opened]):
             if all(overlay.view(hop.region, hop.view) for hop in hops)
         }
         effects, opened = self.keys_changed(now)
-        for peer, _, properties in self._early.take():
+        for peer, _, properties in self._early.take_all():
             if peer not in overlay.members:
                 continue
             try:

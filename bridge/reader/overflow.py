@@ -201,7 +201,7 @@ class AheadScopes:
             wire = replace(wire, properties=tuple((earlier | told).items()))
         self._rows.put(row, wire_row(event.peer, wire, now))
         kept = _Kept(replace(event, wire=wire), header, len(pieces))
-        gone = self._kept.keep(row, header.publisher + event.peer.encode(), kept, wire_bytes(wire)) or ()
+        gone = self._kept.keep_value(row, header.publisher + event.peer.encode(), kept, wire_bytes(wire)) or ()
         for lost, _ in gone:
             self._rows.drop(lost)
         return kept_early(len(gone))
@@ -210,4 +210,4 @@ class AheadScopes:
         """Removes all kept wires and returns them in order of arrival."""
         for row, _ in self._kept.items():
             self._rows.drop(row)
-        return [replace(each.event, acknowledged=True) for each in self._kept.take()]
+        return [replace(each.event, acknowledged=True) for each in self._kept.take_all()]

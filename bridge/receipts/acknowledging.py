@@ -156,14 +156,14 @@ class Acknowledging:
             if self._closed:
                 self._mark += 1
                 effects.append(AskKept(self._mark))
-        up = [peer for peer in self._comebacks.due(now) if peer in self._up]
+        up = [peer for peer in self._comebacks.due_keys(now) if peer in self._up]
         return effects + [effect for peer in up for effect in self.link_up(peer, now)]
 
     def _close_due(self, now: float) -> None:
         for _, chain in sorted(
             (s.next_at, c) for c, s in self._chains.items() if s.waiting and _is_over(s.next_at, now)
         ):
-            if not _is_over(self._paced_until, now) or not self._pace.take(now):
+            if not _is_over(self._paced_until, now) or not self._pace.spend_one(now):
                 self._paced_until = max(self._paced_until, now + self._pace.wait_s)
                 break
             self._close(chain, now)
@@ -226,7 +226,7 @@ class Acknowledging:
     def link_up(self, peer: str, now: float) -> list[Effect]:
         """Tells a replica of our region the newest receipts again; later, if its link comes up too often."""
         self._up.add(peer)
-        if not self._again.count() or not self._comebacks.take(peer, now):
+        if not self._again.count() or not self._comebacks.spend_one(peer, now):
             return []
         young = [frame for _, (at, frame) in self._again.items() if 0 <= now - at <= AGAIN_S]
         return [Send(peer, Wire(RECEIPTS_TOPIC, frame)) for frame in young]

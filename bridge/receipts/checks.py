@@ -62,7 +62,7 @@ class ReceiptChecks:
             if not self._overlay.may_read(body.reader, scope, epoch):
                 raise NotAuthorised(f"{body.reader} may not read scope {body.scope}")
             allowance = self._allowances.setdefault(body.reader, Allowance(ALLOWED_BURST, ALLOWED_EVERY_S, now))
-            if not allowance.take(now):
+            if not allowance.spend_one(now):
                 raise TooOften(f"{body.reader} signs more receipts than a reader needs")
         except KeysError as error:
             error.author = next(c.party_id for c in member.certificates if c.public_key == signer)

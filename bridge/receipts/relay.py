@@ -55,7 +55,7 @@ class ReceiptRelay:
 
     def link_up(self, peer: str, now: float) -> list[Effect]:
         """Tells a receiver whose link came up the newest receipts that go there; later, if that is too often."""
-        if not self._newest.count() or not self._comebacks.take(peer, now):
+        if not self._newest.count() or not self._comebacks.spend_one(peer, now):
             return []
         onwards = {
             publisher: peer in self._next(self._overlay.by_party[publisher])
@@ -67,7 +67,7 @@ class ReceiptRelay:
 
     def tick(self, now: float) -> list[Effect]:
         """Tells the postponed receipts."""
-        due = [peer for peer in self._comebacks.due(now) if peer in self._routes.up]
+        due = [peer for peer in self._comebacks.due_keys(now) if peer in self._routes.up]
         return [effect for peer in due for effect in self.link_up(peer, now)]
 
     @property

@@ -277,7 +277,7 @@ class Carrying:
         """Asks the next source for missing content; gives up content nobody has."""
         asking, gone = self._pulls.due_pulls(now)
         effects: list[Effect] = [Count("content_given_up", len(gone))] if gone else []
-        for peer in self._comebacks.due(now):
+        for peer in self._comebacks.due_keys(now):
             effects += self.link_up(peer, now) if peer in self._routes.up else []
         for pull in asking:
             passing = self._recent.get(pull.name)
@@ -419,7 +419,7 @@ class Carrying:
         """
         is_near = self._routes.region_of(peer) == self._routes.region
         since = self._down.get(peer, now - UNNOTICED_S if is_near else None)
-        if since is None or not self._comebacks.take(peer, now):
+        if since is None or not self._comebacks.spend_one(peer, now):
             return []
         self._down.pop(peer, None)
         self._expire(now)

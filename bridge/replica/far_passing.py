@@ -219,7 +219,7 @@ class FarPassing:
             if isinstance(effect, Send) and effect.wire.topic == HISTORY_TOPIC:
                 waits = self._asked.pop((effect.peer, number_of(effect.wire.payload)))
                 if waits is not None and waits[1] in self._routes.up:
-                    page = FarPage.of(waits[0], effect.wire.payload, self._identity)
+                    page = FarPage.for_request(waits[0], effect.wire.payload, self._identity)
                     found.append(Send(waits[1], Wire(FAR_TOPIC, page.encode())))
                 if waits is not None or effect.peer not in self._routes.up:
                     continue
@@ -242,7 +242,7 @@ def _allows(of: dict[tuple[str, str], Allowance], reader: str, link: str, times:
     allowance = of.get((reader, link))
     if allowance is None:
         allowance = of[reader, link] = Allowance(times * ASKS_BURST, ASKS_EVERY_S / times, now)
-    return allowance.take(now)
+    return allowance.spend_one(now)
 
 
 def _late(error: KeysError) -> KeysError:

@@ -138,7 +138,7 @@ class Forwarder:
 
     def _statements_for(self, peer: str, now: float) -> list[Effect]:
         """Returns all statements for a replica whose link came up; postpones them if it comes up too often."""
-        if not self._retells.take(peer, now):
+        if not self._retells.spend_one(peer, now):
             return []
         theirs = self.routes.region_of(peer)
         return [
@@ -151,9 +151,9 @@ class Forwarder:
         """Returns postponed wires: statements for replicas whose links came up too often, and retained publications for
         members that subscribed too often.
         """
-        up = [peer for peer in self._retells.due(now) if peer in self.routes.up]
+        up = [peer for peer in self._retells.due_keys(now) if peer in self.routes.up]
         effects = [effect for peer in up for effect in self._statements_for(peer, now)]
-        for member, wire_filter in self._newcomers.due(now):
+        for member, wire_filter in self._newcomers.due_keys(now):
             effects += self._serve_newcomer(member, wire_filter, now)
         return effects
 
@@ -197,13 +197,13 @@ class Forwarder:
 
     def early(self) -> list[Received]:
         """Takes out the publications that came before their tree, in the order of arrival, to be received again."""
-        return self._early.take()
+        return self._early.take_all()
 
     def erase(self) -> None:
         """Erases keys, shares and retained publications, since we are no replica any more."""
         self._keys.erase_all()
         self._retained.drop(lambda *_: True)
-        self._early.take()
+        self._early.take_all()
 
     def tick(self, now: float) -> list[Effect]:
         """Passes on gathered shares, erases ended keys and publications, asks for content that does not come, and says
@@ -329,7 +329,7 @@ class Forwarder:
         peers = self._relay.onwards(statement, event.peer)
         effects: list[Effect] = [Count("statements"), *(Send(peer, event.wire) for peer in peers)]
         if not statement.on:
-            self._newcomers.drop((statement.member, statement.filter))
+            self._newcomers.drop_key((statement.member, statement.filter))
         elif not goes_on:
             effects += self._serve_newcomer(statement.member, statement.filter, now)
             effects += self._late_for(statement, now)
@@ -386,7 +386,7 @@ class Forwarder:
         ways = {tree.number: self._towards(member, scope, tree.number) for tree in self._overlay.trees.open}
         if not any(ways.values()):
             return []
-        if not self._newcomers.take((member, wire_filter), now):
+        if not self._newcomers.spend_one((member, wire_filter), now):
             return [Count("newcomers_unserved")]
         effects: list[Effect] = []
         for held in self._keys:

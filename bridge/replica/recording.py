@@ -189,7 +189,7 @@ class Recorder:
             return []
         for peer in list(self._waiting):
             budget = self._budgets.setdefault(peer, Budget(PAGE_BYTES_PER_S, PAGE_BYTES_BURST, now))
-            if not budget.open(now):
+            if not budget.has_tokens(now):
                 continue
             waiting = self._waiting.pop(peer)
             request = waiting.popleft()

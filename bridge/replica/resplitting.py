@@ -202,7 +202,7 @@ class Resplitter:
             for peer in [peer for peer in held.announced if peer not in overlay.members]:
                 del held.announced[peer]
         effects: list[Effect] = []
-        for sender, topic, properties in self._early.take():
+        for sender, topic, properties in self._early.take_all():
             if sender in overlay.members:
                 try:
                     effects += self.take(sender, properties, now, topic)
@@ -213,7 +213,7 @@ class Resplitter:
     def erase_all(self) -> None:
         """Erases all keys, shares and seeds, since we are no replica any more."""
         self._held.clear()
-        self._early.take()
+        self._early.take_all()
         self._outdated = OutdatedKeys()
         self.gathering.clear()
         self.untold = UntoldKeys()
@@ -425,7 +425,7 @@ class Resplitter:
         held = self._held.get(name)
         is_new = held is None or self._over(held, now)
         if held is None or is_new:
-            if not of_itself and not self._allowance(header.publisher, sender, now).take(now):
+            if not of_itself and not self._allowance(header.publisher, sender, now).spend_one(now):
                 raise TooOften("a publisher makes more data keys than its publications can need")
             held = HeldKey(header, Use(now), kept_until=kept_until)
             gone = self._held.put(name, header.publisher + sender.encode(), held)

@@ -99,7 +99,7 @@ class StatementRelay:
         if not differ or event.peer not in self._routes.up:
             return []
         allowance = self._answers.setdefault(event.peer, Allowance(ANSWERS_BURST, ANSWERS_EVERY_S, now))
-        if not allowance.take(now):
+        if not allowance.spend_one(now):
             return []
         rows = [one for one in self._rows(now) if _bucket(one) in differ]
         return [Send(event.peer, Wire(SUBSCRIBE_TOPIC, one.encode())) for one in rows]

@@ -299,8 +299,8 @@ class Availability:
         return entity
 
     def _not_away(self, client_id: str, entity: _Entity) -> None:
-        if client_id in self._offline.of(entity.owner):
-            self._offline.drop(entity.owner, client_id)
+        if client_id in self._offline.things_of(entity.owner):
+            self._offline.drop_thing(entity.owner, client_id)
 
     def _turn(self, client_id: str, entity: _Entity, state: str, reason: str, now: float) -> None:
         if entity.state == state and entity.reason:

@@ -40,7 +40,7 @@ class Elsewhere:
         if not self._ours.others or token is None or token.seat is None:
             return []
         holder = traced.advertisement.certificate.name
-        if not self._budget.take(holder.encode(), now):
+        if not self._budget.spend_one(holder.encode(), now):
             return []
         traced.aside = traced.aside or traced.session.aside()
         of = holder, traced.voice.topic, traced.session.session

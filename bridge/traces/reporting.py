@@ -108,11 +108,11 @@ class Reporter:
         if (interest_of(kind) if to is None else to) in _STEADY:
             if 0 <= now - pace.steady.get(kind, float("-inf")) < STEADY_S:  # a clock that goes back stops nothing
                 return effects
-            if not self._steady.take(now):
+            if not self._steady.spend_one(now):
                 return [*effects, Count("reports_skipped")]
             pace.steady[kind] = now
             return [*effects, self._report(pace, told)]
-        if pace.held is None and pace.changes.take(now) and self._changes.take(now):
+        if pace.held is None and pace.changes.spend_one(now) and self._changes.spend_one(now):
             return [*effects, self._report(pace, told)]
         if pace.held is None:
             heapq.heappush(self._held, (now + CHANGES_EVERY_S, entity))
@@ -126,12 +126,12 @@ class Reporter:
         while self._held and self._held[0][0] <= now and self._resumes_at <= now:
             pace = self._paces.get(self._held[0][1])
             held = None if pace is None else pace.held
-            if held is not None and not self._changes.take(now):
+            if held is not None and not self._changes.spend_one(now):
                 self._resumes_at = now + 1 / REPORTS_PER_S
                 return
             heapq.heappop(self._held)
             if pace is not None and held is not None:
-                pace.changes.take(now)
+                pace.changes.spend_one(now)
                 pace.held = None
                 yield self._report(pace, held)
 

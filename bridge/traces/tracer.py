@@ -191,7 +191,7 @@ class Tracer:
         self._changed.add(traced.voice.topic)
         self._places.pop(session)
         del self._sessions[traced.voice.topic], self._spoken[traced.speaks_at]
-        self._clients.drop(traced.client, session)
+        self._clients.drop_thing(traced.client, session)
         return traced
 
     def _gone(self, event: ClientGone, now: float) -> list[TracingEffect]:
@@ -199,7 +199,7 @@ class Tracer:
         connection.
         """
         effects: list[TracingEffect] = []
-        for session in sorted(self._clients.of(event.client)):
+        for session in sorted(self._clients.things_of(event.client)):
             traced = self._traced[session]
             effects += self._stands(traced, TraceKind.DISCONNECT, {"clean": event.clean}, now)
             if traced.pulse is not None:
@@ -322,7 +322,7 @@ class Tracer:
         return [*effects, *(metrics(traced, now) if word is Word.ANSWER else ())]
 
     def _move(self, session: bytes, traced: Traced, client: str) -> None:
-        self._clients.drop(traced.client, session)
+        self._clients.drop_thing(traced.client, session)
         traced.client = client
         self._clients.add(client, session)
 

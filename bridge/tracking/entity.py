@@ -422,4 +422,4 @@ class TracedEntity:
     def _renewed_at(self, advertisement: Advertisement) -> float:
         """Returns the time near the end of a trace topic at which a new topic takes its place."""
         life_s = (advertisement.not_after_ms - advertisement.created_ms) / 1000
-        return self._wall.at(advertisement.not_after_ms) - min(TOPIC_LEFT_S, life_s / 10)
+        return self._wall.moment_of(advertisement.not_after_ms) - min(TOPIC_LEFT_S, life_s / 10)

@@ -239,7 +239,7 @@ class Tracker:
         """
         effects: list[TrackingEffect] = []
         for slot, ended in list(followed.candidates.items()):
-            if now < self._wall.at(ended.not_after_ms):
+            if now < self._wall.moment_of(ended.not_after_ms):
                 continue
             effects += self._drop(followed, slot)
             followed.claimed_ms = -1
@@ -285,7 +285,7 @@ class Tracker:
         effects = self._drop(followed, slot)
         followed.candidates[slot] = advertisement
         followed.claimed_ms = followed.claimed_ms if claim is None else claim.time_ms
-        followed.ask_at = min(self._wall.at(advertisement.not_after_ms), now + ASK_AGAIN_MAX_S)
+        followed.ask_at = min(self._wall.moment_of(advertisement.not_after_ms), now + ASK_AGAIN_MAX_S)
         self._schedule(entity, followed, now)
         topics = topics_of(self._certificate.name, advertisement, followed.interest)
         self._topics.update(dict.fromkeys(topics, (entity, advertisement)))
@@ -304,7 +304,7 @@ class Tracker:
         others = [each for each in followed.candidates.values() if each.topic != advertisement.topic]
         followed.proven, followed.candidates = True, {advertisement.node: advertisement}
         followed.heard_on.clear()
-        followed.ask_at = self._wall.at(advertisement.not_after_ms)
+        followed.ask_at = self._wall.moment_of(advertisement.not_after_ms)
         self._requests.pop(followed.request, None)
         return [effect for other in others for effect in self._unlisten(other)]
 

@@ -214,12 +214,12 @@ class Answers:
     def may_ask(self, peer: str, publisher: bytes, now: float) -> bool:
         """Returns True if a request for something of this publisher is looked at."""
         budget = self._requests.setdefault(peer, FairBudget(REQUESTS_PER_S, REQUESTS_BURST, now))
-        return budget.take(publisher, now)
+        return budget.spend_one(publisher, now)
 
     def may_ask_unknown(self, peer: str, publisher: bytes, now: float) -> bool:
         """Returns True if a request for a publication unknown to us makes us ask others."""
         budget = self._unknown.setdefault(peer, FairBudget(UNKNOWN_PER_S, UNKNOWN_BURST, now))
-        return budget.take(publisher, now)
+        return budget.spend_one(publisher, now)
 
     def give(self, peer: str, name: Name, time_ms: int, pieces: Pieces, now: float) -> dict[int, bytes] | None:
         """Returns the pieces the neighbour may have; None if it had all of them often enough, or too much."""
@@ -245,7 +245,7 @@ class Answers:
 
 def _pay(budget: Budget, cost: float, now: float) -> bool:
     """Spends if something was left, if need be into debt; returns True then."""
-    if not budget.open(now):
+    if not budget.has_tokens(now):
         return False
     budget.spend(cost, now)
     return True

@@ -190,7 +190,7 @@ class RoutingTable:
         if statement.on and not self.may_read(statement.member, scope, now):
             raise NotAuthorised(f"{statement.member} may not read {statement.filter}")
         allowance = self._allowances.setdefault(statement.member, Allowance(NEWS_BURST, NEWS_EVERY_S, now))
-        if not allowance.take(now):
+        if not allowance.spend_one(now):
             raise TooOften(f"{statement.member} states more often than it can have news")
         if known is None and self._count >= STATEMENTS_MAX:
             return False

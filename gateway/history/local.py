@@ -251,7 +251,7 @@ class LocalHistory:
                 for each in unpacked(frame.take_rest(), position.sequence):
                     if isinstance(each, KeysError):
                         continue
-                    publication = each.publication.rest(now)
+                    publication = each.publication.with_expiry_left(now)
                     if publication is None:
                         continue
                     publication = replace(publication, owner=publisher)

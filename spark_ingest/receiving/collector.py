@@ -105,7 +105,7 @@ class SpoolCollector:
         """Adopts another version of the overlay, or other views of it, with unchanged regions."""
         self._links.forget_all_but(overlay.replicas(self._intake.home))
         self._news(*self._intake.adopt(overlay, now))
-        for early in self._early.take():
+        for early in self._early.take_all():
             self._receive(*early[:-1], now, early.since)
         self._settle_owed()
 
@@ -309,7 +309,7 @@ class SpoolCollector:
 
     def judge_early(self, now: float) -> None:
         """Refuses pieces that have waited long enough for a version of the overlay allowing them."""
-        for early in self._early.due(now):
+        for early in self._early.take_due(now):
             self._receive(*early[:-1], now, early.since)
         self._settle_owed()
 

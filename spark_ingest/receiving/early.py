@@ -48,4 +48,4 @@ def early_pieces() -> EarlyRoom[object, EarlyPiece]:
 
 def keep_piece(room: EarlyRoom[object, EarlyPiece], piece: EarlyPiece) -> bool:
     """Keeps a piece; returns False if its replica's part is full."""
-    return room.keep(object(), piece.replica.encode(), piece, piece.size, piece.since) is not None
+    return room.keep_value(object(), piece.replica.encode(), piece, piece.size, piece.since) is not None

@@ -490,7 +490,7 @@ def test_keys_ahead_are_bounded_and_a_flooder_loses_its_own():
     for n in range(EARLY_KEYS_MAX + 100):
         keep_key(ahead, "r1c", {**honest, PROPERTY_SHARES: f"made up {n}"}, KEYS_TOPIC)
     assert len(ahead) == EARLY_KEYS_MAX
-    kept = ahead.take()
+    kept = ahead.take_all()
     assert ("r1a", KEYS_TOPIC, {PROPERTY_KEY: honest[PROPERTY_KEY]}) in kept, "whoever else says what of the same key"
 
 

@@ -36,7 +36,7 @@ class FilteringLiar(Adversary):
         if not isinstance(effect, Send) or PROPERTY_SHOWN not in (told := dict(effect.wire.properties)):
             return [effect]
         header = header_of(from_property(told[PROPERTY_HEADER]))
-        if any(ATTIC.holds(row) for row in read_list(from_property(told[PROPERTY_SHOWN]), header.attributes).rows):
+        if any(ATTIC.holds_for(row) for row in read_list(from_property(told[PROPERTY_SHOWN]), header.attributes).rows):
             return []
         claim = ((PROPERTY_SKIP, "0"),) if header.previous else ()
         kept = tuple(each for each in effect.wire.properties if each[0] != PROPERTY_SKIP)

@@ -120,8 +120,8 @@ def test_a_replica_is_told_again_in_order_and_not_without_end() -> None:
     assert told(retained) == []
     assert len(told(retained, "r1b")) == 2
     assert told(retained, now=NOW + RETELL_EVERY_S - 1) == []
-    assert retained.retold.due(NOW + RETELL_EVERY_S - 1) == []
-    assert retained.retold.due(NOW + RETELL_EVERY_S) == ["r1a"], "postponed, and not forgotten"
+    assert retained.retold.due_keys(NOW + RETELL_EVERY_S - 1) == []
+    assert retained.retold.due_keys(NOW + RETELL_EVERY_S) == ["r1a"], "postponed, and not forgotten"
     assert len(told(retained, now=NOW + RETELL_EVERY_S)) == 2
 
 

@@ -51,7 +51,7 @@ class Reader:
     def answer(self, request: FarRequest, page: bytes = b"", by: str = "", number: int = 7) -> Received:
         page = page or HistoryPage(number, 1).encode()
         signer = self.world.identities[by or request.asked]
-        return Received(request.way[0], Wire(FAR_TOPIC, FarPage.of(request, page, signer).encode()))
+        return Received(request.way[0], Wire(FAR_TOPIC, FarPage.for_request(request, page, signer).encode()))
 
 
 def sent(effects: list[Effect]) -> tuple[str, FarRequest] | None:
@@ -114,7 +114,7 @@ def test_a_box_for_somebody_else_or_with_no_page_is_as_no_answer() -> None:
     reader = Reader()
     request = asked(reader)
     other = replace(request, box_key=reader.world.identities["r1b"].agreement_bytes)
-    page = FarPage.of(other, HistoryPage(7, 1).encode(), reader.world.identities["r1a"])
+    page = FarPage.for_request(other, HistoryPage(7, 1).encode(), reader.world.identities["r1a"])
     forged = replace(page, digest=request.digest)
     signed = replace(forged, signature=reader.world.identities["r1a"].sign("veilmq/1 far page", forged.signed_bytes()))
     assert reader.asking.received(Received("r2a", Wire(FAR_TOPIC, signed.encode())), NOW) is None

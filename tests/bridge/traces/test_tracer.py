@@ -80,7 +80,7 @@ def check_books(tracer: Tracer) -> None:
     assert all(tracer._placed[each.place] == session for session, each in traced.items())
     clients = {each.client for each in traced.values()}
     assert len(tracer._clients) == len(clients)
-    assert {s: client for client in clients for s in tracer._clients.of(client)} == {
+    assert {s: client for client in clients for s in tracer._clients.things_of(client)} == {
         session: each.client for session, each in traced.items()
     }
     assert len(tracer._places) == len(traced)

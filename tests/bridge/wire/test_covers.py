@@ -49,10 +49,10 @@ def test_nothing_that_somebody_wants_is_left_out(
     if cover is not None:
         cover = decode_cover(encode_cover(cover))
     covers.put("reader", cover)
-    is_wanted = any(predicate.holds(record) for predicate in predicates for record in records)
+    is_wanted = any(predicate.holds_for(record) for predicate in predicates for record in records)
     left_out = covers.left_out(shown)
     assert not (is_wanted and "reader" in left_out)
-    fits = cover is None or any(cover.holds(row) for row in shown.rows)
+    fits = cover is None or any(cover.holds_for(row) for row in shown.rows)
     assert ("reader" in left_out) is not fits, "the index says what the cover says"
 
 
