@@ -250,7 +250,7 @@ def read_page(data: bytes) -> tuple[HistoryPage, tuple[Body, ...]]:
 def era_of(overlay: Overlay) -> bytes:
     """Returns the digest of an era: the policy, the views in force and the newest tree."""
     views = sorted((region, view.number) for region, view in overlay.views.items())
-    body = overlay.policy.body()
+    body = overlay.policy.signed_bytes()
     parts = [DOMAIN_ERA, number(len(body), 4), body, number(len(views), 2)]
     parts += [number(region, 4) + number(view, 4) for region, view in views]
     return sha256(b"".join([*parts, number(overlay.trees.newest.number, 4)])).digest()

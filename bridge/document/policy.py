@@ -328,7 +328,7 @@ class Policy:
     organising: Organising | None = None
     quantum_safe: bool = False
 
-    def body(self) -> bytes:
+    def signed_bytes(self) -> bytes:
         parts = [
             opening(Kind.POLICY, self._flags),
             text(self.overlay),
@@ -363,7 +363,7 @@ class Policy:
         return flags
 
     def signed(self, owner: Identity) -> Policy:
-        return replace(self, signature=owner.sign(DOMAIN_POLICY, self.body()))
+        return replace(self, signature=owner.sign(DOMAIN_POLICY, self.signed_bytes()))
 
     @classmethod
     def decode(cls, body: bytes, signature: bytes) -> Policy:

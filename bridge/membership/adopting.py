@@ -78,7 +78,7 @@ class OfferedVersion:
 
     @classmethod
     def of(cls, overlay: Overlay) -> OfferedVersion:
-        return cls(overlay.policy.version, hashlib.sha256(overlay.policy.body()).digest())
+        return cls(overlay.policy.version, hashlib.sha256(overlay.policy.signed_bytes()).digest())
 
     def encode(self, flags: int = 0) -> bytes:
         return opening(Kind.OVERLAY_OFFER, flags) + number(self.number, 8) + self.digest
@@ -210,7 +210,7 @@ class OverlayKeeper:
         """
         self._is_due_known = False
         parsed = _parse(document)
-        overlay = Overlay.load(parsed, int(now * 1000), self.overlay.owner)
+        overlay = Overlay.from_document(parsed, int(now * 1000), self.overlay.owner)
         self._check_name(overlay)
         version = OfferedVersion.of(overlay)
         if version == self._latest:
@@ -325,7 +325,7 @@ class OverlayKeeper:
         overlay = self.overlay.endorsed(ours, now)
         if overlay is not self.overlay:
             effects += told(ours, self._peers) + self._put(overlay)
-        effects += self._put(self.overlay.at(now))
+        effects += self._put(self.overlay.as_of(now))
         for name, peer in self._peers.items():
             if self._is_behind(peer) and now >= peer.told_at + OFFER_AGAIN_S:
                 peer.told_at = now
@@ -417,9 +417,9 @@ class OverlayKeeper:
         try:
             document = _parse(packed)
             policy = Overlay.policy_of(document, self.overlay.owner)
-            if OfferedVersion(policy.version, hashlib.sha256(policy.body()).digest()) != stated:
+            if OfferedVersion(policy.version, hashlib.sha256(policy.signed_bytes()).digest()) != stated:
                 raise BadSignature("an overlay of another version than its wire says")
-            overlay = Overlay.load(document, int(now * 1000), self.overlay.owner)
+            overlay = Overlay.from_document(document, int(now * 1000), self.overlay.owner)
             self._check_name(overlay)
             return overlay.carrying(self.overlay)
         except OverlayError as error:
@@ -486,7 +486,7 @@ class OverlayKeeper:
 def _proved(evidence: Contradiction) -> list[Effect]:
     """Returns the effect that keeps evidence; none for two statements that prove nothing to others."""
     try:
-        return [Prove(evidence, evidence.check())]
+        return [Prove(evidence, evidence.check_proof())]
     except NotProvedError:
         return []
 

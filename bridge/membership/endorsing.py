@@ -60,7 +60,7 @@ class Endorser:
         for region in regions:
             del self._due[region]
         assert self._identity is not None or not regions
-        return [Endorsement.of(overlay.latest[r], self._name, self._identity) for r in regions if self._identity]
+        return [Endorsement.sign_view(overlay.latest[r], self._name, self._identity) for r in regions if self._identity]
 
     @property
     def next_deadline(self) -> float | None:

@@ -78,7 +78,7 @@ class SwapEndorser:
         if self.why:
             return ()
         self._signed = swap.former, now
-        return (SwapEndorsement.of(swap, self._name, self._identity),)
+        return (SwapEndorsement.sign_swap(swap, self._name, self._identity),)
 
     def _proofs(self, overlay: Overlay, identity: Identity) -> tuple[SwapEndorsement, ...]:
         """Returns endorsements of swaps in force for which too few endorsers of our region's latest view remain to
@@ -88,7 +88,7 @@ class SwapEndorser:
         if region is None or self._name not in overlay.latest[region].members:
             return ()
         unproven = [swap for swap in overlay.unproven(region) if self._name not in overlay.swap_endorsers(swap)]
-        return tuple([SwapEndorsement.of(swap, self._name, identity) for swap in unproven])
+        return tuple([SwapEndorsement.sign_swap(swap, self._name, identity) for swap in unproven])
 
     def next_deadline(self, overlay: Overlay, now_before: float) -> float | None:
         """Returns the time at which an endorsement may next be due. `now_before`: the time of the last event."""

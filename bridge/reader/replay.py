@@ -90,15 +90,15 @@ def loaded(document: bytes, owner: bytes, time_ms: int) -> Overlay:
         raise OverlayError(f"a document of an era cannot be read: {error}") from None
     if not isinstance(parsed, dict):
         raise OverlayError("a document of an era is no object")
-    return Overlay.load(parsed, time_ms, owner)
+    return Overlay.from_document(parsed, time_ms, owner)
 
 
 def following(before: Overlay | None, after: Overlay, now: float) -> Overlay:
     """Returns an era's overlay at a member adopting now, after the era before."""
     if before is None:
-        return after.at(now)
+        return after.as_of(now)
     if after.policy.version == before.policy.version:
-        return before.hears(after.swap_news, now).endorsed(after.endorsements, now).at(now)
+        return before.hears(after.swap_news, now).endorsed(after.endorsements, now).as_of(now)
     return after.following(before, now)
 
 
@@ -545,7 +545,7 @@ class Replay:
                 break
             self.clock = max(self.clock, due)
             effects += self._next_eras(self.clock)
-            if self._then is not None and (later := self._then.at(self.clock)) is not self._then:
+            if self._then is not None and (later := self._then.as_of(self.clock)) is not self._then:
                 effects += self._enter(later)
             effects += self._sifted(self._judge.tick(self.clock), now)
         self.clock = max(self.clock, until)

@@ -236,7 +236,7 @@ class DeliveryProof:
             of_base64(document["owner"]),
             of_base64(document["publisher"]),
             of_base64(document.get("header_certificate", "")),
-            SignedStatement.of(document["header"]),
+            SignedStatement.from_document(document["header"]),
             facts,
             _exact(record["salt"], SALT_BYTES),
             _whole(record["at"]),
@@ -244,7 +244,7 @@ class DeliveryProof:
             _way(record["path"]),
             of_base64(document["signature"]),
             of_base64(document["reader"]),
-            SignedStatement.of(receipt),
+            SignedStatement.from_document(receipt),
             batch_at,
             batch_way,
         )

@@ -272,7 +272,7 @@ class Admission:
         if header.tree != tree % NUMBERS:
             tree = trees.number_of(header.tree)
             if self._replica:
-                trees.named(tree)
+                trees.tree_numbered(tree)
         return Admitted(header, frame, publisher, scope, epoch, live, rights, tree)
 
     def _epoch_of(self, time_ms: int) -> int:
@@ -346,7 +346,7 @@ class Admission:
         Under the former tree regions may be gone, and the scope may have had others.
         """
         trees, hops = self._overlay.trees, key.hops
-        tree = trees.named(key.tree)
+        tree = trees.tree_numbered(key.tree)
         if tree is trees.newest:
             expected = [home, *sorted((self._overlay.regions_of(scope) & tree.regions) - {home})]
             if [hop.region for hop in hops] != expected:

@@ -60,7 +60,7 @@ class Sealings:
             SignedStatement(frame[:-SIGNATURE_BYTES], frame[-SIGNATURE_BYTES:], topic) for frame, topic in (one, other)
         )
         made = Contradiction(Lie.PUBLICATIONS, self._overlay.owner, first, second, publisher.encode())
-        proven = made.check()
+        proven = made.check_proof()
         self._accused.add(publisher.party_id)
         is_present = self._overlay.certificate(publisher.name).party_id == publisher.party_id
         self.fresh += [Blame(publisher.name, is_present, proven.says), Prove(made, proven)]

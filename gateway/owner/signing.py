@@ -391,7 +391,7 @@ def _signed(
             box = _box(domain.root, record, policy, member, grants.get(name, ()), held.get(name, ()))
             sealed.append(replace(member, box=box, before=before))
         overlay = Overlay.sign(domain.owner, policy, views, sealed, endorsements)
-        return Overlay.load(overlay.to_document(), now_ms, domain.owner.public_bytes)
+        return Overlay.from_document(overlay.to_document(), now_ms, domain.owner.public_bytes)
     except KeysError as error:
         raise TrustError(str(error)) from None
 

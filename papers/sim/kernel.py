@@ -336,7 +336,7 @@ class Kernel:
             case NotAdopted(why):
                 self.trace.not_adopted.append((name, why))
             case Prove(evidence, _):
-                evidence.check()
+                evidence.check_proof()
                 self.trace.proved.append((name, evidence))
             case Watch() | KeysChanged() | KeepMaterial() | KeepArchive() | Keep() | Outlived() | Refuse() | Delay():
                 pass  # no stock brokers here, and no files

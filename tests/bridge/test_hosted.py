@@ -52,7 +52,7 @@ def with_share(wire: Wire, world: World, value: bytes) -> Wire:
 
 def test_hosted_and_own_replicas_share_a_region_and_survive_the_file():
     world = region(hosted=("r1a",))
-    loaded = Overlay.load(world.overlay.to_document(), int(NOW * 1000))
+    loaded = Overlay.from_document(world.overlay.to_document(), int(NOW * 1000))
     assert loaded.hosted == {"r1a"}
     assert peers_of(loaded, "g1") == set(BROKERS)
     assert peers_of(loaded, "r1b") == {"g1", "g2"}

@@ -44,7 +44,9 @@ _PATH = "header[SCOPE_AT : SCOPE_AT + len(known.path)] != known.path"
 _OUTLINE = "known = self._outlines.get((len(header), path)) if header.startswith(_OPENINGS) else None"
 _HOPS_END = "return hops_at + 1 + header[hops_at] * HOP_BYTES"
 _LEVEL = "if any(len(share.label) != 1 for share in decoded):"
-_ENDORSED = "return [Endorsement.of(overlay.latest[r], self._name, self._identity) for r in regions if self._identity]"
+_ENDORSED = (
+    "return [Endorsement.sign_view(overlay.latest[r], self._name, self._identity) for r in regions if self._identity]"
+)
 _OLDER_FILE = "if version.number < self._latest.number:"
 _NEWER_OFFER = "return offered is not None and offered.number > self._latest.number"
 _SWEEP = "bridge/traces/sweep.py"

@@ -201,7 +201,7 @@ def test_two_contents_of_one_version_are_told_and_ours_stays():
     effects = answered(made, document(other), other)
     assert counted(effects, "overlay_equivocations") == 1
     (proof,) = [effect for effect in effects if isinstance(effect, Prove)]
-    assert (proof.evidence.check().author, proof.proven.lie) == ("the owner", Lie.OVERLAYS)
+    assert (proof.evidence.check_proof().author, proof.proven.lie) == ("the owner", Lie.OVERLAYS)
     assert made.overlay is OVERLAY
     assert asks(made.received(Received("r1b", offer(other)), NOW + 2 * ASK_S)) == []
     with pytest.raises(OverlayError, match="two overlays of version 1"):
@@ -640,14 +640,14 @@ def test_news_of_a_view_are_passed_on_and_the_second_puts_it_in_force():
 def test_an_endorsement_of_another_view_is_charged_and_one_of_another_version_is_not():
     made = observer()
     false = replace(GROWN.latest[1], name="elsewhere")
-    forged = Wire("$veil/views", Endorsement.of(false, "r1a", LIVE.identities["r1a"]).encode())
+    forged = Wire("$veil/views", Endorsement.sign_view(false, "r1a", LIVE.identities["r1a"]).encode())
     (count, blame) = made.endorsed(Received("r1b", forged), NOW)
     assert count == Count("refused", 1, "BadSignature")
     assert isinstance(blame, Blame)
     assert (blame.member, blame.named) == ("r1b", False)
     unknown = [Count("endorsements_unknown")]
     for view in (replace(false, number=3), replace(false, region=7)):
-        wire = Wire("$veil/views", Endorsement.of(view, "r1a", LIVE.identities["r1a"]).encode())
+        wire = Wire("$veil/views", Endorsement.sign_view(view, "r1a", LIVE.identities["r1a"]).encode())
         assert made.endorsed(Received("r1b", wire), NOW) == unknown
     made.received(Received("r1b", Wire(OVERLAY_TOPIC, OfferedVersion(99, bytes(32)).encode())), NOW)
     assert made.endorsed(Received("r1b", forged), NOW) == unknown, "it has views that we do not know"

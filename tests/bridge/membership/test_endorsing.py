@@ -34,7 +34,7 @@ def test_a_member_of_the_view_before_endorses_once_newcomers_had_time_to_link_up
     assert one.next_deadline == NOW + ATTACH_S
     assert one.due_endorsements(newer, NOW + ATTACH_S - 0.1) == []
     (made,) = one.due_endorsements(newer, NOW + ATTACH_S)
-    assert made.names(newer.latest[1])
+    assert made.names_view(newer.latest[1])
     made.verify(world.identities["r1a"].public_bytes)
     assert (one.due_endorsements(newer, NOW + 99), one.next_deadline) == ([], None), "once"
 

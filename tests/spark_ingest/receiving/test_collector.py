@@ -101,7 +101,7 @@ def test_a_publisher_of_two_contents_under_one_number_is_named_once_with_evidenc
     for payload in (b"off", b"neither"):  # by a copy of it, which draws the data key that it drew
         link.publish(Publisher(overlay).seal("plant/a", payload, sequence=7), places=(3,))
     (proof,) = link.collector.take_proved()
-    assert (proof.proven, proof.proven.author) == (proof.evidence.check(), "gw1")
+    assert (proof.proven, proof.proven.author) == (proof.evidence.check_proof(), "gw1")
     assert not link.collector.take_proved()
     assert link.collector.figures["named", "gw1"] == 1
 
