@@ -449,7 +449,7 @@ class GatewayNode(ReaderNode):
                 except KeysError as error:
                     return refused(peer, error)
             case Received(_, wire) if wire.topic == GENERATION_TOPIC:
-                return self.life.heard(event, self.overlay, self.name, self._signing.identity.party_id, now)
+                return self.life.take_proof(event, self.overlay, self.name, self._signing.identity.party_id, now)
             case Received(_, wire) if wire.topic == PRESENCE_TOPIC:
                 return self.presence.received(event, now)
             case Received(_, wire) if wire.topic == RECEIPTS_TOPIC:

@@ -78,12 +78,12 @@ class Assembling:
         fresh = {index: piece for index, piece in pieces.items() if index not in known.pieces}
         if fresh:
             known.pieces.update(fresh)
-            self._pulls.came(self._pulls.get(name), peer, now - known.since)
+            self._pulls.content_came(self._pulls.get(name), peer, now - known.since)
         if content.suffices(header, known.pieces):
             self.forget(name)
             return content.join(header, known.pieces)
         self._parts.grow(name, sum(map(len, fresh.values())))
-        self._pulls.begin(name, header.time_ms, header.publisher, now, PULL_S * (hops + 1))
+        self._pulls.begin_pull(name, header.time_ms, header.publisher, now, PULL_S * (hops + 1))
         return None
 
     def holds(self, header: MessageHeader) -> bool:
@@ -100,7 +100,7 @@ class Assembling:
         Returns True if the request is new.
         """
         before = self._pulls.get(name)
-        return self._pulls.begin(name, 0, name[0], now, HOLE_S, above) is not before
+        return self._pulls.begin_pull(name, 0, name[0], now, HOLE_S, above) is not before
 
     def asked_for(self, name: Name) -> bool:
         """Returns True if at least one replica was asked for the publication."""
@@ -112,7 +112,7 @@ class Assembling:
         more.
         """
         self._parts.pop(name)
-        self._pulls.end(name)
+        self._pulls.end_pull(name)
 
     def tick(self, now: float) -> list[Effect]:
         """Requests missing pieces that are due, and gives up requests that took too long."""
@@ -123,11 +123,11 @@ class Assembling:
         for pull in asking:
             known = self._parts.get(pull.name)
             if known is None and pull.time_ms:  # evicted, and not a hole
-                self._pulls.end(pull.name)
+                self._pulls.end_pull(pull.name)
                 continue
             if known is None and not self._holes.spend_one(pull.name[0], now):
                 continue  # it comes up again
-            sends = self._pulls.ask(pull, self._sources(known), () if known is None else _lacking(known))
+            sends = self._pulls.ask_next(pull, self._sources(known), () if known is None else _lacking(known))
             effects += [*sends, Count("pulls")] if sends else []
         return effects
 

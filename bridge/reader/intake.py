@@ -319,7 +319,7 @@ class Intake(Generic[Opened]):
         self.overlay = self._vouchers.overlay = overlay
         self._topology = Topology(overlay)
         self.assembling.replicas = asked(overlay, self.home)
-        self.admission.adopt(overlay, now)
+        self.admission.adopt_overlay(overlay, now)
         self.lineages.adopt(overlay)
         return self.keys.adopt(overlay, now)
 

@@ -250,10 +250,10 @@ class KeyRing(Generic[Opened]):
     def take(self, peer: str, properties: Mapping[str, str], now: float) -> tuple[list[Effect], bytes | None]:
         """Takes key header and shares from a wire. Returns effects and the id of the key if this wire opened it.
 
-        Raises the errors of `Admission.key` and `Admission.shares`.
+        Raises the errors of `Admission.key_header` and `Admission.shares`.
         """
         try:
-            header = self._admission.key(properties, now)
+            header = self._admission.key_header(properties, now)
         except UnknownView:
             keep_key(self._early, peer, properties, KEYS_TOPIC)
             return [Count("keys_ahead")], None
@@ -381,7 +381,7 @@ class KeyRing(Generic[Opened]):
         properties = {PROPERTY_KEY: header_text}
         if not secret:
             return [e for peer, s in brought for e in self.take(peer, {**properties, carrying(s): s}, now)[0]]
-        header = self._admission.key(properties, now)
+        header = self._admission.key_header(properties, now)
         assert header is not None
         key = self._add(header, "")
         key.secret = secret

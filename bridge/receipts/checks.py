@@ -82,7 +82,7 @@ class ReceiptChecks:
         if header.publisher != publisher.party_id or header.sequence > receipt.batches[-1].number:
             raise BadFrame("the latest header of a receipt is of another publisher or number")
         topic = batch_topic(receipt.body.scope)
-        if not self._sealings.has(header, frame, topic):
+        if not self._sealings.has_header(header, frame, topic):
             verify_header(header, frame, topic, publisher.public_key)
             self._sealings.saw(header, frame, topic, publisher)
 

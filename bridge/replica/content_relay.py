@@ -175,7 +175,7 @@ class Carrying:
             passing.owed = dict.fromkeys(passing.peers, (0,))
         passing.pieces.update(fresh)
         self._recent.grow(name, sum(map(len, fresh.values())))
-        self._pulls.came(pull, sender, now - passing.since)
+        self._pulls.content_came(pull, sender, now - passing.since)
         effects: list[Effect] = [Count("repairs")] if pull is not None and pull.asked else []
         for peer, parts in list(passing.owed.items()):
             held = self._have(passing, parts)
@@ -255,12 +255,12 @@ class Carrying:
                     effects += answer
         if not self._missing(passing):
             if pull is not None:
-                self._pulls.end(passing.name)
+                self._pulls.end_pull(passing.name)
         elif pull is None:
             header = passing.header
             home, tree = passing.admitted.publisher.region, passing.admitted.tree
             regions = self._routes.topology.regions_between(home, self._routes.region, tree)
-            self._pulls.begin(passing.name, header.time_ms, header.publisher, now, PULL_S * regions)
+            self._pulls.begin_pull(passing.name, header.time_ms, header.publisher, now, PULL_S * regions)
         return effects
 
     def _missing(self, passing: Passing) -> tuple[int, ...]:
@@ -283,7 +283,7 @@ class Carrying:
             passing = self._recent.get(pull.name)
             publisher = self._routes.overlay.by_party.get(pull.name[0])
             if publisher is None or (passing is None and not pull.askers):
-                self._pulls.end(pull.name)
+                self._pulls.end_pull(pull.name)
                 continue
             parts = self._missing(passing) if passing is not None else ()
             if passing is not None and parts:  # of this sealing, whichever time an asker named
@@ -293,7 +293,7 @@ class Carrying:
                 effects += [sent for peer in passing.owed for sent in self._passing.on(peer, passing, {})]
             announcers = passing.announcers if passing is not None else ()
             trees = self._may_name() if passing is None else [passing.admitted.tree]
-            sends = self._pulls.ask(pull, self._sources(publisher, announcers, trees), parts)
+            sends = self._pulls.ask_next(pull, self._sources(publisher, announcers, trees), parts)
             effects += [*sends, Count("pulls")] if sends else []
         return effects
 
@@ -338,7 +338,7 @@ class Carrying:
         elif not self._answers.may_ask_unknown(peer, request.publisher, now):
             return [Count("pulls_refused")]
         wants = request.publisher + peer.encode()  # an asker for much evicts its own requests
-        pull = self._pulls.begin(request.name, request.time_ms, wants, now, 0.0)
+        pull = self._pulls.begin_pull(request.name, request.time_ms, wants, now, 0.0)
         pull.askers[peer] = request.parts
         return [Count("pulls_passed_on")]
 

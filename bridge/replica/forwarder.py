@@ -184,8 +184,8 @@ class Forwarder:
         """Takes another version of the overlay, or other views or trees of it."""
         self._overlay = overlay
         self.routes.adopt(overlay)
-        self._admission.adopt(overlay, now)
-        self.routing.adopt(overlay)
+        self._admission.adopt_overlay(overlay, now)
+        self.routing.adopt_overlay(overlay)
         self._passed.forget_all_but(overlay.by_party)
         self._newcomers.forget_unless(lambda wanted: wanted[0] in overlay.members)
         self._retells.forget_unless(overlay.members.__contains__)
@@ -454,7 +454,7 @@ class Forwarder:
                 self.recorder.note(name_of(header), len(event.wire.payload), now)
             return effects + (news if news is not None else [Count("duplicates_dropped")])
         if held is not None:
-            held.use.count(held.header.message_limit, now)
+            held.use.count_use(held.header.message_limit, now)
         peers = self._destinations.by_regions(admitted, shown, now) if routed is None else routed
         whole = routed is not None
         effects += self._content.first(
@@ -488,7 +488,7 @@ class Forwarder:
                 raise BadFrame("a publication of another generation, or of another key of it, than it names")
             if header.mode is Mode.PLAIN:
                 generations.learn_plain(name, admitted, wire_topic, now)
-            generations.check(name, header.publisher, header.generation, header.time_ms)
+            generations.check_life(name, header.publisher, header.generation, header.time_ms)
         except KeysError as error:
             error.author = header.publisher
             raise

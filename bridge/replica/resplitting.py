@@ -194,7 +194,7 @@ class Resplitter:
 
     def adopt(self, overlay: Overlay, now: float) -> list[Effect]:
         """Takes another version of the overlay, or other views. `Routes` and `Admission` have taken it before."""
-        self.generations.adopt(overlay)
+        self.generations.adopt_overlay(overlay)
         self.untold.forget_all_but(overlay.members)
         of_members = (pair for pair in self._new_keys if pair[0] in overlay.by_party and pair[1] in overlay.members)
         self._new_keys = {pair: self._new_keys[pair] for pair in of_members}
@@ -266,14 +266,14 @@ class Resplitter:
         """
         is_outdated = False
         try:
-            header = self._admission.key(properties, now)
+            header = self._admission.key_header(properties, now)
         except UnknownView:
             keep_key(self._early, sender, properties, topic)
             return [Count("keys_ahead")]
         except WrongEpochKey:
             if not self._routes.is_replica(sender):
                 raise
-            is_outdated, header = True, self._admission.key(properties, now, bumped=True)
+            is_outdated, header = True, self._admission.key_header(properties, now, bumped=True)
         if header is None:
             return []
         check_key_topic(topic, header)

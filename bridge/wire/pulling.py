@@ -124,7 +124,7 @@ class Pulls:
     def __len__(self) -> int:
         return len(self._pulls)
 
-    def begin(self, name: Name, time_ms: int, owner: bytes, now: float, wait_s: float, above: int = 0) -> Pull:
+    def begin_pull(self, name: Name, time_ms: int, owner: bytes, now: float, wait_s: float, above: int = 0) -> Pull:
         """Starts asking for a publication from `now + wait_s` on, or later where content usually is; at once if 0.
 
         A publication that is asked for already stays as it is, for the latest sealing.
@@ -139,10 +139,10 @@ class Pulls:
         heapq.heappush(self.wakeups, (pull.at, name))
         return pull
 
-    def end(self, name: Name) -> Pull | None:
+    def end_pull(self, name: Name) -> Pull | None:
         return self._pulls.pop(name)
 
-    def came(self, pull: Pull | None, peer: str, after_s: float) -> None:
+    def content_came(self, pull: Pull | None, peer: str, after_s: float) -> None:
         """Notes that a neighbour brought fitting content, `after_s` after we heard of its header.
 
         If we had asked that neighbour, the content may be an answer, and does not count for the usual delay.
@@ -175,7 +175,7 @@ class Pulls:
             asking.append(pull)
         return asking, gone
 
-    def ask(self, pull: Pull, sources: Iterable[str], parts: Sequence[int]) -> list[Send]:
+    def ask_next(self, pull: Pull, sources: Iterable[str], parts: Sequence[int]) -> list[Send]:
         """Returns the request to the next source: each once before any again, responsive ones first."""
         candidates = [(pull.asked.count(peer), self._unanswered[peer], at, peer) for at, peer in enumerate(sources)]
         if not candidates:

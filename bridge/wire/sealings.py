@@ -26,12 +26,12 @@ class Sealings:
         self.fresh: list[Effect] = []
         """Accusations that are not told yet."""
 
-    def adopt(self, overlay: Overlay) -> None:
+    def adopt_overlay(self, overlay: Overlay) -> None:
         """Takes another version of the overlay, and forgets accusations of parties that are no members any more."""
         self._overlay = overlay
         self._accused &= overlay.by_party.keys()
 
-    def has(self, header: MessageHeader, frame: bytes, wire_topic: str) -> bool:
+    def has_header(self, header: MessageHeader, frame: bytes, wire_topic: str) -> bool:
         """Returns True if this very header is at hand, verified."""
         return self._known.get((header.publisher, header.key_id, header.sequence)) == (frame, wire_topic)
 

@@ -225,7 +225,7 @@ class SpoolCollector:
     def _first(self, told: tuple[str, str], now: float) -> Admitted:
         """Verifies a header, and compares it with others of its number. Raises KeysError."""
         admission = self._intake.admission
-        admitted = admission.first(*told, now)
+        admitted = admission.admit_once(*told, now)
         admission.sealings.saw(admitted.header, admitted.frame, told[1], admitted.publisher)
         if admission.sealings.fresh:
             for effect in admission.sealings.news():

@@ -181,18 +181,18 @@ def test_a_publication_of_an_epoch_to_come_is_refused_and_needs_vouchers_at_a_re
 def test_keys_of_dead_and_future_epochs_are_refused(world: World):
     checks = admission(world)
     key = forge_key(world, "site", "plant/#", epoch=EPOCH)
-    assert checks.key(carried(key), NOW) == key.header
+    assert checks.key_header(carried(key), NOW) == key.header
     with pytest.raises(NotAuthorised):
-        checks.key(carried(forge_key(world, "site", "plant/#", epoch=EPOCH + 1)), NOW)
+        checks.key_header(carried(forge_key(world, "site", "plant/#", epoch=EPOCH + 1)), NOW)
     with pytest.raises(Expired):
-        checks.key(carried(forge_key(world, "site", "plant/#", epoch=EPOCH - 2)), NOW)
+        checks.key_header(carried(forge_key(world, "site", "plant/#", epoch=EPOCH - 2)), NOW)
 
 
 def test_a_key_header_of_last_epoch_that_was_verified_once_is_refused_when_replayed(world: World):
     checks, key = admission(world), forge_key(world, "site", "plant/#", epoch=EPOCH)
-    checks.key(carried(key), NOW + DEAD_S - 1)
+    checks.key_header(carried(key), NOW + DEAD_S - 1)
     with pytest.raises(Expired):
-        checks.key(carried(key), NOW + DEAD_S)
+        checks.key_header(carried(key), NOW + DEAD_S)
 
 
 def test_a_message_sealed_now_under_the_key_of_an_earlier_epoch_is_not_opened(world: World):
@@ -215,12 +215,12 @@ def test_a_message_sealed_now_under_the_key_of_an_earlier_epoch_is_not_opened(wo
 def test_a_key_of_an_older_bump_counts_until_everybody_had_time_to_learn_of_the_newer(world: World):
     checks, key = admission(world), forge_key(world, "site", "plant/#", epoch=EPOCH)
     newer = world.revoked("evil", EPOCH - 1, bump=1)
-    checks.adopt(newer, NOW)
-    assert checks.key(carried(key), NOW + BUMP_GRACE_S - 1) is not None
+    checks.adopt_overlay(newer, NOW)
+    assert checks.key_header(carried(key), NOW + BUMP_GRACE_S - 1) is not None
     with pytest.raises(WrongEpochKey):
-        checks.key(carried(key), NOW + BUMP_GRACE_S)
+        checks.key_header(carried(key), NOW + BUMP_GRACE_S)
     with pytest.raises(WrongEpochKey):  # whoever starts with the newer policy has no reason to wait
-        Admission(newer, replica=True).key(carried(key), NOW)
+        Admission(newer, replica=True).key_header(carried(key), NOW)
 
 
 @pytest.mark.attack(204)
@@ -228,15 +228,15 @@ def test_each_bump_ends_in_its_own_time_however_many_follow(world: World):
     checks, first = admission(world), forge_key(world, "site", "plant/#", epoch=EPOCH)
     for bump in range(1, 5):
         world.overlay = world.revoked("evil", EPOCH - 1, bump=bump)
-        checks.adopt(world.overlay, NOW + 20 * (bump - 1))
+        checks.adopt_overlay(world.overlay, NOW + 20 * (bump - 1))
     with pytest.raises(WrongEpochKey):
-        checks.key(carried(first), NOW + 60)
+        checks.key_header(carried(first), NOW + 60)
     world.learn(world.keys, [EPOCH], bump=3)
     third = forge_key(world, "site", "plant/#", epoch=EPOCH, bump=3)
-    assert checks.key(carried(third), NOW + 60 + BUMP_GRACE_S - 1) is not None
+    assert checks.key_header(carried(third), NOW + 60 + BUMP_GRACE_S - 1) is not None
     assert checks.next_stale(NOW + 60) == NOW + 40 + BUMP_GRACE_S
     with pytest.raises(WrongEpochKey):
-        checks.key(carried(third), NOW + 60 + BUMP_GRACE_S)
+        checks.key_header(carried(third), NOW + 60 + BUMP_GRACE_S)
 
 
 def test_an_outdated_key_and_what_is_retained_under_it_go_from_a_replica(world: World):
@@ -296,17 +296,17 @@ def test_the_seed_of_a_dead_epoch_is_forgotten_and_never_asked_for_twice():
 
 def test_a_revoked_publisher_is_refused_from_the_end_of_its_last_epoch(world: World):
     checks = admission(world)
-    checks.adopt(world.revoked("evil", EPOCH), NOW)
+    checks.adopt_overlay(world.revoked("evil", EPOCH), NOW)
     assert admit(checks, clear(world, "evil", NOW + 99), NOW + 99)
     with pytest.raises(NotAuthorised):
         admit(checks, clear(world, "evil", NOW + 100), NOW + 100)
     with pytest.raises(NotAuthorised):
-        checks.key(carried(forge_key(world, "evil", "plant/#", epoch=EPOCH + 1)), NOW + 100)
+        checks.key_header(carried(forge_key(world, "evil", "plant/#", epoch=EPOCH + 1)), NOW + 100)
 
 
 def test_backdating_helps_a_revoked_publisher_at_a_replica_no_longer_than_the_grace(world: World):
     checks = admission(world)
-    checks.adopt(world.revoked("evil", EPOCH), NOW)
+    checks.adopt_overlay(world.revoked("evil", EPOCH), NOW)
     assert admit(checks, clear(world, "evil", NOW + 99), NOW + DEAD_S - 1)
     with pytest.raises(Expired):
         admit(checks, clear(world, "evil", NOW + 99, 2), NOW + DEAD_S)
@@ -411,7 +411,7 @@ def test_shares_that_come_late_are_not_for_a_reader_that_was_revoked_meanwhile(w
 def test_a_revoked_reader_that_states_its_wish_again_is_refused(world: World, through: str):
     """Whoever passes it on: a bad replica makes no difference."""
     table = RoutingTable(world.overlay)
-    table.adopt(world.revoked("evil", EPOCH))
+    table.adopt_overlay(world.revoked("evil", EPOCH))
     wish = Statement("evil", "plant/#", 9, True, int((NOW + 3600) * 1000)).signed(world.identities["evil"])
     assert table.accept(wish, NOW + 99)
     later = Statement("evil", "plant/#", 10, True, int((NOW + 3600) * 1000)).signed(world.identities["evil"])

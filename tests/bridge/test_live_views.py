@@ -439,7 +439,7 @@ def test_shares_stamped_for_another_view_than_the_keys_are_refused():
     node = replica(world, "r2a", ["r1a", "r1d"])
     node.offered(canonical(newer), NOW)
     admission = node.forwarder._admission
-    assert admission.key(dict(key.properties()), NOW) == key.header
+    assert admission.key_header(dict(key.properties()), NOW) == key.header
     for label in (Place(1, 2, 1), Place(1, 1, 4)):
         share = Share((label, Place(2, 1, 1)), (bytes(4),), bytes(32))
         carried = dict(key.properties([share]))
