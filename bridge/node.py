@@ -660,11 +660,11 @@ class ReplicaNode(Node):
             if wire.topic == RECEIPTS_TOPIC:
                 return self._receipts.received(event, now)
             if wire.topic == FAR_TOPIC:
-                return self._far.received(event, now)
+                return self._far.take_far_wire(event, now)
         across = event.peer in self.forwarder.routes.replicas
         if across and self._publishers.in_debt and self._publishers.closed(wire, now):
             return [Count("publisher_throttled")]
-        effects = self.forwarder.received(event, now)
+        effects = self.forwarder.take_wire(event, now)
         if effects and effects[0] is COPY:
             return effects
         if self.measurer.is_on and Count("forwarded") in effects:
@@ -683,7 +683,7 @@ class ReplicaNode(Node):
             case Acked():
                 self.measurer.acked(event, now)
             case Lost(peer, key):
-                self.forwarder.lost(peer, key, now)
+                self.forwarder.note_lost_key(peer, key, now)
             case Worked():
                 self.measurer.worked(event)
             case Beat():
@@ -693,7 +693,7 @@ class ReplicaNode(Node):
             case Recalled():
                 return self._far.answers(self.forwarder.recalled(event, now))
             case Rotated(identity):
-                self._far.rotate(identity)
+                self._far.rotate_identity(identity)
                 self.measurer.rotate(identity)
                 self._presence.rotate(identity)
             case Tick():
@@ -732,10 +732,10 @@ class ReplicaNode(Node):
         self._publishers.adopt_budgets(overlay.policy.budgets, overlay.by_party)
         self._leases.adopt(overlay)
         self._receipts.adopt(overlay)
-        self._far.adopt(overlay)
+        self._far.adopt_overlay(overlay)
         self.measurer.adopt(overlay)
         self._presence.adopt(overlay)
-        effects = self.forwarder.adopt(overlay, now)
+        effects = self.forwarder.adopt_overlay(overlay, now)
         self._again.extend(self.forwarder.early())
         effects += self._judge_again(now)
         before, self._potential = self._potential, potential_peers(overlay, self.name)

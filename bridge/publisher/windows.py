@@ -373,7 +373,7 @@ class StandIns:
             if sequence <= mark:
                 break
             entry, scope = entries[sequence], entries[sequence].secret.scope
-            if entry.wire is None or peer in entry.acked or entry.publication.retain or not self._planes.open(scope):
+            if entry.wire is None or peer in entry.acked or entry.publication.retain or not self._planes.is_open(scope):
                 continue
             place = self._planes.place_of(scope, peer)
             if place is not None:

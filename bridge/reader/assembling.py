@@ -180,7 +180,7 @@ class Skipped:
         Raises BadFrame.
         """
         low, scope = read_skip(properties, admitted.header), admitted.scope
-        if low is None and scope.shown and self._planes.open(scope):
+        if low is None and scope.shown and self._planes.is_open(scope):
             return admitted.header.previous if peer == self._planes.host_replica(scope, self._name) else None
         return low
 
@@ -189,7 +189,7 @@ class Skipped:
         reader's plane say that nothing is missing before it; None for the ordinary time.
         """
         lows, at = self._lows.get(name), arrived + SILENT_S
-        if not lows or now >= at or not self._planes.open(scope):
+        if not lows or now >= at or not self._planes.is_open(scope):
             return None
         return None if self._planes.host_replica(scope, self._name) in lows else at
 
@@ -210,7 +210,7 @@ class Skipped:
             return False
         said = {peer: low for peer, low in lows.items() if peer in self._view.members}
         needed = self._view.threshold
-        if self._planes.open(scope):
+        if self._planes.is_open(scope):
             host = self._planes.host_replica(scope, self._name)
             if said.get(host, name[2]) <= highest:
                 return True

@@ -62,7 +62,7 @@ class Carrying:
 
     # ------------------------------------------------------------------------------------------- arriving
 
-    def first(
+    def pass_first_copy(
         self,
         sender: str,
         topic: str,
@@ -89,7 +89,7 @@ class Carrying:
                 effects += self._passing.give(peer, wire, admitted)
         else:
             for peer in passing.peers:
-                parts = self._passing.parts(passing.header, peer)
+                parts = self._passing.pieces_at(passing.header, peer)
                 held = self._have(passing, parts)
                 if held is None:
                     passing.owed[peer] = parts
@@ -101,7 +101,7 @@ class Carrying:
             effects += self._passing.for_others(passing, vector)
         if not passing.owed and self._pulls.get(passing.name) is None and (passing.pieces or not passing.header.retain):
             return effects  # the usual case
-        return effects + self._settle(passing, now)
+        return effects + self._settle_requests(passing, now)
 
     def is_whole_copy(self, admitted: Admitted, payload: bytes) -> bool:
         """Returns True for the content of a publication that passed lately, whole and in a single piece."""
@@ -140,7 +140,7 @@ class Carrying:
         passing = self._recent.get((header.publisher, header.sequence))
         return passing is not None and passing.header == header
 
-    def again(
+    def take_later_copy(
         self,
         sender: str,
         topic: str,
@@ -163,7 +163,7 @@ class Carrying:
             )  # None: a further copy of whole content
         pull = self._pulls.get(name)
         if passing is None:  # passed so long ago that it is forgotten; a neighbour may have asked again
-            return None if pull is None else self.first(sender, topic, signed, admitted, pieces, (), now)
+            return None if pull is None else self.pass_first_copy(sender, topic, signed, admitted, pieces, (), now)
         if passing.header != admitted.header:  # another sealing, be it in the same millisecond: pieces of two never mix
             return None
         if sender not in passing.announcers:
@@ -184,11 +184,11 @@ class Carrying:
                 effects += self._passing.carry(peer, passing, held)
         effects += self._passing.for_others(passing, vector)
         self._retain(passing, now)
-        return [*effects, *self._settle(passing, now), Count("content_after")]
+        return [*effects, *self._settle_requests(passing, now), Count("content_after")]
 
     def round(self, passing: Passing, peer: str) -> list[Effect]:
         """Sends a publication over another replica too, since its peer's link stands still."""
-        pieces = self._have(passing, self._passing.parts(passing.header, peer))
+        pieces = self._have(passing, self._passing.pieces_at(passing.header, peer))
         return self._passing.round(peer, passing, pieces or {})
 
     def lately(self, peer: str, now: float) -> list[Passing]:
@@ -208,7 +208,7 @@ class Carrying:
         passing = self._recent.get(name)
         return [] if passing is None else self.also(passing, peers)
 
-    def tell(self, peer: str, name: Name) -> list[Effect]:
+    def tell_header(self, peer: str, name: Name) -> list[Effect]:
         """Sends a header to the peer once more, for the properties going beside it now."""
         passing = self._recent.get(name)
         return [] if passing is None or peer not in self._routes.up else self._passing.on(peer, passing, {})
@@ -243,13 +243,13 @@ class Carrying:
             self._recent.grow(passing.name, len(piece))
         return {index: passing.pieces[index] for index in parts}
 
-    def _settle(self, passing: Passing, now: float) -> list[Effect]:
+    def _settle_requests(self, passing: Passing, now: float) -> list[Effect]:
         """Answers requests for pieces that are here now; asks for missing pieces, or stops asking."""
         effects: list[Effect] = []
         pull = self._pulls.get(passing.name)
         if pull is not None:
             for asker, parts in list(pull.askers.items()):
-                answer = self._answer(asker, passing, parts, now)
+                answer = self._answer_peer(asker, passing, parts, now)
                 if answer is not None:
                     del pull.askers[asker]
                     effects += answer
@@ -321,7 +321,7 @@ class Carrying:
 
     # -------------------------------------------------------------------------------------------- answering
 
-    def asked(self, event: Received, now: float) -> list[Effect]:
+    def answer_request(self, event: Received, now: float) -> list[Effect]:
         """Answers a neighbour's request. Raises BadFrame, NotAuthorised."""
         peer, request = event.peer, PullRequest.decode(event.wire.payload)
         if not self._answers.may_ask(peer, request.publisher, now):
@@ -332,7 +332,7 @@ class Carrying:
             if not content.has_parts(passing.header, request.parts, request.time_ms):
                 return [Count("pulls_refused")]
             self._check_right(peer, passing, now)
-            answer = self._answer(peer, passing, request.parts, now)
+            answer = self._answer_peer(peer, passing, request.parts, now)
             if answer is not None:
                 return [*self._chain(peer, passing, request.above, now), *answer]
         elif not self._answers.may_ask_unknown(peer, request.publisher, now):
@@ -356,11 +356,11 @@ class Carrying:
                 break
             if not self._answers.may_ask(peer, before.header.publisher, now):
                 break
-            found = [*(self._answer(peer, before, (), now) or ()), *found]
+            found = [*(self._answer_peer(peer, before, (), now) or ()), *found]
             number = before.header.previous
         return found
 
-    def _answer(self, peer: str, passing: Passing, parts: tuple[int, ...], now: float) -> list[Effect] | None:
+    def _answer_peer(self, peer: str, passing: Passing, parts: tuple[int, ...], now: float) -> list[Effect] | None:
         """Returns the answer to an asker; None if we lack the content."""
         pieces = self._have(passing, content.enough(passing.header, _fitting(passing, parts) or passing.pieces))
         if pieces is None:
@@ -433,7 +433,7 @@ class Carrying:
             if peer not in self._wanting(admitted.publisher, admitted.scope, admitted.tree, now):
                 continue
             inline = content.rides_along(passing.header, passing.pieces)
-            pieces = passing.pieces if inline else self._have(passing, self._passing.parts(passing.header, peer))
+            pieces = passing.pieces if inline else self._have(passing, self._passing.pieces_at(passing.header, peer))
             effects += self._passing.on(peer, passing, pieces or {})
         return effects
 
@@ -450,7 +450,7 @@ class Carrying:
         return [
             sent
             for passing in found
-            if self._routes.planes.open(passing.admitted.scope) and not passing.header.retain
+            if self._routes.planes.is_open(passing.admitted.scope) and not passing.header.retain
             for sent in self._passing.on(peer, passing, passing.pieces)
         ]
 
@@ -464,7 +464,7 @@ class Carrying:
             and not passing.header.retain
         ]
 
-    def adopt(self, added: Iterable[str], now: float) -> None:
+    def adopt_replicas(self, added: Iterable[str], now: float) -> None:
         """Takes another version of the overlay, which the other parts know already.
 
         Links of `added` replicas are still to come: publications passing until then are sent when they do.

@@ -66,7 +66,7 @@ class SilentHosts(Generic[W]):
                 waiting.words = FairTable(WORDS_MAX)
         return found
 
-    def forget(self) -> None:
+    def forget_words(self) -> None:
         """Forgets all words: places and planes may differ in another version of the overlay."""
         self.waiting.clear()
 

@@ -95,7 +95,7 @@ class _Link:
 
     def settle_departures(self, now: float) -> None:
         while self.leaving and self.leaving[0] <= now:
-            self.status.left(self.leaving.popleft())
+            self.status.count_left(self.leaving.popleft())
 
 
 class Run:
@@ -194,13 +194,13 @@ class Run:
     def _load(self, now: float, at: int, to: PlanePlace) -> LinkLoad:
         link = self._link(at, self._market.number(to))
         link.settle_departures(now)
-        return link.status.load(now)
+        return link.status.load_at(now)
 
     def _queue_copy(self, now: float, at: int, to: int, is_fast: bool, carrying_s: float) -> float:
         """Puts a copy into the queue of a link; returns its time of arrival."""
         link, service = self._link(at, to), self._service
         link.settle_departures(now)
-        link.status.entered(now)
+        link.status.count_entered(now)
         self.outcome.messages += 1
         self._sender_s[at] = written = max(now, self._sender_s[at]) + service.send_ms / 1000
         link.free_s = gone = max(written, link.free_s) + service.link_ms / 1000 + carrying_s

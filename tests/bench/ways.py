@@ -122,7 +122,7 @@ def _passing_wraps(way: Way) -> Callable[[], object]:
             check_wraps(wraps, hops, place)
             key.others.take_wraps(wraps, place)
         seed = way.replica_seed(at, 1)
-        parts = split_wrap_key(key.key(seed), way.header.digest, next_hop, seed)
+        parts = split_wrap_key(key.wrap_key_share(seed), way.header.digest, next_hop, seed)
         came = [*shares, *key.others.believed]
         return [frame for part in parts for frame in (encode_shares([part]), key.frame(came, shares, seed))]
 

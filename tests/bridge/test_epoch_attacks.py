@@ -245,7 +245,7 @@ def test_an_outdated_key_and_what_is_retained_under_it_go_from_a_replica(world: 
     wire = craft(world, "site", "plant/a", sequence=1, key=key, retain=True, properties=key.properties(key.shares[:1]))
     node.handle(Received("site", wire), NOW)
     newer = world.revoked("evil", EPOCH - 1, bump=1)
-    node.forwarder.adopt(newer, NOW)
+    node.forwarder.adopt_overlay(newer, NOW)
     assert node.forwarder.tick(NOW + BUMP_GRACE_S - 1) == []
     assert node.forwarder.next_deadline == NOW + BUMP_GRACE_S
     assert counted(node.forwarder.tick(NOW + BUMP_GRACE_S), "retained_ended") == 1
@@ -276,13 +276,13 @@ def test_the_seed_of_a_dead_epoch_is_forgotten_and_never_asked_for_twice():
     node = Forwarder(world.overlay, "r1a", seeds)
     for peer in ("site", "r2a", "r2b"):
         node.link_up(peer, NOW)
-    node.received(Received("r2a", statement(world, "control", "plant/#")), NOW)
+    node.take_wire(Received("r2a", statement(world, "control", "plant/#")), NOW)
     for epoch in (EPOCH, EPOCH + 1):
         for salt in range(2):
             now = CALENDAR.start_s(epoch) + 1
             key = forge_key(world, "site", "plant/#", salt, epoch=epoch)
             wire = craft(world, "site", "plant/a", sequence=1 + 2 * epoch + salt, key=key, now=now)
-            effects = node.received(Received("site", with_properties(wire, *key.properties(key.shares[:1]))), now)
+            effects = node.take_wire(Received("site", with_properties(wire, *key.properties(key.shares[:1]))), now)
             assert {send.peer for send in sent(effects)} == {"r2a", "r2b"}
     assert asked == [EPOCH, EPOCH + 1]
     assert set(node._keys._known_seeds) == {EPOCH, EPOCH + 1}
@@ -386,7 +386,7 @@ def test_a_reader_gets_nothing_from_the_moment_its_grant_ends_though_nothing_els
     node = replica(world, "r1a", ["site", "evil", "control"])
     for member in ("evil", "control"):
         node.handle(Received(member, statement(world, member, "clear/#")), NOW)
-    node.forwarder.adopt(world.revoked("evil", EPOCH), NOW)
+    node.forwarder.adopt_overlay(world.revoked("evil", EPOCH), NOW)
 
     def to(now: float, sequence: int) -> set[str]:
         return {s.peer for s in sent(node.handle(Received("site", clear(world, "site", now, sequence)), now))}
@@ -402,7 +402,7 @@ def test_shares_that_come_late_are_not_for_a_reader_that_was_revoked_meanwhile(w
     key = forge_key(world, "site", "plant/#", epoch=EPOCH)
     first = craft(world, "site", "plant/a", sequence=1, key=key, properties=key.properties())  # header, no share yet
     assert {s.peer for s in sent(node.handle(Received("site", first), NOW))} == {"evil", "control"}
-    node.forwarder.adopt(world.revoked("evil", EPOCH - 1), NOW + 1)
+    node.forwarder.adopt_overlay(world.revoked("evil", EPOCH - 1), NOW + 1)
     shares = Wire("$veil/keys", b"", 1, False, key.properties(key.shares[:1]))
     assert {s.peer for s in sent(node.handle(Received("site", shares), NOW + 2))} == {"control"}
 
@@ -426,7 +426,7 @@ def test_a_newcomer_without_the_right_is_served_no_keys_and_nothing_retained(wor
     key = forge_key(world, "site", "plant/#", epoch=EPOCH)
     wire = craft(world, "site", "plant/a", sequence=1, key=key, retain=True, properties=key.properties(key.shares[:1]))
     node.handle(Received("site", wire), NOW)
-    node.forwarder.adopt(world.revoked("evil", EPOCH - 1), NOW)
+    node.forwarder.adopt_overlay(world.revoked("evil", EPOCH - 1), NOW)
     effects = node.handle(Received("evil", statement(world, "evil", "plant/#")), NOW + 1)
     assert not sent(effects)
     assert counted(effects, "refused") == 1
@@ -439,7 +439,7 @@ def test_a_member_that_the_overlay_lists_no_more_is_a_stranger(world: World):
     node = replica(world, "r1a", ["site", "evil", "control"])
     node.handle(Received("evil", statement(world, "evil", "clear/#")), NOW)
     node.handle(Received("evil", clear(world, "evil", NOW)), NOW)
-    node.forwarder.adopt(newer, NOW)
+    node.forwarder.adopt_overlay(newer, NOW)
     assert not sent(node.handle(Received("site", clear(world, "site", NOW)), NOW), "evil")
     with pytest.raises(NotAuthorised):
         admit(Admission(newer, replica=True), clear(world, "evil", NOW), NOW)

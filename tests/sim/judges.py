@@ -65,7 +65,7 @@ class Judges:
         return Verdicts(
             self._gateway(self.gateway.received(Received(peer, wire), now)),
             self._job(peer, wire, now),
-            refused(self.replica.received(to_replica, now)),
+            refused(self.replica.take_wire(to_replica, now)),
         )
 
     def tick(self, now: float) -> None:

@@ -57,7 +57,7 @@ def adopting(world: World, overlay: Overlay) -> Callable[[Machine, float], Seque
     def adopt(machine: Machine, now: float) -> Sequence[Effect]:
         node = inside(machine)
         if isinstance(node, ReplicaNode):
-            return node.forwarder.adopt(overlay, now)
+            return node.forwarder.adopt_overlay(overlay, now)
         assert isinstance(node, GatewayNode)
         node.woken()
         effects = node.collector.adopt(overlay, secrets, now) + node.interest.adopt(overlay, secrets, now)

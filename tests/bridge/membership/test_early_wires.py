@@ -306,8 +306,8 @@ def test_who_says_that_it_is_ahead_or_nothing_is_throttled_all_the_same(
         offer(node, "r1a", claim)
     wire = craft(world, "site", "open/t", sequence=1, mode=Mode.PLAIN)
     verified = []
-    judge = node.forwarder.received
-    monkeypatch.setattr(node.forwarder, "received", lambda event, now: verified.append(event) or judge(event, now))
+    judge = node.forwarder.take_wire
+    monkeypatch.setattr(node.forwarder, "take_wire", lambda event, now: verified.append(event) or judge(event, now))
     effects = [e for _ in range(1000) for e in node.handle(Received("r1a", wire), NOW)]
     assert counted(effects, "link_throttled") > 500
     assert len(verified) == 1, "a repetition costs a look-up"

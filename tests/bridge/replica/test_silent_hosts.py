@@ -31,7 +31,7 @@ def test_a_host_that_brings_something_is_not_silent_and_words_for_it_count_no_mo
     assert not hosts.is_silent("r1b", 12.4)
     hosts.brought("r1c")
     assert not hosts.is_silent("r1c", 13.0)
-    hosts.forget()
+    hosts.forget_words()
     assert hosts.take_due_words(14.0) == []
 
 

@@ -36,7 +36,7 @@ def test_a_replica_behind_gets_our_wraps_and_those_that_we_believe() -> None:
     assert key_id == WAY.header.key_id
     own = [wrap for wrap in WAY.wraps if wrap.name.owner == OWN]
     assert {*wraps} == {*OTHERS, *own}
-    assert key.key(SEED) == wrap_key(WAY.header.digest, OWN, SEED)
+    assert key.wrap_key_share(SEED) == wrap_key(WAY.header.digest, OWN, SEED)
     assert key.frame(came(key), HELD, SEED) == frame, "a retransmission repeats it"
 
 
@@ -53,7 +53,7 @@ def test_news_hold_what_came_alone(seed: bytes | None) -> None:
     (label, *_), name = [*HELD], OTHERS[4].name
     frame = key.frame([label, name], HELD, seed)
     assert frame is not None
-    mine = WrapKey(key.key(SEED).value, WAY.header.digest, OWN).seal(HELD[label])
+    mine = WrapKey(key.wrap_key_share(SEED).value, WAY.header.digest, OWN).seal(HELD[label])
     told = decode_wraps(frame)[1]
     assert {*told} == {Wrap(name, OTHERS[4].sealed), *([mine] if seed else [])}
     assert (key.frame([label], HELD, None) is None) is True, "to a reader a share alone brings no wrap"
