@@ -175,15 +175,15 @@ class ReaderNode(Node):
             case Acked():
                 return self.interest.acked(event)
             case NotTaken():
-                return self.interest.refused(event, now)
+                return self.interest.take_refusal(event, now)
             case LinkUp(peer):
                 return self.interest.link_up(peer)
             case LinkDown(peer):
                 return self.interest.link_down(peer)
             case Subscribed(topic_filter, wanted, narrows):
-                return self.interest.subscribed(topic_filter, now, wanted, narrows)
+                return self.interest.take_subscription(topic_filter, now, wanted, narrows)
             case Unsubscribed(topic_filter):
-                return self.interest.unsubscribed(topic_filter, now)
+                return self.interest.drop_subscription(topic_filter, now)
             case Tick():
                 return self.interest.tick(now)
             case _:
@@ -205,7 +205,7 @@ class ReaderNode(Node):
         return effects + (self._news([KeysChanged()], now) if came else [])
 
     def _adopt_own(self, overlay: Overlay, now: float) -> list[Effect]:
-        return self.interest.adopt(overlay, self.secrets, now)
+        return self.interest.adopt_overlay(overlay, self.secrets, now)
 
     def _rotated(self, event: Rotated, now: float) -> list[Effect]:
         """Takes another key pair: boxes the owner sealed to the new key open now. We sign with the new key later."""
@@ -216,7 +216,7 @@ class ReaderNode(Node):
         return self._adopt(self.overlay, now)
 
     def _signs(self, identity: Identity) -> None:
-        self.interest.rotate(identity)
+        self.interest.rotate_identity(identity)
 
     def _deadlines(self) -> list[float | None]:
         client = self._client.next_deadline if self._client else None
@@ -275,7 +275,7 @@ class JobNode(ReaderNode):
             case Tick():
                 if self._rests_at is not None and self._rests_at <= now:
                     self._rests_at = None
-                    self._asking.rest()
+                    self._asking.erase_box_key()
                 for effect in self.acknowledging.tick(now):
                     match effect:
                         case AskKept(mark):  # what came is on disk already
@@ -286,20 +286,20 @@ class JobNode(ReaderNode):
 
     def _far_page(self, event: Received, now: float) -> list[Effect]:
         try:
-            page = self._asking.received(event, now)
+            page = self._asking.open_far_page(event, now)
         except KeysError as error:
             return refused(event.peer, error)
         return [] if page is None else [PageCame(page.peer, page.wire.payload)]
 
     def _adopt_own(self, overlay: Overlay, now: float) -> list[Effect]:
         self.acknowledging.adopt(overlay)
-        self._asking.adopt(overlay)
+        self._asking.adopt_overlay(overlay)
         return super()._adopt_own(overlay, now)
 
     def _signs(self, identity: Identity) -> None:
         super()._signs(identity)
         self.acknowledging.rotate(identity)
-        self._asking.rotate(identity)
+        self._asking.rotate_identity(identity)
 
     def _deadlines(self) -> list[float | None]:
         return [*super()._deadlines(), self.acknowledging.next_deadline, self._rests_at]
@@ -342,7 +342,7 @@ class GatewayNode(ReaderNode):
         self.readings = Readings(overlay, name, secrets, keys, self.collector, generation << 16)
         self.asking = FarAsking(overlay, name, identity, random, self.readings.next_number, self.readings.up)
         self._early.withheld_max = LINK_WINDOW // 4
-        self.groups = SharedGroups(overlay, identity, name, secrets, self.interest.accepted)
+        self.groups = SharedGroups(overlay, identity, name, secrets, self.interest.is_accepted)
         self.presence = PresenceTable(overlay, name)
         self.acknowledging = Acknowledging(overlay, identity, name, self._numbers_of)
         self.collector.tells_had(self._had)
@@ -366,7 +366,7 @@ class GatewayNode(ReaderNode):
             self._sends_at = _UNKNOWN
         changed = [] if to_reader and not self.publisher.retained.changed else self.publisher.rows.changes()
         if not to_publisher:
-            changed = self.collector.changes(now) + changed
+            changed = self.collector.changed_rows(now) + changed
         if changed or self._early.taken:
             effects += self._early.acknowledged(changed)
         if self.collector.sealings.fresh:
@@ -460,7 +460,7 @@ class GatewayNode(ReaderNode):
                 return self._collected(self._reads(event, now), now)
             case Received():
                 kept = self._of_history(event, now)
-                return self._collected(self.collector.received(event, now) if kept is None else kept, now)
+                return self._collected(self.collector.take_wire(event, now) if kept is None else kept, now)
             case Acked(_, ticket) if ticket > 0:
                 return self.publisher.acked(event, now, self.keeper.is_ahead(event.peer))
             case NotTaken(_, ticket) if ticket > 0:
@@ -498,7 +498,7 @@ class GatewayNode(ReaderNode):
             case Subscribed(topic_filter):
                 self.groups.wanted(topic_filter)
                 effects = super()._own(event, now)
-                self.collector.subscriptions.follow(self.interest, self.overlay, now)
+                self.collector.subscriptions.follow_interest(self.interest, self.overlay, now)
                 return effects
             case Unsubscribed(topic_filter):
                 return [] if self.groups.postpones(topic_filter) else self._unwanted(topic_filter, now)
@@ -520,10 +520,10 @@ class GatewayNode(ReaderNode):
         """Returns the effects of a page, or of a wire in a scope being read on; None for any other wire."""
         try:
             if event.wire.topic == HISTORY_TOPIC:
-                return self.readings.received(event, now)
+                return self.readings.take_page(event, now)
             if event.wire.topic == FAR_TOPIC:
-                page = self.asking.received(event, now)
-                return [] if page is None else self.readings.received(page, now)
+                page = self.asking.open_far_page(event, now)
+                return [] if page is None else self.readings.take_page(page, now)
         except KeysError as error:
             return refused(event.peer, error)
         return self.readings.instead(event, now) if self.readings.is_behind else None
@@ -535,7 +535,7 @@ class GatewayNode(ReaderNode):
             case ReadAgain():
                 return self.readings.read_again(event, now)
             case HoldReading(reading, is_held):
-                return self.readings.hold(reading, is_held, now)
+                return self.readings.hold_reading(reading, is_held, now)
             case StopReading(reading):
                 return self.readings.stop(reading, now)
 
@@ -544,9 +544,9 @@ class GatewayNode(ReaderNode):
         if self.readings:
             effects += self._collected(self.readings.tick(now), now)
         else:
-            self.asking.rest()
+            self.asking.erase_box_key()
         effects += self.publisher.tick(now) + super()._own(event, now)
-        self.collector.subscriptions.follow(self.interest, self.overlay, now)
+        self.collector.subscriptions.follow_interest(self.interest, self.overlay, now)
         effects += self.acknowledging.tick(now)
         leases, unwanted = self.groups.tick(now)
         for topic_filter in unwanted:
@@ -554,8 +554,8 @@ class GatewayNode(ReaderNode):
         return effects + leases
 
     def _unwanted(self, topic_filter: str, now: float) -> list[Effect]:
-        effects = self.interest.unsubscribed(topic_filter, now)
-        self.collector.subscriptions.follow(self.interest, self.overlay, now)
+        effects = self.interest.drop_subscription(topic_filter, now)
+        self.collector.subscriptions.follow_interest(self.interest, self.overlay, now)
         return effects
 
     def _collected(self, effects: list[Effect], now: float) -> list[Effect]:
@@ -586,13 +586,13 @@ class GatewayNode(ReaderNode):
         self.presence.adopt(overlay)
         self.acknowledging.adopt(overlay)
         self.acknowledged.adopt(overlay)
-        self.asking.adopt(overlay)
+        self.asking.adopt_overlay(overlay)
         self.woken()
         leases = self.groups.adopt(overlay, self.secrets, now)
-        collected = self._collected(self.collector.adopt(overlay, self.secrets, now), now)
-        collected += self._collected(self.readings.adopt(overlay, self.secrets, now), now)
+        collected = self._collected(self.collector.adopt_overlay(overlay, self.secrets, now), now)
+        collected += self._collected(self.readings.adopt_overlay(overlay, self.secrets, now), now)
         effects = super()._adopt_own(overlay, now)
-        self.collector.subscriptions.follow(self.interest, overlay, now)
+        self.collector.subscriptions.follow_interest(self.interest, overlay, now)
         return effects + leases + collected + self.publisher.adopt(overlay, self._sends(), now)
 
     def _signs(self, identity: Identity) -> None:
@@ -600,7 +600,7 @@ class GatewayNode(ReaderNode):
         self.publisher.rotate(identity)
         self.groups.rotate(identity)
         self.acknowledging.rotate(identity)
-        self.asking.rotate(identity)
+        self.asking.rotate_identity(identity)
 
     def _deadlines(self) -> list[float | None]:
         if self._sends_at is _UNKNOWN:

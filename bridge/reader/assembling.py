@@ -67,7 +67,7 @@ class Assembling:
         known = self._parts.get(name)
         if known is None or known.header.order < header.order:  # sealed anew, which counts
             if content.suffices(header, pieces):
-                self.forget(name)
+                self.forget_pieces(name)
                 return content.join(header, pieces)
             known = _Parts(header, now)
             self._parts.put(name, header.publisher, known, 0)
@@ -80,13 +80,13 @@ class Assembling:
             known.pieces.update(fresh)
             self._pulls.content_came(self._pulls.get(name), peer, now - known.since)
         if content.suffices(header, known.pieces):
-            self.forget(name)
+            self.forget_pieces(name)
             return content.join(header, known.pieces)
         self._parts.grow(name, sum(map(len, fresh.values())))
         self._pulls.begin_pull(name, header.time_ms, header.publisher, now, PULL_S * (hops + 1))
         return None
 
-    def holds(self, header: MessageHeader) -> bool:
+    def holds_pieces(self, header: MessageHeader) -> bool:
         """Returns True if pieces of the publication are here or requested."""
         name = (header.publisher, header.sequence)
         return self._parts.get(name) is not None or self._pulls.get(name) is not None
@@ -107,7 +107,7 @@ class Assembling:
         pull = self._pulls.get(name)
         return pull is not None and bool(pull.asked)
 
-    def forget(self, name: Name) -> None:
+    def forget_pieces(self, name: Name) -> None:
         """Forgets the pieces and the request of a publication: the content is whole, or nothing waits for it any
         more.
         """
@@ -165,9 +165,9 @@ class Skipped:
         self.up: set[str] = set()
         """Replicas with a link to this reader."""
         self._lows: FairTable[SkipName, dict[str, int]] = FairTable(SKIPS_MAX)
-        self.adopt(overlay)
+        self.adopt_overlay(overlay)
 
-    def adopt(self, overlay: Overlay) -> None:
+    def adopt_overlay(self, overlay: Overlay) -> None:
         """Adopts another version of the overlay, or other views."""
         self._view, self._planes = overlay.views[overlay.certificate(self._name).region], Planes(overlay)
 
@@ -193,7 +193,7 @@ class Skipped:
             return None
         return None if self._planes.host_replica(scope, self._name) in lows else at
 
-    def heard(self, name: SkipName, peer: str, low: int) -> None:
+    def note_statement(self, name: SkipName, peer: str, low: int) -> None:
         """Notes a replica's statement that everything after `low` was left out."""
         lows = self._lows.get(name)
         if lows is None:
@@ -219,6 +219,6 @@ class Skipped:
         low = agreed(said, needed)
         return low is not None and low <= highest
 
-    def done(self, name: SkipName) -> None:
+    def forget_statements(self, name: SkipName) -> None:
         """Forgets a publication waiting no more."""
         self._lows.pop(name)

@@ -166,7 +166,7 @@ class BrokerOverlay:
         self._shown: dict[str, bytes] = {}  # members that dialled us, with the certificate that they showed
         self._accepting = Accepting(self._gateway.awaits if self._gateway is not None else lambda _: False)
         interest = None if self._gateway is None else self._gateway.interest
-        self._settling = None if interest is None else Settling(interest.wanted_scopes, interest.accepted)
+        self._settling = None if interest is None else Settling(interest.wanted_scopes, interest.is_accepted)
         self._delivery = LocalDelivery(self.own_topics, figures, self._settling, lambda: clock() + dials.clock_ahead_s)
         self._showing: asyncio.Task[None] | None = None
         self._flow: Backpressure | None = None

@@ -240,7 +240,7 @@ class RegionClient(Linked):
     @property
     def accepted(self) -> bool:
         """A quorum of the region knows everything we want."""
-        return all(self._node.interest.accepted(secret.scope.filter) for secret in self.scopes)
+        return all(self._node.interest.is_accepted(secret.scope.filter) for secret in self.scopes)
 
     # ---------------------------------------------------------------------------- what the overlay says
 

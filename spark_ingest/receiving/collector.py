@@ -104,7 +104,7 @@ class SpoolCollector:
     def adopt(self, overlay: Overlay, now: float) -> None:
         """Adopts another version of the overlay, or other views of it, with unchanged regions."""
         self._links.forget_all_but(overlay.replicas(self._intake.home))
-        self._news(*self._intake.adopt(overlay, now))
+        self._news(*self._intake.adopt_overlay(overlay, now))
         for early in self._early.take_all():
             self._receive(*early[:-1], now, early.since)
         self._settle_owed()
@@ -181,7 +181,7 @@ class SpoolCollector:
                 self._effects(replica, news, now)
                 if opened is not None:
                     self._publications.wake(opened)
-            header = self._intake.told(properties, topic)
+            header = self._intake.told_property(properties, topic)
             if header is None:
                 owed.append(ack)
             elif self._part is not None and not self._part.takes(header):
@@ -286,11 +286,11 @@ class SpoolCollector:
         if entry.header.mode is Mode.PLAIN:
             return None
         try:
-            usable = self._keys.opened(entry.admitted)
+            usable = self._keys.opened_key(entry.admitted)
         except BadContent as error:
             return f"key: {error}"
         if usable is None:
-            came = self._keys.knows(entry.header.key_id)
+            came = self._keys.knows_key(entry.header.key_id)
             return "shares: fewer than k fit the commitments" if came else "key: no key header came"
         if entry.admitted.scope.keyed:
             if self.granted.lacks(usable.name):

@@ -315,7 +315,7 @@ def test_backdating_helps_a_revoked_publisher_at_a_replica_no_longer_than_the_gr
 @pytest.mark.attack(20)
 def test_f_bad_replicas_cannot_bring_a_reader_what_a_revoked_publisher_backdates(world: World):
     node = subscriber(world, "control")
-    node.collector.adopt(world.revoked("evil", EPOCH), world.secrets, NOW)
+    node.collector.adopt_overlay(world.revoked("evil", EPOCH), world.secrets, NOW)
     wire = clear(world, "evil", NOW + 99)
     for _ in range(3):  # again and again over the same link
         effects = node.handle(Received("r1a", wire), NOW + DEAD_S)
@@ -328,7 +328,7 @@ def test_a_voucher_is_for_the_very_header_and_not_for_another_of_its_number_and_
     """Attack: a revoked publisher signs another header of what honest replicas kept for a reader that was away: of the
     same number, time and first block, with other content behind it."""
     node = subscriber(world, "control")
-    node.collector.adopt(world.revoked("evil", EPOCH), world.secrets, NOW)
+    node.collector.adopt_overlay(world.revoked("evil", EPOCH), world.secrets, NOW)
     kept = clear(world, "evil", NOW + 99)
     told, party = from_property(dict(kept.properties)["vmq"]), world.identities["evil"]
     header = replace(header_of(told), deadline_ms=int((NOW + 9_999) * 1000))
@@ -342,7 +342,7 @@ def test_a_voucher_is_for_the_very_header_and_not_for_another_of_its_number_and_
 
 def test_a_reader_that_was_away_takes_what_f_plus_one_replicas_kept_for_it(world: World):
     node = subscriber(world, "control")
-    node.collector.adopt(world.revoked("evil", EPOCH), world.secrets, NOW)
+    node.collector.adopt_overlay(world.revoked("evil", EPOCH), world.secrets, NOW)
     wire = clear(world, "evil", NOW + 99)
     assert not delivered(node.handle(Received("r1a", wire), NOW + DEAD_S))
     assert len(delivered(node.handle(Received("r1b", wire), NOW + DEAD_S))) == 1

@@ -103,12 +103,12 @@ def test_subscriptions_at_hosted_brokers_are_accepted_with_their_suback():
     watches = [watch for watch in told if watch.ticket]  # the last one of each broker counts
     assert [watch.peer for watch in watches] == sorted(BROKERS)
     assert all(watch.on for watch in told)
-    assert not node.interest.accepted("plant/#")
+    assert not node.interest.is_accepted("plant/#")
     node.handle(Acked("r1a", watches[0].ticket), NOW)
     node.handle(Acked("r1a", watches[0].ticket), NOW)
-    assert not node.interest.accepted("plant/#")
+    assert not node.interest.is_accepted("plant/#")
     node.handle(Acked("r1c", watches[2].ticket), NOW)
-    assert node.interest.accepted("plant/#")
+    assert node.interest.is_accepted("plant/#")
 
 
 def test_every_publication_carries_the_key_and_one_share():

@@ -471,7 +471,7 @@ def test_evidence_of_one_view_is_held_against_its_own_members_only():
     label = key.shares[0].label
     shares[label] = Share(label, (), bytes(32))
     newer = in_force(world, detached(world))
-    evidence.adopt(newer)
+    evidence.adopt_overlay(newer)
     effects = evidence.judge(key.header, key.header.hops, shares, ())
     assert (named(effects), newer.views[1].members[0]) == ({"r1a"}, "r1b")
     late = Evidence(newer.as_of(NOW + GRACE_S))

@@ -147,7 +147,7 @@ def test_naming_by_mismatch_alone_would_frame_the_innocent(
     ) -> list[Effect]:
         values = level1_values(shares.values(), hops, winning)
         misfits = {place for place, value in values.items() if value is None or not check_share(header, place, value)}
-        return self._name({member_at(self._overlay, hops[0], place) for place in misfits})
+        return self._name_liars({member_at(self._overlay, hops[0], place) for place in misfits})
 
     monkeypatch.setattr(Evidence, "judge", judge)
     with pytest.raises(AssertionError, match="innocents were named"):

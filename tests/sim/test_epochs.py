@@ -60,7 +60,9 @@ def adopting(world: World, overlay: Overlay) -> Callable[[Machine, float], Seque
             return node.forwarder.adopt_overlay(overlay, now)
         assert isinstance(node, GatewayNode)
         node.woken()
-        effects = node.collector.adopt(overlay, secrets, now) + node.interest.adopt(overlay, secrets, now)
+        effects = node.collector.adopt_overlay(overlay, secrets, now) + node.interest.adopt_overlay(
+            overlay, secrets, now
+        )
         return effects + node.publisher.adopt(overlay, secrets, now)
 
     return adopt

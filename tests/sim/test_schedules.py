@@ -160,7 +160,7 @@ def drop_without_void(self: Publisher, message: list[int], age: list[int], now: 
     return self._drop(sorted([*message, *age]))
 
 
-ADD, ACKED, PUT, DELIVER = Residents.add, Publisher.acked, KeptReader.put, Stream.deliver
+ADD, ACKED, PUT, DELIVER = Residents.add, Publisher.acked, KeptReader.put_row, Stream.mark_delivered
 NEAR: dict[str, Any] = {}
 FAR = {"far": True}
 MUTANTS: dict[str, tuple[type, str, Any, str, dict[str, Any]]] = {

@@ -436,7 +436,7 @@ def test_another_version_of_the_overlay_ends_what_a_revoked_gateway_serves():
 
 def test_without_acknowledgements_a_lease_does_not_begin():
     interest = ScopeInterest(WORLD.overlay, WORLD.identities["us"], "us", WORLD.secrets)
-    shared = SharedGroups(WORLD.overlay, WORLD.identities["us"], "us", WORLD.secrets, interest.accepted)
+    shared = SharedGroups(WORLD.overlay, WORLD.identities["us"], "us", WORLD.secrets, interest.is_accepted)
     shared.joined(GROUP, NOW)
     assert shared.reviewed(NOW) == []
     assert shared.next_deadline == NOW + RENEW_AFTER_S

@@ -103,7 +103,7 @@ def test_over_a_restart_parts_stay_parts_and_what_went_does_not_go_again(world: 
     site, control = gateway(world, "site"), subscriber(world, "control")
     adopted(world, site, rescoped(world, "open/#", "open/a/#"))
     control.secrets = list(world.secrets)
-    control.collector.adopt(world.overlay, world.secrets, NOW)
+    control.collector.adopt_overlay(world.overlay, world.secrets, NOW)
     grants = world.overlay.policy.grants
     narrow = tuple(replace(g, filter="open/x") if g.member == "site" else g for g in grants)
     world.overlay = world.with_policy(grants=narrow)
@@ -120,7 +120,7 @@ def test_over_a_restart_parts_stay_parts_and_what_went_does_not_go_again(world: 
     again.handle(Restored(tuple((k, v) for k, v in dict(rows).items() if v is not None)), NOW)
     effects = again.handle(OutboxPage(((1, 0, stored),), None), NOW)
     assert carried(again) == {1: ("open/#", [1, 3], 0)}
-    control.collector.adopt(world.overlay, world.secrets, NOW)
+    control.collector.adopt_overlay(world.overlay, world.secrets, NOW)
     got += received(control, effects)
     got += [d.sequence for d in delivered(control.collector.tick(NOW + 11))]
     assert sorted(got) == [1, 2, 3]
@@ -154,11 +154,11 @@ def test_over_a_restart_what_another_scope_took_at_qos_2_does_not_come_again_by_
     site, control = gateway(world, "site"), subscriber(world, "control")
     first = list(world.secrets)
     effects = adopted(world, site, rescoped(world, "open/#", "open/a/#"))
-    control.collector.adopt(world.overlay, world.secrets, NOW)
+    control.collector.adopt_overlay(world.overlay, world.secrets, NOW)
     effects += site.handle(OutboxPage(((1, 0, stored := batch(1, "open/a/t", qos=2)),), None), NOW)
     assert received(control, effects) == [1]
     rescoped(world, "open/#")
-    control.collector.adopt(world.overlay, first, NOW)
+    control.collector.adopt_overlay(world.overlay, first, NOW)
     again = gateway(world, "site")
     again.handle(kept(effects), NOW)
     effects = again.handle(OutboxPage(((1, 0, stored),), None), NOW)
