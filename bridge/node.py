@@ -141,7 +141,7 @@ class ReaderNode(Node):
 
     def _event(self, event: Event, now: float) -> list[Effect]:
         if self._signing.successor is not None:
-            self._signing.settle(self.overlay, now)
+            self._signing.switch_if_due(self.overlay, now)
         match event:
             case LinkUp(peer) | LinkDown(peer) | Received(peer, _) | Acked(peer, _) if peer not in self._replicas:
                 return self._news(self._of_server(event, now), now)
@@ -197,7 +197,7 @@ class ReaderNode(Node):
         return []
 
     def _adopt(self, overlay: Overlay, now: float) -> list[Effect]:
-        self._signing.settle(self.overlay, now)
+        self._signing.switch_if_due(self.overlay, now)
         self._replicas = frozenset(overlay.replicas(overlay.certificate(self.name).region))
         self.secrets, came = handed_over(overlay, self.name, self._identity, self.secrets, self._keys)
         effects = self._adopt_own(overlay, now)
@@ -210,7 +210,7 @@ class ReaderNode(Node):
     def _rotated(self, event: Rotated, now: float) -> list[Effect]:
         """Takes another key pair: boxes the owner sealed to the new key open now. We sign with the new key later."""
         self._identity = event.identity
-        self._signing.rotate(event.identity, now)
+        self._signing.rotate_identity(event.identity, now)
         if self._client is not None:
             self._client.rotate(event.identity)
         return self._adopt(self.overlay, now)
@@ -364,7 +364,7 @@ class GatewayNode(ReaderNode):
             self._reads_at = _UNKNOWN
         if not to_reader:
             self._sends_at = _UNKNOWN
-        changed = [] if to_reader and not self.publisher.retained.changed else self.publisher.rows.changes()
+        changed = [] if to_reader and not self.publisher.retained.changed else self.publisher.rows.changed_rows()
         if not to_publisher:
             changed = self.collector.changed_rows(now) + changed
         if changed or self._early.taken:
@@ -445,7 +445,7 @@ class GatewayNode(ReaderNode):
                 return self.groups.received(event, now)
             case Received(peer, wire) if wire.topic == PULL_TOPIC:
                 try:
-                    return self.publisher.asked(event, now)
+                    return self.publisher.answer_request(event, now)
                 except KeysError as error:
                     return refused(peer, error)
             case Received(_, wire) if wire.topic == GENERATION_TOPIC:
@@ -464,7 +464,7 @@ class GatewayNode(ReaderNode):
             case Acked(_, ticket) if ticket > 0:
                 return self.publisher.acked(event, now, self.keeper.is_ahead(event.peer))
             case NotTaken(_, ticket) if ticket > 0:
-                return self.publisher.refused(event, now)
+                return self.publisher.take_refusal(event, now)
             case Acked():
                 effects = super()._own(event, now)
                 return effects + self.groups.reviewed(now) if effects else effects
@@ -511,7 +511,7 @@ class GatewayNode(ReaderNode):
 
     def _restored(self, event: Restored, now: float) -> list[Effect]:
         self.interest.restore(event.rows)
-        self.publisher.retained.restore(event.rows, self.intake.is_left)
+        self.publisher.retained.restore(event.rows, self.intake.is_left_on_disk)
         self.publisher.rows.restore(event.rows)
         live, asked = self.readings.restore(event.rows, now)
         return self._collected(asked + self.collector.restore(live, now), now)
@@ -570,7 +570,7 @@ class GatewayNode(ReaderNode):
                 case Doubted(name):
                     passed += self.doubted(name, now)
                 case Deliver():
-                    passed += self.groups.placed(self.publisher.retained.heard(effect), now)
+                    passed += self.groups.placed(self.publisher.retained.take_delivery(effect), now)
                 case Send(_, wire) if wire.topic == HISTORY_TOPIC:
                     passed += self.asking.sent(effect, now)
                 case _:
@@ -593,11 +593,11 @@ class GatewayNode(ReaderNode):
         collected += self._collected(self.readings.adopt_overlay(overlay, self.secrets, now), now)
         effects = super()._adopt_own(overlay, now)
         self.collector.subscriptions.follow_interest(self.interest, overlay, now)
-        return effects + leases + collected + self.publisher.adopt(overlay, self._sends(), now)
+        return effects + leases + collected + self.publisher.adopt_overlay(overlay, self._sends(), now)
 
     def _signs(self, identity: Identity) -> None:
         super()._signs(identity)
-        self.publisher.rotate(identity)
+        self.publisher.rotate_identity(identity)
         self.groups.rotate(identity)
         self.acknowledging.rotate(identity)
         self.asking.rotate_identity(identity)

@@ -100,7 +100,7 @@ def standing(links: BrokerOverlay, now: float, outbox_bytes_max: int) -> Overlay
         return RegionStanding(name, tuple(peers), tuple(p for p in peers if p in up), needed, away)
 
     lacking_from = node.publisher.lacking_from if isinstance(node, GatewayNode) else 0
-    oldest = store.first(lacking_from) if store.depth else None
+    oldest = store.first_from(lacking_from) if store.depth else None
     epoch = calendar.epoch_at(now)
     own = overlay.members.get(links.figures.name)
     late_s = now - calendar.fetch_from_s(epoch + 1) if calendar.length_s else 0.0

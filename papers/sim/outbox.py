@@ -58,12 +58,12 @@ class SimulatedOutbox:
 
     # ---------------------------------------------------------------------------------- as a shelf
 
-    def first(self, start: int) -> tuple[int, int] | None:
+    def first_from(self, start: int) -> tuple[int, int] | None:
         first = min((sequence for sequence in self.rows if sequence >= start), default=None)
         return None if first is None else (first, self.rows[first][2].time_ms)
 
-    def is_left(self, sequence: int) -> bool:
+    def is_left_on_disk(self, sequence: int) -> bool:
         return sequence in self.rows and sequence not in self._in_hand
 
-    def last_of(self, chain: str) -> int:
+    def last_of_chain(self, chain: str) -> int:
         return self._last.get(chain, 0)

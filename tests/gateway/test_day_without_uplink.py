@@ -75,7 +75,7 @@ def test_a_day_drains_in_order_and_once_within_memory_beside_devices_that_go_on(
                 batch.clear()
             if number == entries // 3:
                 newer = world.with_policy()
-                site._perform(site.node.publisher.adopt(newer, world.secrets_under(newer), now))
+                site._perform(site.node.publisher.adopt_overlay(newer, world.secrets_under(newer), now))
             if number == entries // 2:
                 site.store.close()
                 site = Recorder(tmp_path, world, now)

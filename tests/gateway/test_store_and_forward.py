@@ -197,7 +197,7 @@ def test_a_day_without_uplink_and_a_restart_lose_nothing_and_drain_in_order_unde
         assert site.store.depth == site.store.held_bytes == 0
         site.store.close()
         again = Site(tmp_path, world, site.now)
-        assert again.store.first(0) is None  # also on disk
+        assert again.store.first_from(0) is None  # also on disk
         again.store.close()
 
     asyncio.run(main())

@@ -63,7 +63,7 @@ def adopting(world: World, overlay: Overlay) -> Callable[[Machine, float], Seque
         effects = node.collector.adopt_overlay(overlay, secrets, now) + node.interest.adopt_overlay(
             overlay, secrets, now
         )
-        return effects + node.publisher.adopt(overlay, secrets, now)
+        return effects + node.publisher.adopt_overlay(overlay, secrets, now)
 
     return adopt
 

@@ -308,7 +308,7 @@ def test_nothing_on_disk_is_passed_over_once_scopes_changed_under_it() -> None:
     """A stored batch may hold records of any scope then."""
     intake, sender, _ = passing()
     intake._scopes.stored(1, 4)
-    intake._scopes.adopt([ScopeSecret(Scope("else/#"), "else/#")])
+    intake._scopes.adopt_scopes([ScopeSecret(Scope("else/#"), "else/#")])
     assert intake.wanted(NOW) == []
     sender.waiting_full = False
     assert intake.wanted(NOW) == [ReadPage(1)]

@@ -44,7 +44,7 @@ def rescoped(world: World, *filters: str, mode: Mode = Mode.COPIES) -> list[Scop
 
 
 def adopted(world: World, node: GatewayNode, secrets: list[ScopeSecret]) -> list[Effect]:
-    return node.publisher.adopt(world.overlay, secrets, NOW)
+    return node.publisher.adopt_overlay(world.overlay, secrets, NOW)
 
 
 def carried(node: GatewayNode) -> dict[int, tuple[str, list[int], int]]:

@@ -199,8 +199,8 @@ def test_what_its_author_seals_anew_after_a_rotation_is_not_told_again(is_there:
     for peer in REPLICAS if is_there else ():
         site.handle(Acked(peer, 1), NOW)
     after = rotated(WORLD, "a")
-    site.publisher.rotate(after.identities["a"])
-    effects = site.publisher.adopt(after.overlay, after.secrets, NOW + 9)
+    site.publisher.rotate_identity(after.identities["a"])
+    effects = site.publisher.adopt_overlay(after.overlay, after.secrets, NOW + 9)
     reader.collector.adopt_overlay(after.overlay, after.secrets, NOW + 9)
     again = {send.peer: send.wire for send in sent(effects)}
     assert again.keys() == set(REPLICAS)

@@ -14,10 +14,10 @@ def test_what_is_in_hand_is_not_read_again_until_a_crash() -> None:
     outbox = SimulatedOutbox()
     outbox.put_entries([entry(1), entry(2), entry(3, qos=0)])
     assert outbox.page(0) == OutboxPage((), None)
-    assert not outbox.is_left(1)
+    assert not outbox.is_left_on_disk(1)
     outbox.crashed()
-    assert outbox.is_left(1)
-    assert not outbox.is_left(3), "QoS 0 was never there"
+    assert outbox.is_left_on_disk(1)
+    assert not outbox.is_left_on_disk(3), "QoS 0 was never there"
     assert outbox.page(0) == OutboxPage((entry(1), entry(2)), None)
     assert outbox.page(0) == OutboxPage((), None)
 
@@ -27,9 +27,9 @@ def test_what_is_forgotten_is_gone_and_what_is_left_comes_again() -> None:
     outbox.put_entries([entry(1), entry(2)])
     outbox.forget_entries([1, 99])
     outbox.leave_on_disk([2])
-    assert outbox.first(0) == (2, 2)
-    assert outbox.first(3) is None
-    assert outbox.last_of("plant/t") == 2
+    assert outbox.first_from(0) == (2, 2)
+    assert outbox.first_from(3) is None
+    assert outbox.last_of_chain("plant/t") == 2
     assert outbox.page(0).entries == (entry(2),)
 
 
