@@ -127,9 +127,9 @@ class ReaderNode(Node):
 
     def wanted(self, name: KeyName, now: float) -> list[Effect]:
         """Asks for a missing key under which a publisher sealed."""
-        return self._client.want(name, now) if self._client else []
+        return self._client.want_key(name, now) if self._client else []
 
-    def lacks(self, epoch: int) -> tuple[str, ...]:
+    def scopes_lacking_key(self, epoch: int) -> tuple[str, ...]:
         """Returns the clear filters of our scopes for which we have no key of this epoch."""
         keyed = [secret for secret in self.secrets if secret.scope.keyed and not secret.scope.retiring]
         names = {secret.clear_filter: KeyName(secret.scope.filter, epoch, secret.scope.bump) for secret in keyed}
@@ -139,21 +139,21 @@ class ReaderNode(Node):
         """Takes note that a publisher sealed under another key of this name than ours."""
         return self._client.doubted(name, now) if self._client else []
 
-    def _event(self, event: Event, now: float) -> list[Effect]:
+    def _handle_event(self, event: Event, now: float) -> list[Effect]:
         if self._signing.successor is not None:
             self._signing.switch_if_due(self.overlay, now)
         match event:
             case LinkUp(peer) | LinkDown(peer) | Received(peer, _) | Acked(peer, _) if peer not in self._replicas:
                 return self._news(self._of_server(event, now), now)
             case Tick() if self._client is not None:
-                return self._news(self._client.tick(now), now) + self._own(event, now)
+                return self._news(self._client.tick(now), now) + self._handle_data_event(event, now)
             case Rotated():
                 return self._rotated(event, now)
             case KeyWanted(name):
                 return self.wanted(name, now)
             case KeyDoubted(name):
                 return self.doubted(name, now)
-        return self._own(event, now)
+        return self._handle_data_event(event, now)
 
     def _of_server(self, event: LinkUp | LinkDown | Received | Acked, now: float) -> list[Effect]:
         """Handles events of a key server, which speaks only about keys."""
@@ -166,10 +166,10 @@ class ReaderNode(Node):
             case Received(peer, wire) if wire.topic != GRANT_TOPIC:
                 return [Count("refused", 1, "topic"), Blame(peer, False, "a key server answers requests only")]
             case Received():
-                return self._client.received(event, now)
+                return self._client.take_answer(event, now)
         return []
 
-    def _own(self, event: Event, now: float) -> list[Effect]:
+    def _handle_data_event(self, event: Event, now: float) -> list[Effect]:
         """Handles events that do not concern key servers."""
         match event:
             case Acked():
@@ -196,12 +196,12 @@ class ReaderNode(Node):
     def _keys_changed(self, now: float) -> list[Effect]:
         return []
 
-    def _adopt(self, overlay: Overlay, now: float) -> list[Effect]:
+    def _adopt_overlay(self, overlay: Overlay, now: float) -> list[Effect]:
         self._signing.switch_if_due(self.overlay, now)
         self._replicas = frozenset(overlay.replicas(overlay.certificate(self.name).region))
         self.secrets, came = handed_over(overlay, self.name, self._identity, self.secrets, self._keys)
         effects = self._adopt_own(overlay, now)
-        effects += self._news(self._client.adopt(overlay, now), now) if self._client else []
+        effects += self._news(self._client.adopt_overlay(overlay, now), now) if self._client else []
         return effects + (self._news([KeysChanged()], now) if came else [])
 
     def _adopt_own(self, overlay: Overlay, now: float) -> list[Effect]:
@@ -212,8 +212,8 @@ class ReaderNode(Node):
         self._identity = event.identity
         self._signing.rotate_identity(event.identity, now)
         if self._client is not None:
-            self._client.rotate(event.identity)
-        return self._adopt(self.overlay, now)
+            self._client.rotate_identity(event.identity)
+        return self._adopt_overlay(self.overlay, now)
 
     def _signs(self, identity: Identity) -> None:
         self.interest.rotate_identity(identity)
@@ -252,13 +252,13 @@ class JobNode(ReaderNode):
         self._number += 1
         return self._number
 
-    def spooled(self, chain: ChainId, batch: HadBatch) -> None:
+    def take_spooled(self, chain: ChainId, batch: HadBatch) -> None:
         """Takes a batch on disk. The next `Tick` sends due receipts."""
         self.acknowledging.had(chain, chain.publisher, batch)
         self._is_due_known = False
 
-    def _own(self, event: Event, now: float) -> list[Effect]:
-        effects = super()._own(event, now)
+    def _handle_data_event(self, event: Event, now: float) -> list[Effect]:
+        effects = super()._handle_data_event(event, now)
         match event:
             case LinkUp(peer):
                 self._up.add(peer)
@@ -347,7 +347,7 @@ class GatewayNode(ReaderNode):
         self.acknowledging = Acknowledging(overlay, identity, name, self._numbers_of)
         self.collector.tells_had(self._had)
         self.acknowledged = Acknowledged(overlay, name, self.collector.sealings)
-        self.publisher.told_sealed = self._sealed
+        self.publisher.told_sealed = self._take_sealed
         # Deadlines of the two halves, as they were worked out last; an event of one half leaves the other's as it is.
         self._sends_at: float | None = _UNKNOWN
         self._reads_at: float | None = _UNKNOWN
@@ -368,7 +368,7 @@ class GatewayNode(ReaderNode):
         if not to_publisher:
             changed = self.collector.changed_rows(now) + changed
         if changed or self._early.taken:
-            effects += self._early.acknowledged(changed)
+            effects += self._early.add_acknowledged(changed)
         if self.collector.sealings.fresh:
             effects += self.collector.sealings.news()
         if self.intake.left_from is not None and not self.keeper.removed:
@@ -422,7 +422,7 @@ class GatewayNode(ReaderNode):
         batch = HadBatch.of(header, held.admitted.frame, records, blinding)
         self.acknowledging.had(ChainId(header.publisher, scope), held.author, batch)
 
-    def _sealed(self, entry: Entry) -> list[Effect]:
+    def _take_sealed(self, entry: Entry) -> list[Effect]:
         """Takes a batch of ours in a scope with receipts."""
         header, sequence = entry.header, entry.sequence
         assert header is not None, "it was sealed just now"
@@ -439,7 +439,7 @@ class GatewayNode(ReaderNode):
             self.publisher.rows.all_read()
         return effects
 
-    def _own(self, event: Event, now: float) -> list[Effect]:
+    def _handle_data_event(self, event: Event, now: float) -> list[Effect]:
         match event:
             case Received(_, wire) if wire.topic == GROUPS_TOPIC:
                 return self.groups.received(event, now)
@@ -466,7 +466,7 @@ class GatewayNode(ReaderNode):
             case NotTaken(_, ticket) if ticket > 0:
                 return self.publisher.take_refusal(event, now)
             case Acked():
-                effects = super()._own(event, now)
+                effects = super()._handle_data_event(event, now)
                 return effects + self.groups.reviewed(now) if effects else effects
             case Appending(sequences):
                 return self.intake.appending(sequences)
@@ -481,7 +481,7 @@ class GatewayNode(ReaderNode):
             case LinkUp(peer):
                 # Leases before publications: a receiver of both then knows the groups that we served already.
                 self.collector.skipped.up.add(peer)
-                effects = super()._own(event, now) + self.groups.link_up(peer, now)
+                effects = super()._handle_data_event(event, now) + self.groups.link_up(peer, now)
                 effects += self._collected(self.readings.link_up(peer, now), now)
                 effects += self.acknowledging.link_up(peer, now)
                 return effects + self.publisher.link_up(peer, now)
@@ -490,14 +490,14 @@ class GatewayNode(ReaderNode):
                 self.collector.skipped.up.discard(peer)
                 self.readings.link_down(peer, now)
                 self.acknowledging.link_down(peer)
-                return super()._own(event, now) + self.publisher.link_down(peer)
+                return super()._handle_data_event(event, now) + self.publisher.link_down(peer)
             case GroupJoined(group, topic_filter, is_whole, owner):
                 return self.groups.joined((group, topic_filter), now, is_whole, owner)
             case GroupLeft(group, topic_filter):
                 return self.groups.left((group, topic_filter), now)
             case Subscribed(topic_filter):
                 self.groups.wanted(topic_filter)
-                effects = super()._own(event, now)
+                effects = super()._handle_data_event(event, now)
                 self.collector.subscriptions.follow_interest(self.interest, self.overlay, now)
                 return effects
             case Unsubscribed(topic_filter):
@@ -505,9 +505,9 @@ class GatewayNode(ReaderNode):
             case Restored():
                 return self._restored(event, now)
             case Tick():
-                return self._tick(event, now)
+                return self._pass_time(event, now)
             case _:
-                return super()._own(event, now)
+                return super()._handle_data_event(event, now)
 
     def _restored(self, event: Restored, now: float) -> list[Effect]:
         self.interest.restore(event.rows)
@@ -539,13 +539,13 @@ class GatewayNode(ReaderNode):
             case StopReading(reading):
                 return self.readings.stop(reading, now)
 
-    def _tick(self, event: Tick, now: float) -> list[Effect]:
+    def _pass_time(self, event: Tick, now: float) -> list[Effect]:
         effects = self._collected(self.collector.tick(now), now)
         if self.readings:
             effects += self._collected(self.readings.tick(now), now)
         else:
             self.asking.erase_box_key()
-        effects += self.publisher.tick(now) + super()._own(event, now)
+        effects += self.publisher.tick(now) + super()._handle_data_event(event, now)
         self.collector.subscriptions.follow_interest(self.interest, self.overlay, now)
         effects += self.acknowledging.tick(now)
         leases, unwanted = self.groups.tick(now)
@@ -646,7 +646,7 @@ class ReplicaNode(Node):
         region = overlay.certificate(self.name).region
         return objection(overlay, region, swap, self.measurer.told, self.measurer.up, now)
 
-    def _event(self, event: Event, now: float) -> list[Effect]:
+    def _handle_event(self, event: Event, now: float) -> list[Effect]:
         if not isinstance(event, Received):
             return self._beside(event, now)
         wire = event.wire
@@ -727,7 +727,7 @@ class ReplicaNode(Node):
         self.forwarder.erase()
         self._again.clear()
 
-    def _adopt(self, overlay: Overlay, now: float) -> list[Effect]:
+    def _adopt_overlay(self, overlay: Overlay, now: float) -> list[Effect]:
         self._others_at = _UNKNOWN
         self._publishers.adopt_budgets(overlay.policy.budgets, overlay.by_party)
         self._leases.adopt(overlay)
@@ -753,7 +753,7 @@ class ReplicaNode(Node):
             event = self._again.popleft()
             if event.peer in self.overlay.members:
                 # Their acknowledgements went long ago: no publisher can be delayed by them.
-                news = [effect for effect in self._event(event, now) if not isinstance(effect, Delay)]
+                news = [effect for effect in self._handle_event(event, now) if not isinstance(effect, Delay)]
                 self._links.charge(event.peer, news, now)
                 effects += news
         self._again_at = now if self._again else None

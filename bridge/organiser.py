@@ -76,7 +76,7 @@ class OrganiserNode(Node):
 
     # --------------------------------------------------------------------------------------------- events
 
-    def _event(self, event: Event, now: float) -> list[Effect]:
+    def _handle_event(self, event: Event, now: float) -> list[Effect]:
         match event:
             case Received(_, wire) if wire.topic == SUMMARY_TOPIC:
                 return self._heard(event, now)
@@ -144,7 +144,7 @@ class OrganiserNode(Node):
         )  # fmt: skip
         return made.signed(self._identity)
 
-    def _adopt(self, overlay: Overlay, now: float) -> list[Effect]:
+    def _adopt_overlay(self, overlay: Overlay, now: float) -> list[Effect]:
         self._said = {name: said for name, said in self._said.items() if name in overlay.members}
         self._interests = {name: two for name, two in self._interests.items() if name in overlay.members}
         return []

@@ -107,14 +107,14 @@ class KeyClient:
     def link_down(self, server: str, now: float) -> list[Effect]:
         return _as_effects(self._fetcher.link_down(server, now))
 
-    def received(self, event: Received, now: float) -> list[Effect]:
+    def take_answer(self, event: Received, now: float) -> list[Effect]:
         """Takes an answer. An invalid answer is dropped, counted and charged to the link."""
         try:
             return _as_effects(self._fetcher.take_answer(event.peer, event.wire.payload, now))
         except KeysError as error:
             return [Count("refused", 1, type(error).__name__), Blame(event.peer, False, str(error))]
 
-    def want(self, name: KeyName, now: float) -> list[Effect]:
+    def want_key(self, name: KeyName, now: float) -> list[Effect]:
         """Asks for a key we lack and under which a publisher sealed."""
         return _as_effects(self._fetcher.want_key(name, now))
 
@@ -122,10 +122,10 @@ class KeyClient:
         """Takes note that a publisher sealed under another key of this name than ours."""
         return _as_effects(self._fetcher.doubted(name, now))
 
-    def adopt(self, overlay: Overlay, now: float) -> list[Effect]:
+    def adopt_overlay(self, overlay: Overlay, now: float) -> list[Effect]:
         return _as_effects(self._fetcher.adopt_directory(OverlayDirectory(overlay), now))
 
-    def rotate(self, identity: Identity) -> None:
+    def rotate_identity(self, identity: Identity) -> None:
         self._fetcher.rotate_identity(identity)
 
     def tick(self, now: float) -> list[Effect]:
@@ -198,7 +198,7 @@ class KeyServerNode(Node):
         super().__init__(overlay, name)
         self.server = KeyServer(identity, name, material, OverlayDirectory(overlay), random, archive)
 
-    def _event(self, event: Event, now: float) -> list[Effect]:
+    def _handle_event(self, event: Event, now: float) -> list[Effect]:
         match event:
             case Received(peer, wire):
                 if wire.topic != GRANT_TOPIC:
@@ -214,7 +214,7 @@ class KeyServerNode(Node):
     def _walk(self, now: float) -> list[Effect]:
         return [*self.server.walk(now)] if now >= self.server.next_deadline else []
 
-    def _adopt(self, overlay: Overlay, now: float) -> list[Effect]:
+    def _adopt_overlay(self, overlay: Overlay, now: float) -> list[Effect]:
         self.server.adopt_directory(OverlayDirectory(overlay))
         return self._walk(now)
 

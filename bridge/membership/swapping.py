@@ -43,11 +43,11 @@ class SwapEndorser:
         self._proves = False  # ... or are to check
         self.why = ""
 
-    def rotate(self, identity: Identity) -> None:
+    def rotate_identity(self, identity: Identity) -> None:
         if self._identity is not None:
             self._identity, self._proves = identity, True
 
-    def adopt(self, overlay: Overlay, now: float) -> None:
+    def adopt_overlay(self, overlay: Overlay, now: float) -> None:
         """Takes note of the offered swaps, and of those we endorsed, now or before a restart."""
         for swap in (*overlay.swaps, *overlay.offered):
             if self._name in overlay.swap_endorsers(swap) and overlay.is_organisers(swap):

@@ -292,7 +292,7 @@ class RegionClient(Linked):
     def spooled(self, batches: Iterable[tuple[ChainId, HadBatch]]) -> None:
         """These batches are on disk: sign receipts of them, in their time. On the event loop."""
         for chain, batch in batches:
-            self._node.spooled(chain, batch)
+            self._node.take_spooled(chain, batch)
         self._driver.handle(Tick())
 
     # -------------------------------------------------------------------------------- called by dials

@@ -206,8 +206,8 @@ def test_such_a_document_from_a_neighbour_is_not_adopted_and_asked_for_again():
     views = [replace(view, former=None) for view in newer.latest.values()]
     assert world.owner is not None
     forged = Overlay.sign(world.owner, newer.policy, views, newer.members.values())
-    node.handle(Received("r1a", Wire(OVERLAY_TOPIC, OfferedVersion.of(forged).encode())), NOW)
-    answer = Wire(OVERLAY_TOPIC, OfferedVersion.of(forged).encode(2) + zlib.compress(canonical(forged)))
+    node.handle(Received("r1a", Wire(OVERLAY_TOPIC, OfferedVersion.of_overlay(forged).encode())), NOW)
+    answer = Wire(OVERLAY_TOPIC, OfferedVersion.of_overlay(forged).encode(2) + zlib.compress(canonical(forged)))
     effects = node.handle(Received("r1a", answer), NOW)
     assert (counted(effects, "views_refused"), adopts(effects), suspected(effects)) == (1, [], set())
     assert node.overlay is world.overlay
@@ -536,7 +536,7 @@ def test_an_acknowledgement_of_who_has_a_newer_overlay_forgets_nothing():
     effects = commit(site, 1)
     for peer in ("r1a", "r1b", "r1c"):
         effects += site.handle(LinkUp(peer), NOW)
-        site.handle(Received(peer, Wire(OVERLAY_TOPIC, OfferedVersion.of(newer).encode())), NOW)
+        site.handle(Received(peer, Wire(OVERLAY_TOPIC, OfferedVersion.of_overlay(newer).encode())), NOW)
     forgotten = [site.handle(Acked(peer, 1), NOW) for peer in ("r1a", "r1b", "r1c")]
     assert site.publisher.depth == 1, forgotten
     again = site.offered(canonical(newer), NOW)

@@ -292,7 +292,7 @@ def test_a_server_is_named_for_a_lie_only_and_each_thing_is_counted_once(monkeyp
 def test_a_client_hands_its_new_key_pair_on_and_has_a_deadline_if_time_can_help(monkeypatch: pytest.MonkeyPatch):
     fetcher = ScriptedFetcher()
     one, fresh = client(fetcher, monkeypatch), Identity.generate(bytes(range(5, 37)))
-    one.rotate(fresh)
+    one.rotate_identity(fresh)
     assert fetcher.rotated == [fresh]
     assert one.next_deadline is None
     fetcher.next_deadline = NOW

@@ -116,7 +116,7 @@ def job_of(world: World) -> JobNode:
 
 def tell(job: JobNode, batches: Sequence[SpooledBatch]) -> None:
     for each in batches:
-        job.spooled(*each)
+        job.take_spooled(*each)
 
 
 @pytest.fixture
