@@ -442,7 +442,7 @@ class GatewayNode(ReaderNode):
     def _handle_data_event(self, event: Event, now: float) -> list[Effect]:
         match event:
             case Received(_, wire) if wire.topic == GROUPS_TOPIC:
-                return self.groups.received(event, now)
+                return self.groups.take_lease(event, now)
             case Received(peer, wire) if wire.topic == PULL_TOPIC:
                 try:
                     return self.publisher.answer_request(event, now)
@@ -451,7 +451,7 @@ class GatewayNode(ReaderNode):
             case Received(_, wire) if wire.topic == GENERATION_TOPIC:
                 return self.life.take_proof(event, self.overlay, self.name, self._signing.identity.party_id, now)
             case Received(_, wire) if wire.topic == PRESENCE_TOPIC:
-                return self.presence.received(event, now)
+                return self.presence.take_word_wire(event, now)
             case Received(_, wire) if wire.topic == RECEIPTS_TOPIC:
                 return self.acknowledged.received(event, now)
             case OnDisk(mark):
@@ -492,9 +492,9 @@ class GatewayNode(ReaderNode):
                 self.acknowledging.link_down(peer)
                 return super()._handle_data_event(event, now) + self.publisher.link_down(peer)
             case GroupJoined(group, topic_filter, is_whole, owner):
-                return self.groups.joined((group, topic_filter), now, is_whole, owner)
+                return self.groups.join_group((group, topic_filter), now, is_whole, owner)
             case GroupLeft(group, topic_filter):
-                return self.groups.left((group, topic_filter), now)
+                return self.groups.leave_group((group, topic_filter), now)
             case Subscribed(topic_filter):
                 self.groups.wanted(topic_filter)
                 effects = super()._handle_data_event(event, now)
@@ -583,12 +583,12 @@ class GatewayNode(ReaderNode):
         return read + self._collected(self.collector.keys_changed(now), now) + self.publisher.keys_changed(now)
 
     def _adopt_own(self, overlay: Overlay, now: float) -> list[Effect]:
-        self.presence.adopt(overlay)
+        self.presence.adopt_overlay(overlay)
         self.acknowledging.adopt(overlay)
         self.acknowledged.adopt(overlay)
         self.asking.adopt_overlay(overlay)
         self.woken()
-        leases = self.groups.adopt(overlay, self.secrets, now)
+        leases = self.groups.adopt_overlay(overlay, self.secrets, now)
         collected = self._collected(self.collector.adopt_overlay(overlay, self.secrets, now), now)
         collected += self._collected(self.readings.adopt_overlay(overlay, self.secrets, now), now)
         effects = super()._adopt_own(overlay, now)
@@ -598,7 +598,7 @@ class GatewayNode(ReaderNode):
     def _signs(self, identity: Identity) -> None:
         super()._signs(identity)
         self.publisher.rotate_identity(identity)
-        self.groups.rotate(identity)
+        self.groups.rotate_identity(identity)
         self.acknowledging.rotate(identity)
         self.asking.rotate_identity(identity)
 
@@ -640,11 +640,11 @@ class ReplicaNode(Node):
 
     def proposal(self, now: float) -> SwapProposal | None:
         """Returns the swap that would be signed by our measurements; None if the overlay does not measure."""
-        return self._proposed.at(self.overlay, self.measurer.told, now)
+        return self._proposed.proposal_at(self.overlay, self.measurer.summaries, now)
 
     def _objection(self, overlay: Overlay, swap: SignedSwap, now: float) -> str:
         region = overlay.certificate(self.name).region
-        return objection(overlay, region, swap, self.measurer.told, self.measurer.up, now)
+        return objection(overlay, region, swap, self.measurer.summaries, self.measurer.up, now)
 
     def _handle_event(self, event: Event, now: float) -> list[Effect]:
         if not isinstance(event, Received):
@@ -652,11 +652,11 @@ class ReplicaNode(Node):
         wire = event.wire
         if wire.topic.startswith(CONTROL_ROOT):
             if wire.topic in (SUMMARY_TOPIC, PROBE_TOPIC):
-                return self.measurer.received(event, now)
+                return self.measurer.take_summary_wire(event, now)
             if wire.topic == PRESENCE_TOPIC:
-                return self._presence.received(event, now)
+                return self._presence.take_word_wire(event, now)
             if wire.topic == GROUPS_TOPIC:
-                return self._leases.received(event, now)
+                return self._leases.take_lease(event, now)
             if wire.topic == RECEIPTS_TOPIC:
                 return self._receipts.received(event, now)
             if wire.topic == FAR_TOPIC:
@@ -678,7 +678,7 @@ class ReplicaNode(Node):
         """Handles events that are no wires."""
         match event:
             case LinkUp(peer) | LinkDown(peer):
-                told = self.measurer.link(event, now)
+                told = self.measurer.take_link_event(event, now)
                 return told if peer in self._potential else told + self._neighbour(event, now)
             case Acked():
                 self.measurer.acked(event, now)
@@ -694,8 +694,8 @@ class ReplicaNode(Node):
                 return self._far.answers(self.forwarder.recalled(event, now))
             case Rotated(identity):
                 self._far.rotate_identity(identity)
-                self.measurer.rotate(identity)
-                self._presence.rotate(identity)
+                self.measurer.rotate_identity(identity)
+                self._presence.rotate_identity(identity)
             case Tick():
                 again = self._judge_again(now) if self._again else []
                 told = self._leases.tick(now) + self._receipts.tick(now) + self._far.tick(now)
@@ -730,11 +730,11 @@ class ReplicaNode(Node):
     def _adopt_overlay(self, overlay: Overlay, now: float) -> list[Effect]:
         self._others_at = _UNKNOWN
         self._publishers.adopt_budgets(overlay.policy.budgets, overlay.by_party)
-        self._leases.adopt(overlay)
+        self._leases.adopt_overlay(overlay)
         self._receipts.adopt(overlay)
         self._far.adopt_overlay(overlay)
-        self.measurer.adopt(overlay)
-        self._presence.adopt(overlay)
+        self.measurer.adopt_overlay(overlay)
+        self._presence.adopt_overlay(overlay)
         effects = self.forwarder.adopt_overlay(overlay, now)
         self._again.extend(self.forwarder.early())
         effects += self._judge_again(now)

@@ -28,7 +28,7 @@ class LeaseRelay:
         self._told: Deferrals[tuple[str, str]] = Deferrals(TOLD_BURST, TOLD_EVERY_S)  # by gateway and scope
         self._comebacks: Deferrals[str] = Deferrals(COMEBACKS_BURST, COMEBACKS_EVERY_S)
 
-    def received(self, event: Received, now: float) -> list[Effect]:
+    def take_lease(self, event: Received, now: float) -> list[Effect]:
         """Takes a lease from a gateway here or from a neighbouring region, and passes the first copy on."""
         try:
             lease = Lease.decode(event.wire.payload)
@@ -84,10 +84,10 @@ class LeaseRelay:
     def next_deadline(self) -> float | None:
         return earliest(self._comebacks.next_deadline, self._told.next_deadline)
 
-    def adopt(self, overlay: Overlay) -> None:
+    def adopt_overlay(self, overlay: Overlay) -> None:
         """Takes another version of the overlay, or other views or trees."""
         self._overlay = overlay
-        self._table.adopt(overlay)
+        self._table.adopt_overlay(overlay)
         self._told.forget_unless(lambda told: told[0] in overlay.members)
         self._comebacks.forget_unless(overlay.members.__contains__)
 

@@ -76,7 +76,7 @@ class ReplicaSummary(OfInterval):
     failed: tuple[tuple[str, int], ...] = ()
     signature: bytes = b""
 
-    def body(self) -> bytes:
+    def signed_bytes(self) -> bytes:
         parts = [_head(Kind.SUMMARY, self.member, self.region, self.interval, self.interval_s, self.hops)]
         parts += [number(value, 4) for value in (self.tree, self.processing_us, self.queued, self.forwarded)]
         parts += [_by_region(each) for each in (self.links, (), self.rates)]
@@ -84,10 +84,10 @@ class ReplicaSummary(OfInterval):
         return b"".join(parts)
 
     def signed(self, identity: Identity) -> ReplicaSummary:
-        return replace(self, signature=identity.sign(DOMAIN_SUMMARY, self.body()))
+        return replace(self, signature=identity.sign(DOMAIN_SUMMARY, self.signed_bytes()))
 
     def encode(self) -> bytes:
-        return self.body() + self.signature
+        return self.signed_bytes() + self.signature
 
     @classmethod
     def decode(cls, data: bytes) -> ReplicaSummary:
@@ -126,15 +126,15 @@ class InterestSummary(OfInterval):
     filter: bytes
     signature: bytes = b""
 
-    def body(self) -> bytes:
+    def signed_bytes(self) -> bytes:
         head = _head(Kind.INTEREST_FILTER, self.member, self.region, self.interval, self.interval_s, self.hops)
         return head + sized(self.filter)
 
     def signed(self, identity: Identity) -> InterestSummary:
-        return replace(self, signature=identity.sign(DOMAIN_INTEREST_FILTER, self.body()))
+        return replace(self, signature=identity.sign(DOMAIN_INTEREST_FILTER, self.signed_bytes()))
 
     def encode(self) -> bytes:
-        return self.body() + self.signature
+        return self.signed_bytes() + self.signature
 
     @classmethod
     def decode(cls, data: bytes) -> InterestSummary:
@@ -165,7 +165,7 @@ def check_author(said: ReplicaSummary | InterestSummary, overlay: Overlay) -> No
     domain = DOMAIN_SUMMARY if isinstance(said, ReplicaSummary) else DOMAIN_INTEREST_FILTER
     for certificate in member.certificates:
         try:
-            verify(certificate.public_key, domain, said.body(), said.signature)
+            verify(certificate.public_key, domain, said.signed_bytes(), said.signature)
         except BadSignature:
             continue
         return

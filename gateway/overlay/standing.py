@@ -150,7 +150,7 @@ def standing(links: BrokerOverlay, now: float, outbox_bytes_max: int) -> Overlay
 def summaries(links: BrokerOverlay) -> list[str]:
     """Returns the signed frames of what replicas measured that this one heard, in base64; none at other parties."""
     node = links.parts.node
-    told = node.measurer.told if isinstance(node, ReplicaNode) else ()
+    told = node.measurer.summaries if isinstance(node, ReplicaNode) else ()
     return [base64.b64encode(said.encode()).decode() for said in told]
 
 

@@ -150,14 +150,14 @@ class Organised:
 
     def _delivery_cost(self, tree: Sequence[set[int]], kind: int) -> float:
         concerned = dict.fromkeys([self._publishers[kind], *self._subscribers[kind]])
-        return delivery_cost(tree, concerned, self.link, self.costs.processing)
+        return delivery_cost(tree, concerned, self.link_cost, self.costs.processing)
 
     def concerned(self, brokers: Collection[int]) -> float:
         """Returns the number of kinds concerning one or more of these brokers: for functions that judge by Eq 2."""
         clients = zip(self._publishers, self._subscribers, strict=True)
         return float(sum(not {publisher, *subscribers}.isdisjoint(brokers) for publisher, subscribers in clients))
 
-    def link(self, a: int, b: int) -> float:
+    def link_cost(self, a: int, b: int) -> float:
         return self.costs.links[a][b]
 
     def processing(self, broker: int) -> float:
@@ -191,7 +191,7 @@ class Organised:
             here = way[-1]
             for there in sorted(self.tree[here]):
                 if there not in way:
-                    self.told.telling += self.link(here, there) + self.costs.processing[there]
+                    self.told.telling += self.link_cost(here, there) + self.costs.processing[there]
                     if len(way) < self._hops:
                         ways.append([*way, there])
                     if len(way) >= 2 and self._wants([there, *reversed(way)], common):
@@ -204,8 +204,8 @@ class Organised:
         first, last = path[0], path[-1]
         if not common_of_end[first]:
             return False
-        direct = self.link(first, last)
-        links = [self.link(a, b) for a, b in pairwise(path)]
+        direct = self.link_cost(first, last)
+        links = [self.link_cost(a, b) for a, b in pairwise(path)]
         if self._heuristic is Heuristic.LMST:
             return direct < max(links) and self._swap(path, links.index(max(links)))
         if self._heuristic is Heuristic.LMIT:
@@ -247,7 +247,7 @@ class Organised:
         self.tree[other].discard(one)
         self._join(path[0], path[-1])
         self.told.swaps += 1
-        self.told.asking += sum(self.link(a, b) + self.costs.processing[b] for a, b in pairwise(path))
+        self.told.asking += sum(self.link_cost(a, b) + self.costs.processing[b] for a, b in pairwise(path))
         self._spent.clear()
         self._phis.clear()
         return True

@@ -33,7 +33,7 @@ class Known:
     def processing(self, region: int) -> float:
         return self._of.processing[region]
 
-    def link(self, one: int, other: int) -> float:
+    def link_cost(self, one: int, other: int) -> float:
         return self._of.links[one][other]
 
 
