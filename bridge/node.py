@@ -279,7 +279,7 @@ class JobNode(ReaderNode):
                 for effect in self.acknowledging.tick(now):
                     match effect:
                         case AskKept(mark):  # what came is on disk already
-                            effects += self.acknowledging.kept(mark, now)
+                            effects += self.acknowledging.send_kept(mark, now)
                         case _:
                             effects.append(effect)
         return effects
@@ -292,13 +292,13 @@ class JobNode(ReaderNode):
         return [] if page is None else [PageCame(page.peer, page.wire.payload)]
 
     def _adopt_own(self, overlay: Overlay, now: float) -> list[Effect]:
-        self.acknowledging.adopt(overlay)
+        self.acknowledging.adopt_overlay(overlay)
         self._asking.adopt_overlay(overlay)
         return super()._adopt_own(overlay, now)
 
     def _signs(self, identity: Identity) -> None:
         super()._signs(identity)
-        self.acknowledging.rotate(identity)
+        self.acknowledging.rotate_identity(identity)
         self._asking.rotate_identity(identity)
 
     def _deadlines(self) -> list[float | None]:
@@ -413,13 +413,17 @@ class GatewayNode(ReaderNode):
 
     def _numbers_of(self, author: bytes, scope: int) -> StreamNumbers:
         stream = self.collector.stream(author, scope)
-        return StreamNumbers.of(stream.first or 0, stream.highest, stream.head.missed) if stream else StreamNumbers()
+        return (
+            StreamNumbers.for_receipt(stream.first or 0, stream.highest, stream.head.missed)
+            if stream
+            else StreamNumbers()
+        )
 
     def _had(self, held: Held, records: Sequence[Numbered], key: DataKey | None) -> None:
         """Takes a batch of a scope with receipts that was handed out; without a key: of a plain scope."""
         header, scope = held.admitted.header, held.admitted.scope.number
         blinding = PLAIN if key is None else key.blinding(header.sequence)
-        batch = HadBatch.of(header, held.admitted.frame, records, blinding)
+        batch = HadBatch.from_records(header, held.admitted.frame, records, blinding)
         self.acknowledging.had(ChainId(header.publisher, scope), held.author, batch)
 
     def _take_sealed(self, entry: Entry) -> list[Effect]:
@@ -429,8 +433,8 @@ class GatewayNode(ReaderNode):
         found = [e for e in unpacked(clear_of(entry.publication, sequence), sequence) if isinstance(e, Numbered)]
         blinding = PLAIN if entry.key is None else entry.key.data_key.blinding(sequence)
         frame = from_property(dict(entry.signed)[PROPERTY_HEADER])
-        batch = SealedBatch.of(sequence, entry.secret.scope.number, entry.topic, frame, blinding, found)
-        return self.acknowledged.sealed(batch, header)
+        batch = SealedBatch.from_records(sequence, entry.secret.scope.number, entry.topic, frame, blinding, found)
+        return self.acknowledged.take_sealed(batch, header)
 
     def _paged(self, event: OutboxPage, now: float) -> list[Effect]:
         """Takes a page of entries left on disk; after the last one rows of a former process without entries go."""
@@ -453,9 +457,9 @@ class GatewayNode(ReaderNode):
             case Received(_, wire) if wire.topic == PRESENCE_TOPIC:
                 return self.presence.take_word_wire(event, now)
             case Received(_, wire) if wire.topic == RECEIPTS_TOPIC:
-                return self.acknowledged.received(event, now)
+                return self.acknowledged.take_receipt(event, now)
             case OnDisk(mark):
-                return self.acknowledging.kept(mark, now)
+                return self.acknowledging.send_kept(mark, now)
             case ReadAgain() | StopReading() | HoldReading() | GoOn():
                 return self._collected(self._reads(event, now), now)
             case Received():
@@ -584,8 +588,8 @@ class GatewayNode(ReaderNode):
 
     def _adopt_own(self, overlay: Overlay, now: float) -> list[Effect]:
         self.presence.adopt_overlay(overlay)
-        self.acknowledging.adopt(overlay)
-        self.acknowledged.adopt(overlay)
+        self.acknowledging.adopt_overlay(overlay)
+        self.acknowledged.adopt_overlay(overlay)
         self.asking.adopt_overlay(overlay)
         self.woken()
         leases = self.groups.adopt_overlay(overlay, self.secrets, now)
@@ -599,7 +603,7 @@ class GatewayNode(ReaderNode):
         super()._signs(identity)
         self.publisher.rotate_identity(identity)
         self.groups.rotate_identity(identity)
-        self.acknowledging.rotate(identity)
+        self.acknowledging.rotate_identity(identity)
         self.asking.rotate_identity(identity)
 
     def _deadlines(self) -> list[float | None]:
@@ -658,7 +662,7 @@ class ReplicaNode(Node):
             if wire.topic == GROUPS_TOPIC:
                 return self._leases.take_lease(event, now)
             if wire.topic == RECEIPTS_TOPIC:
-                return self._receipts.received(event, now)
+                return self._receipts.pass_receipt(event, now)
             if wire.topic == FAR_TOPIC:
                 return self._far.take_far_wire(event, now)
         across = event.peer in self.forwarder.routes.replicas
@@ -731,7 +735,7 @@ class ReplicaNode(Node):
         self._others_at = _UNKNOWN
         self._publishers.adopt_budgets(overlay.policy.budgets, overlay.by_party)
         self._leases.adopt_overlay(overlay)
-        self._receipts.adopt(overlay)
+        self._receipts.adopt_overlay(overlay)
         self._far.adopt_overlay(overlay)
         self.measurer.adopt_overlay(overlay)
         self._presence.adopt_overlay(overlay)

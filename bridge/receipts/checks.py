@@ -32,7 +32,7 @@ class ReceiptChecks:
         self._seen: FairTable[bytes, bool] = FairTable(SEEN_MAX)
         self._allowances: dict[str, Allowance] = {}
 
-    def adopt(self, overlay: Overlay) -> None:
+    def adopt_overlay(self, overlay: Overlay) -> None:
         """Takes another version of the overlay."""
         self._overlay = overlay
         self._allowances = {name: left for name, left in self._allowances.items() if name in overlay.members}

@@ -147,7 +147,7 @@ class DeliveryProof:
             path([hashed for _, hashed in row.batches], at),
         )
 
-    def check(self) -> ProvenDelivery:
+    def check_proof(self) -> ProvenDelivery:
         """Returns the delivery that is proved. Raises NotProvedError."""
         try:
             return self._checked()
@@ -211,7 +211,7 @@ class DeliveryProof:
         return document
 
     @classmethod
-    def of(cls, document: Mapping[str, Any]) -> DeliveryProof:
+    def from_document(cls, document: Mapping[str, Any]) -> DeliveryProof:
         """Reads a file's content; checks nothing yet. Raises NotProvedError."""
         if document.get("veilmq_delivery") != FORMAT:
             raise NotProvedError("it is no proof of a format that is known here; upgrade, or ask for the right file")

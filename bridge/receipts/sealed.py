@@ -35,14 +35,14 @@ class SealedBatch:
     correlations: tuple[tuple[int, bytes], ...] = ()
 
     @classmethod
-    def of(
+    def from_records(
         cls, sequence: int, scope: int, topic: str, frame: bytes, blinding: bytes, records: Iterable[Numbered]
     ) -> SealedBatch:
         """Returns the batch with these records, without those that are dropped."""
         found = tuple(records)
         correlations = [(each.number, each.publication.correlation_data) for each in found]
         given = tuple((each, data) for each, data in correlations if data is not None)
-        return cls(sequence, scope, topic, frame, blinding, tuple(map(RecordFacts.of, found)), given)
+        return cls(sequence, scope, topic, frame, blinding, tuple(map(RecordFacts.from_record, found)), given)
 
     @cached_property
     def frame_hash(self) -> bytes:

@@ -588,7 +588,7 @@ class BrokerOverlay:
 
     def _readers(self) -> list[ReaderState]:
         """Returns how each reader stands with our publications in scopes with receipts; nothing at other members."""
-        states, now = [] if self._gateway is None else self._gateway.acknowledged.states(), self._clock()
+        states, now = [] if self._gateway is None else self._gateway.acknowledged.reader_states(), self._clock()
         return [
             ReaderState(
                 each.reader, each.scope, each.time_ms, each.through, each.missing,

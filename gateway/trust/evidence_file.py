@@ -68,7 +68,7 @@ def check_evidence(path: Path) -> ProvenLie | ProvenDelivery:
         raise NotProvedError(f"{path}: is no evidence; ask for the right file")
     try:
         if "veilmq_delivery" in document:
-            return DeliveryProof.of(document).check()
+            return DeliveryProof.from_document(document).check_proof()
         return Contradiction.from_document(document).check_proof()
     except NotProvedError as error:
         raise NotProvedError(f"{path}: {error}") from None

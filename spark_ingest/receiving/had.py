@@ -98,4 +98,4 @@ def _had(form: Form, secret: ScopeSecret, sealed: bytes, key: DataKey | None) ->
     if found.refused or found.expired:
         return None
     blinding = PLAIN if key is None else key.blinding(header.sequence)
-    return HadBatch.of(header, admitted.frame, found.records, blinding)
+    return HadBatch.from_records(header, admitted.frame, found.records, blinding)
