@@ -135,9 +135,9 @@ class DeviceTracer:
         """Devices that are told of."""
         return len(self._voiced)
 
-    def guard(self, own: OwnTopics) -> None:
+    def reserve_topics(self, own: OwnTopics) -> None:
         """Say where nobody but us publishes."""
-        self._dashboards.guard(own)
+        self._dashboards.reserve_topics(own)
         if self._host:
             own.add_shown(CERTIFICATES, f"{NAMESPACE}/STATE/{self._host}")
 
@@ -164,17 +164,17 @@ class DeviceTracer:
                 advertisement.discoverers == self._owner.discoverers and self._wall.ms(now) < advertisement.not_after_ms
             )
             if as_now and device != entity and device not in self._voiced:
-                effects += self._told(self._devices.handle(Remembered(device), now), now)
-                effects += unwanted.clear(entity)
+                effects += self._take_effects(self._devices.handle(Remembered(device), now), now)
+                effects += unwanted.clear_entity(entity)
                 if self._devices.device(device) is not None:
                     self._speak(device, advertisement, now, now + place / RESTORED_PER_S)
                     continue
             if device != entity and device not in self._voiced:  # it may never come back to be shown otherwise
-                effects += Dashboards(DASHBOARDS).clear(entity)
+                effects += Dashboards(DASHBOARDS).clear_entity(entity)
             self._node.forget(advertisement.topic)
             effects.append(ForgetDevice(advertisement.topic))
         for topic, payload in self._devices.evidence_of(kept):
-            effects += self._told(self._devices.handle(RetainedBefore(topic, payload), now), now)
+            effects += self._take_effects(self._devices.handle(RetainedBefore(topic, payload), now), now)
         return effects
 
     def ending(self, now: float) -> list[Show]:
@@ -187,7 +187,7 @@ class DeviceTracer:
         if isinstance(event, Interested):
             effects += self._interested(event, now)
         else:
-            effects += self._told(self._devices.handle(event, now), now)
+            effects += self._take_effects(self._devices.handle(event, now), now)
         made = 0
         while self._waiting and made < TOPICS_AT_ONCE and self._affords(now):
             effects += self._catch_up(self._waiting.take_name(), now)
@@ -202,19 +202,19 @@ class DeviceTracer:
 
     # --------------------------------------------------------------------------------------------- telling
 
-    def _told(self, told: Sequence[DeviceEffect], now: float) -> list[DeviceTracingEffect]:
+    def _take_effects(self, told: Sequence[DeviceEffect], now: float) -> list[DeviceTracingEffect]:
         effects: list[DeviceTracingEffect] = []
         for each in told:
             match each:
                 case Tell():
-                    effects += self._tell(each, now)
+                    effects += self._tell_device(each, now)
                 case Removed(device):
                     effects += self._removed(device, now)
                 case Count() | Command() | Show() | Consult():
                     effects.append(each)
         return effects
 
-    def _tell(self, what: Tell, now: float) -> list[DeviceTracingEffect]:
+    def _tell_device(self, what: Tell, now: float) -> list[DeviceTracingEffect]:
         voiced = self._voiced.get(what.device)
         if voiced is None:
             known = self._devices.device(what.device)
@@ -249,7 +249,7 @@ class DeviceTracer:
         effects = self._renewed(device, voiced, now)
         voiced = self._voiced.pop(device)
         effects += voiced.voice.tell(TraceKind.REVERTING_TO_SILENT_MODE, {}, now)
-        effects += [*self._dashboards.clear(self._owner.entity(device)), ForgetDevice(voiced.voice.topic)]
+        effects += [*self._dashboards.clear_entity(self._owner.entity(device)), ForgetDevice(voiced.voice.topic)]
         del self._topics[voiced.voice.topic]
         self._node.forget(voiced.voice.topic)
         return effects
@@ -299,7 +299,7 @@ class DeviceTracer:
         """A trace topic for a device that is known already, and how it stands."""
         known = self._devices.anew(device)
         effects = self._made(device, now) if known else []
-        return effects + [effect for each in known for effect in self._tell(each, now)]
+        return effects + [effect for each in known for effect in self._tell_device(each, now)]
 
     def _made(self, device: str, now: float) -> list[DeviceTracingEffect]:
         owner, entity = self._owner, self._owner.entity(device)

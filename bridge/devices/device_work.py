@@ -30,7 +30,9 @@ class WorkInTurns(Generic[Data]):
         self._heap: list[tuple[float, bytes]] = []  # one entry for each origin with work
         self._works: dict[bytes, dict[Hashable, _Work[Data]]] = {}
 
-    def begin(self, origin: bytes, key: Hashable, names: Callable[[], Iterable[str]], data: Data, now: float) -> None:
+    def begin_work(
+        self, origin: bytes, key: Hashable, names: Callable[[], Iterable[str]], data: Data, now: float
+    ) -> None:
         """Begins a work, or has one of this key begin again with new `data`. `names()`: of the devices it is about."""
         works = self._works.get(origin)
         if works is None:

@@ -233,7 +233,7 @@ def fixed(timeout_s: float, link: Connection, seed: str, died: float, until: flo
 def accrual(threshold: float, link: Connection, seed: str, died: float, until: float) -> Judgement:
     source = Regularity()
     return judged(
-        lambda now: source.suspicious_at(threshold), source.heard, heartbeats(link, seed, died, until), died, until
+        lambda now: source.suspicious_at(threshold), source.note_heard, heartbeats(link, seed, died, until), died, until
     )
 
 

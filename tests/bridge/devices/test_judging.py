@@ -150,7 +150,7 @@ def test_what_is_heard_late_is_nobodys_who_left(counted: Counted) -> None:
     for number in range(40):
         counted.config(f"d{number}", "a/x")
     counted.publish("a/x", b"online")
-    link = counted.devices._speaking.link("evil")
+    link = counted.devices._speaking.link_of("evil")
     assert link is not None
     link.knows = True
     counted.run(2.0)

@@ -103,7 +103,7 @@ def test_who_says_that_it_sleeps_may_disconnect() -> None:
 def habit(evidence: LifeEvidence, every_s: float = 10.0, count: int = 12) -> float:
     """It spoke regularly; returns when last."""
     for number in range(count):
-        evidence.habit.heard(NOW + number * every_s)
+        evidence.habit.note_heard(NOW + number * every_s)
     evidence.heard_at = NOW + (count - 1) * every_s
     return evidence.heard_at
 

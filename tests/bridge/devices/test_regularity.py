@@ -16,10 +16,10 @@ NOW = 1_800_000_000.0
 
 def spoken(intervals: list[float]) -> tuple[Regularity, float]:
     source, now = Regularity(), NOW
-    source.heard(now)
+    source.note_heard(now)
     for interval in intervals:
         now += interval
-        source.heard(now)
+        source.note_heard(now)
     return source, now
 
 
@@ -68,7 +68,7 @@ def test_habits_change_within_a_window() -> None:
 
 def test_a_silence_with_a_reason_teaches_nothing() -> None:
     source, now = spoken([1.0] * 20)
-    source.resumed(now + 3_600)
+    source.note_resumed(now + 3_600)
     assert source.mean_s == pytest.approx(1.0)
     assert source.phi(now + 3_600) < 1
 
@@ -79,7 +79,7 @@ def test_honest_sources_are_rarely_suspected() -> None:
     for _ in range(20_000):
         now += rng.gauss(1.0, DEVIATION_MIN)
         suspected += source.phi(now) >= THRESHOLD
-        source.heard(now)
+        source.note_heard(now)
     assert suspected <= 1
 
 
@@ -110,7 +110,7 @@ def test_the_moment_of_suspicion_is_that_of_the_distribution(
 def test_who_is_believed_to_be_unsteadier_is_given_as_much() -> None:
     source = Regularity(deviation_min_s=30.0)
     for place in range(LEARNED_AFTER + 1):
-        source.heard(NOW + 10.0 * place)
+        source.note_heard(NOW + 10.0 * place)
     at = source.suspicious_at()
     assert at is not None
     assert at - (NOW + 10.0 * LEARNED_AFTER) == pytest.approx(10 + QUANTILE * 30, rel=1e-5)
@@ -135,10 +135,10 @@ def test_what_is_a_habit(intervals: list[float], regular: bool) -> None:
 def test_times_that_go_back_teach_nothing_and_two_at_once_are_none_apart() -> None:
     source = Regularity()
     assert source.mean_s is None
-    source.heard(NOW)
-    source.heard(NOW - 5)
+    source.note_heard(NOW)
+    source.note_heard(NOW - 5)
     assert source.mean_s is None
-    source.heard(NOW + 5)
+    source.note_heard(NOW + 5)
     assert source.mean_s == 10.0
-    source.heard(NOW + 5)
+    source.note_heard(NOW + 5)
     assert source.mean_s == 5.0
