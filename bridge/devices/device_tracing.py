@@ -171,7 +171,7 @@ class DeviceTracer:
                     continue
             if device != entity and device not in self._voiced:  # it may never come back to be shown otherwise
                 effects += Dashboards(DASHBOARDS).clear_entity(entity)
-            self._node.forget(advertisement.topic)
+            self._node.forget_topic(advertisement.topic)
             effects.append(ForgetDevice(advertisement.topic))
         for topic, payload in self._devices.evidence_of(kept):
             effects += self._take_effects(self._devices.handle(RetainedBefore(topic, payload), now), now)
@@ -226,10 +226,10 @@ class DeviceTracer:
         to = Interest.CHANGES if what.change else interest_of(what.kind)
         fields = what.fields
         if to in (Interest.CHANGES, Interest.STATES):
-            voiced.voice.holds(to, what.kind, fields, now)
+            voiced.voice.set_state(to, what.kind, fields, now)
             since = {**fields, "since_ms": self._wall.ms(now)}
             effects += self._show(what.device, voiced, what.kind, since)
-        return [*effects, *voiced.voice.tell(what.kind, fields, now, to=to)]
+        return [*effects, *voiced.voice.tell_trace(what.kind, fields, now, to=to)]
 
     def _show(self, device: str, voiced: _Voiced, kind: TraceKind, fields: Mapping[str, object]) -> list[Show]:
         if kind in _HEALTH:
@@ -248,10 +248,10 @@ class DeviceTracer:
             return []
         effects = self._renewed(device, voiced, now)
         voiced = self._voiced.pop(device)
-        effects += voiced.voice.tell(TraceKind.REVERTING_TO_SILENT_MODE, {}, now)
+        effects += voiced.voice.tell_trace(TraceKind.REVERTING_TO_SILENT_MODE, {}, now)
         effects += [*self._dashboards.clear_entity(self._owner.entity(device)), ForgetDevice(voiced.voice.topic)]
         del self._topics[voiced.voice.topic]
-        self._node.forget(voiced.voice.topic)
+        self._node.forget_topic(voiced.voice.topic)
         return effects
 
     def _interested(self, event: Interested, now: float) -> list[DeviceTracingEffect]:
@@ -263,9 +263,9 @@ class DeviceTracer:
         effects = self._renewed(device, voiced, now)
         voiced = self._voiced[device]
         try:
-            if not voiced.voice.knows(event.data):
+            if not voiced.voice.knows_wish(event.data):
                 self._offenders.afford(event.client, "interest", now)
-            effects += voiced.voice.answered(event.data, self._authority, now)
+            effects += voiced.voice.take_interest(event.data, self._authority, now)
         except TooOften as error:
             return [*effects, Count("traces_refused", 1, type(error).__name__)]
         except KeysError as error:
@@ -309,7 +309,7 @@ class DeviceTracer:
         effects = [ShareAdvertisement(made), Count("trace_topics"), *self._renewed(device, self._voiced[device], now)]
         if former is None:
             return effects
-        self._node.forget(former.voice.topic)
+        self._node.forget_topic(former.voice.topic)
         return [*effects, ForgetDevice(former.voice.topic)]
 
     def _speak(self, device: str, advertisement: Advertisement, now: float, gauge_at: float) -> None:

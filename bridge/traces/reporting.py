@@ -87,7 +87,7 @@ class Reporter:
         """The time for the next call of `due_reports`; None if nothing is held back."""
         return max(self._held[0][0], self._resumes_at) if self._held else None
 
-    def guard(self, own: OwnTopics) -> None:
+    def reserve_topics(self, own: OwnTopics) -> None:
         """Reserves the report topics: a client publishing there would speak in a gateway's name."""
         own.add_documents(self._prefix, entity_level(self._name), "trace")
 
@@ -95,7 +95,7 @@ class Reporter:
         """Returns True if an entity with these restrictions may be reported."""
         return f"{self._prefix}/#" in discoverers or admits(discoverers, self._name, self._domain)
 
-    def told(
+    def report_trace(
         self, entity: str, kind: TraceKind, fields: Mapping[str, object], now: float, to: Interest | None = None
     ) -> list[ReportEffect]:
         """Reports a trace of an entity that consents, at the pace of its kind. `to`: the trace's interest, None for the

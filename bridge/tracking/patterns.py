@@ -76,7 +76,7 @@ class Patterns:
         asked = self._asked.get(pattern)
         return None if asked is None else asked.found
 
-    def follow(self, pattern: str, interest: Interest, now: float) -> bool:
+    def follow_pattern(self, pattern: str, interest: Interest, now: float) -> bool:
         """Asks from now on for the entities a pattern means; the newest interest counts. Returns True if the pattern
         was followed before.
         """
@@ -87,7 +87,7 @@ class Patterns:
             self._asked[pattern] = _Asked(interest, ask_at=now)
         return known is not None
 
-    def leave(self, pattern: str) -> bool:
+    def leave_pattern(self, pattern: str) -> bool:
         """Stops asking for a pattern. Returns True if the pattern was followed."""
         return self._asked.pop(pattern, None) is not None
 
@@ -105,7 +105,7 @@ class Patterns:
                 said.append(Say(DISCOVERY_TOPIC, query))
         return said
 
-    def named(self, data: bytes) -> list[tuple[str, Interest]] | None:
+    def named_entities(self, data: bytes) -> list[tuple[str, Interest]] | None:
         """Returns the entities to follow by an answer, with interests; None if the data is no such answer. Leaves out
         names our question does not mean. Raises BadFrame, BadContent.
         """

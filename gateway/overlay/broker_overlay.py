@@ -149,7 +149,7 @@ class BrokerOverlay:
         self._entities = entities
         self.own_topics = OwnTopics()
         if entities is not None:
-            entities.machine.guard(self.own_topics)
+            entities.machine.reserve_topics(self.own_topics)
         self._clock = clock
         self._shared = (*protected, *plain)
         self._rights = LocalRights(lambda: self._keeping.overlay, clock, plain, figures.name, protected)

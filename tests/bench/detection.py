@@ -164,7 +164,7 @@ def pinged(preset: Preset, link: Connection, seed: str, died: float, until: floa
         due = pulse.next_deadline
         if answers and answers[0][0] <= due:
             now, _, ping = heapq.heappop(answers)
-            pulse.answered(ping.number, ping.sent_ms, now)
+            pulse.take_echo(ping.number, ping.sent_ms, now)
             continue
         now = due
         if now > until:

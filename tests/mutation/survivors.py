@@ -87,7 +87,7 @@ _AVAILABILITY = "bridge/traces/availability.py"
 _WAS_OFFLINE = "if entity.state == OFFLINE:  # silent beyond its keep-alive, but the connection held"
 _REJOIN_UNTIL = "return entity.announced + self._rejoin_s"
 _SOONER_DUE = "if entity.due is not None and entity.due <= due:"
-_REJOIN = "self._schedule(event.client_id, entity, now + self._rejoin_s)"
+_REJOIN = "self._schedule_check(event.client_id, entity, now + self._rejoin_s)"
 _PREFIX = 'if not prefix or any(c in prefix for c in "+#\\0") or prefix.startswith(("$", "/")):'
 _FETCHING = "keys/fetching.py"
 _MOMENT = "self._ahead = (-1, 0.0)  # an epoch and when to fetch its keys"

@@ -109,7 +109,7 @@ def live_and_die() -> None:
         pulse.vouched(ping.number, ping.sent_ms, at)
         assert pulse.health is Health.SUSPECTED
         ping, at = silent_until(Health.FAILED) if until is Health.FAILED else (ping, at)
-        pulse.answered(ping.number, ping.sent_ms, at)
+        pulse.take_echo(ping.number, ping.sent_ms, at)
         assert pulse.health is Health.ALIVE
         pulse.lives(at + 0.1)
 

@@ -53,7 +53,7 @@ class Pair:
             PUMP, certified(PUMP, "pump-7"), NODES, AUTHORITY.public_bytes, self.rng.randbytes,
             advertisement=advertised(), wall=self.wall,
         )  # fmt: skip
-        self.entity.state(TraceKind.READY)
+        self.entity.set_state(TraceKind.READY)
 
     def _tracer(self) -> Tracer:
         return Tracer(within(10), NODES, AUTHORITY.public_bytes, self.rng.randbytes, wall=self.wall)
@@ -145,7 +145,7 @@ def test_who_comes_back_goes_on_without_a_signature(pair: Pair, restarts: bool) 
     assert (pair.of("entities_resumed"), pair.of("entities_registered"), pair.of("traces_refused")) == (1, 1, 0)
     assert pair.told[0] is TraceKind.JOIN
     (traced,) = pair.tracer._traced.values()
-    assert traced.voice.again[Interest.CHANGES][1]["entity"] == "pump-7"
+    assert traced.voice.present_states[Interest.CHANGES][1]["entity"] == "pump-7"
     check_books(pair.tracer)
     pair.run(RENEW_AFTER_S + 60)
     assert not {TraceKind.FAILED, TraceKind.FAILURE_SUSPICION} & set(pair.told)
@@ -320,7 +320,7 @@ def signing(pair: Pair) -> Pair:
         PUMP, certified(PUMP, "pump-7"), NODES, AUTHORITY.public_bytes, pair.rng.randbytes,
         Wishes(advertised().discoverers, signed=True), advertised(), pair.wall,
     )  # fmt: skip
-    pair.entity.state(TraceKind.READY)
+    pair.entity.set_state(TraceKind.READY)
     pair.connect()
     pair.run(5)
     return pair
@@ -333,8 +333,8 @@ def test_what_an_entity_signed_before_its_session_went_on_is_nothing_behind_it(p
     above all that the entity says, so that it is told failed, and say for a dead one that it is back."""
     signing(pair)
     for _ in range(8):
-        pair.from_entity(pair.entity.state(TraceKind.RECOVERING))
-    pair.from_entity(pair.entity.state(TraceKind.READY))
+        pair.from_entity(pair.entity.set_state(TraceKind.RECOVERING))
+    pair.from_entity(pair.entity.set_state(TraceKind.READY))
     words = [each for each in pair.said if each.topic != REGISTRATION_TOPIC and not each.payload.startswith(KNOCK)]
     pair.lose()
     if restarts:
@@ -355,9 +355,9 @@ def test_what_an_entity_signed_before_its_session_went_on_is_nothing_behind_it(p
         pair.hear(each.topic, each.payload)
     assert pair.of("traces_refused") == before + len(words)
     del pair.told[:]
-    pair.from_entity(pair.entity.state(TraceKind.SHUTDOWN))
+    pair.from_entity(pair.entity.set_state(TraceKind.SHUTDOWN))
     assert pair.of("traces_refused") == before + len(words), "its own words count"
-    assert (pair.tracer._traced[session].voice.again[Interest.STATES][0]) is TraceKind.SHUTDOWN
+    assert (pair.tracer._traced[session].voice.present_states[Interest.STATES][0]) is TraceKind.SHUTDOWN
 
 
 @pytest.mark.attack(48)
