@@ -127,9 +127,9 @@ class ReaderNode(Node):
 
     def wanted(self, name: KeyName, now: float) -> list[Effect]:
         """Asks for a missing key under which a publisher sealed."""
-        return self._client.want(name, now) if self._client else []
+        return self._client.want_key(name, now) if self._client else []
 
-    def lacks(self, epoch: int) -> tuple[str, ...]:
+    def scopes_lacking_key(self, epoch: int) -> tuple[str, ...]:
         """Returns the clear filters of our scopes for which we have no key of this epoch."""
         keyed = [secret for secret in self.secrets if secret.scope.keyed and not secret.scope.retiring]
         names = {secret.clear_filter: KeyName(secret.scope.filter, epoch, secret.scope.bump) for secret in keyed}
@@ -139,21 +139,21 @@ class ReaderNode(Node):
         """Takes note that a publisher sealed under another key of this name than ours."""
         return self._client.doubted(name, now) if self._client else []
 
-    def _event(self, event: Event, now: float) -> list[Effect]:
+    def _handle_event(self, event: Event, now: float) -> list[Effect]:
         if self._signing.successor is not None:
-            self._signing.settle(self.overlay, now)
+            self._signing.switch_if_due(self.overlay, now)
         match event:
             case LinkUp(peer) | LinkDown(peer) | Received(peer, _) | Acked(peer, _) if peer not in self._replicas:
                 return self._news(self._of_server(event, now), now)
             case Tick() if self._client is not None:
-                return self._news(self._client.tick(now), now) + self._own(event, now)
+                return self._news(self._client.tick(now), now) + self._handle_data_event(event, now)
             case Rotated():
                 return self._rotated(event, now)
             case KeyWanted(name):
                 return self.wanted(name, now)
             case KeyDoubted(name):
                 return self.doubted(name, now)
-        return self._own(event, now)
+        return self._handle_data_event(event, now)
 
     def _of_server(self, event: LinkUp | LinkDown | Received | Acked, now: float) -> list[Effect]:
         """Handles events of a key server, which speaks only about keys."""
@@ -166,24 +166,24 @@ class ReaderNode(Node):
             case Received(peer, wire) if wire.topic != GRANT_TOPIC:
                 return [Count("refused", 1, "topic"), Blame(peer, False, "a key server answers requests only")]
             case Received():
-                return self._client.received(event, now)
+                return self._client.take_answer(event, now)
         return []
 
-    def _own(self, event: Event, now: float) -> list[Effect]:
+    def _handle_data_event(self, event: Event, now: float) -> list[Effect]:
         """Handles events that do not concern key servers."""
         match event:
             case Acked():
                 return self.interest.acked(event)
             case NotTaken():
-                return self.interest.refused(event, now)
+                return self.interest.take_refusal(event, now)
             case LinkUp(peer):
                 return self.interest.link_up(peer)
             case LinkDown(peer):
                 return self.interest.link_down(peer)
             case Subscribed(topic_filter, wanted, narrows):
-                return self.interest.subscribed(topic_filter, now, wanted, narrows)
+                return self.interest.take_subscription(topic_filter, now, wanted, narrows)
             case Unsubscribed(topic_filter):
-                return self.interest.unsubscribed(topic_filter, now)
+                return self.interest.drop_subscription(topic_filter, now)
             case Tick():
                 return self.interest.tick(now)
             case _:
@@ -196,27 +196,27 @@ class ReaderNode(Node):
     def _keys_changed(self, now: float) -> list[Effect]:
         return []
 
-    def _adopt(self, overlay: Overlay, now: float) -> list[Effect]:
-        self._signing.settle(self.overlay, now)
+    def _adopt_overlay(self, overlay: Overlay, now: float) -> list[Effect]:
+        self._signing.switch_if_due(self.overlay, now)
         self._replicas = frozenset(overlay.replicas(overlay.certificate(self.name).region))
         self.secrets, came = handed_over(overlay, self.name, self._identity, self.secrets, self._keys)
         effects = self._adopt_own(overlay, now)
-        effects += self._news(self._client.adopt(overlay, now), now) if self._client else []
+        effects += self._news(self._client.adopt_overlay(overlay, now), now) if self._client else []
         return effects + (self._news([KeysChanged()], now) if came else [])
 
     def _adopt_own(self, overlay: Overlay, now: float) -> list[Effect]:
-        return self.interest.adopt(overlay, self.secrets, now)
+        return self.interest.adopt_overlay(overlay, self.secrets, now)
 
     def _rotated(self, event: Rotated, now: float) -> list[Effect]:
         """Takes another key pair: boxes the owner sealed to the new key open now. We sign with the new key later."""
         self._identity = event.identity
-        self._signing.rotate(event.identity, now)
+        self._signing.rotate_identity(event.identity, now)
         if self._client is not None:
-            self._client.rotate(event.identity)
-        return self._adopt(self.overlay, now)
+            self._client.rotate_identity(event.identity)
+        return self._adopt_overlay(self.overlay, now)
 
     def _signs(self, identity: Identity) -> None:
-        self.interest.rotate(identity)
+        self.interest.rotate_identity(identity)
 
     def _deadlines(self) -> list[float | None]:
         client = self._client.next_deadline if self._client else None
@@ -252,13 +252,13 @@ class JobNode(ReaderNode):
         self._number += 1
         return self._number
 
-    def spooled(self, chain: ChainId, batch: HadBatch) -> None:
+    def take_spooled(self, chain: ChainId, batch: HadBatch) -> None:
         """Takes a batch on disk. The next `Tick` sends due receipts."""
         self.acknowledging.had(chain, chain.publisher, batch)
         self._is_due_known = False
 
-    def _own(self, event: Event, now: float) -> list[Effect]:
-        effects = super()._own(event, now)
+    def _handle_data_event(self, event: Event, now: float) -> list[Effect]:
+        effects = super()._handle_data_event(event, now)
         match event:
             case LinkUp(peer):
                 self._up.add(peer)
@@ -275,31 +275,31 @@ class JobNode(ReaderNode):
             case Tick():
                 if self._rests_at is not None and self._rests_at <= now:
                     self._rests_at = None
-                    self._asking.rest()
+                    self._asking.erase_box_key()
                 for effect in self.acknowledging.tick(now):
                     match effect:
                         case AskKept(mark):  # what came is on disk already
-                            effects += self.acknowledging.kept(mark, now)
+                            effects += self.acknowledging.send_kept(mark, now)
                         case _:
                             effects.append(effect)
         return effects
 
     def _far_page(self, event: Received, now: float) -> list[Effect]:
         try:
-            page = self._asking.received(event, now)
+            page = self._asking.open_far_page(event, now)
         except KeysError as error:
             return refused(event.peer, error)
         return [] if page is None else [PageCame(page.peer, page.wire.payload)]
 
     def _adopt_own(self, overlay: Overlay, now: float) -> list[Effect]:
-        self.acknowledging.adopt(overlay)
-        self._asking.adopt(overlay)
+        self.acknowledging.adopt_overlay(overlay)
+        self._asking.adopt_overlay(overlay)
         return super()._adopt_own(overlay, now)
 
     def _signs(self, identity: Identity) -> None:
         super()._signs(identity)
-        self.acknowledging.rotate(identity)
-        self._asking.rotate(identity)
+        self.acknowledging.rotate_identity(identity)
+        self._asking.rotate_identity(identity)
 
     def _deadlines(self) -> list[float | None]:
         return [*super()._deadlines(), self.acknowledging.next_deadline, self._rests_at]
@@ -342,12 +342,12 @@ class GatewayNode(ReaderNode):
         self.readings = Readings(overlay, name, secrets, keys, self.collector, generation << 16)
         self.asking = FarAsking(overlay, name, identity, random, self.readings.next_number, self.readings.up)
         self._early.withheld_max = LINK_WINDOW // 4
-        self.groups = SharedGroups(overlay, identity, name, secrets, self.interest.accepted)
+        self.groups = SharedGroups(overlay, identity, name, secrets, self.interest.is_accepted)
         self.presence = PresenceTable(overlay, name)
         self.acknowledging = Acknowledging(overlay, identity, name, self._numbers_of)
         self.collector.tells_had(self._had)
         self.acknowledged = Acknowledged(overlay, name, self.collector.sealings)
-        self.publisher.told_sealed = self._sealed
+        self.publisher.told_sealed = self._take_sealed
         # Deadlines of the two halves, as they were worked out last; an event of one half leaves the other's as it is.
         self._sends_at: float | None = _UNKNOWN
         self._reads_at: float | None = _UNKNOWN
@@ -364,11 +364,11 @@ class GatewayNode(ReaderNode):
             self._reads_at = _UNKNOWN
         if not to_reader:
             self._sends_at = _UNKNOWN
-        changed = [] if to_reader and not self.publisher.retained.changed else self.publisher.rows.changes()
+        changed = [] if to_reader and not self.publisher.retained.changed else self.publisher.rows.changed_rows()
         if not to_publisher:
-            changed = self.collector.changes(now) + changed
+            changed = self.collector.changed_rows(now) + changed
         if changed or self._early.taken:
-            effects += self._early.acknowledged(changed)
+            effects += self._early.add_acknowledged(changed)
         if self.collector.sealings.fresh:
             effects += self.collector.sealings.news()
         if self.intake.left_from is not None and not self.keeper.removed:
@@ -413,24 +413,28 @@ class GatewayNode(ReaderNode):
 
     def _numbers_of(self, author: bytes, scope: int) -> StreamNumbers:
         stream = self.collector.stream(author, scope)
-        return StreamNumbers.of(stream.first or 0, stream.highest, stream.head.missed) if stream else StreamNumbers()
+        return (
+            StreamNumbers.for_receipt(stream.first or 0, stream.highest, stream.head.missed)
+            if stream
+            else StreamNumbers()
+        )
 
     def _had(self, held: Held, records: Sequence[Numbered], key: DataKey | None) -> None:
         """Takes a batch of a scope with receipts that was handed out; without a key: of a plain scope."""
         header, scope = held.admitted.header, held.admitted.scope.number
         blinding = PLAIN if key is None else key.blinding(header.sequence)
-        batch = HadBatch.of(header, held.admitted.frame, records, blinding)
+        batch = HadBatch.from_records(header, held.admitted.frame, records, blinding)
         self.acknowledging.had(ChainId(header.publisher, scope), held.author, batch)
 
-    def _sealed(self, entry: Entry) -> list[Effect]:
+    def _take_sealed(self, entry: Entry) -> list[Effect]:
         """Takes a batch of ours in a scope with receipts."""
         header, sequence = entry.header, entry.sequence
         assert header is not None, "it was sealed just now"
         found = [e for e in unpacked(clear_of(entry.publication, sequence), sequence) if isinstance(e, Numbered)]
         blinding = PLAIN if entry.key is None else entry.key.data_key.blinding(sequence)
         frame = from_property(dict(entry.signed)[PROPERTY_HEADER])
-        batch = SealedBatch.of(sequence, entry.secret.scope.number, entry.topic, frame, blinding, found)
-        return self.acknowledged.sealed(batch, header)
+        batch = SealedBatch.from_records(sequence, entry.secret.scope.number, entry.topic, frame, blinding, found)
+        return self.acknowledged.take_sealed(batch, header)
 
     def _paged(self, event: OutboxPage, now: float) -> list[Effect]:
         """Takes a page of entries left on disk; after the last one rows of a former process without entries go."""
@@ -439,34 +443,34 @@ class GatewayNode(ReaderNode):
             self.publisher.rows.all_read()
         return effects
 
-    def _own(self, event: Event, now: float) -> list[Effect]:
+    def _handle_data_event(self, event: Event, now: float) -> list[Effect]:
         match event:
             case Received(_, wire) if wire.topic == GROUPS_TOPIC:
-                return self.groups.received(event, now)
+                return self.groups.take_lease(event, now)
             case Received(peer, wire) if wire.topic == PULL_TOPIC:
                 try:
-                    return self.publisher.asked(event, now)
+                    return self.publisher.answer_request(event, now)
                 except KeysError as error:
                     return refused(peer, error)
             case Received(_, wire) if wire.topic == GENERATION_TOPIC:
-                return self.life.heard(event, self.overlay, self.name, self._signing.identity.party_id, now)
+                return self.life.take_proof(event, self.overlay, self.name, self._signing.identity.party_id, now)
             case Received(_, wire) if wire.topic == PRESENCE_TOPIC:
-                return self.presence.received(event, now)
+                return self.presence.take_word_wire(event, now)
             case Received(_, wire) if wire.topic == RECEIPTS_TOPIC:
-                return self.acknowledged.received(event, now)
+                return self.acknowledged.take_receipt(event, now)
             case OnDisk(mark):
-                return self.acknowledging.kept(mark, now)
+                return self.acknowledging.send_kept(mark, now)
             case ReadAgain() | StopReading() | HoldReading() | GoOn():
                 return self._collected(self._reads(event, now), now)
             case Received():
                 kept = self._of_history(event, now)
-                return self._collected(self.collector.received(event, now) if kept is None else kept, now)
+                return self._collected(self.collector.take_wire(event, now) if kept is None else kept, now)
             case Acked(_, ticket) if ticket > 0:
                 return self.publisher.acked(event, now, self.keeper.is_ahead(event.peer))
             case NotTaken(_, ticket) if ticket > 0:
-                return self.publisher.refused(event, now)
+                return self.publisher.take_refusal(event, now)
             case Acked():
-                effects = super()._own(event, now)
+                effects = super()._handle_data_event(event, now)
                 return effects + self.groups.reviewed(now) if effects else effects
             case Appending(sequences):
                 return self.intake.appending(sequences)
@@ -481,7 +485,7 @@ class GatewayNode(ReaderNode):
             case LinkUp(peer):
                 # Leases before publications: a receiver of both then knows the groups that we served already.
                 self.collector.skipped.up.add(peer)
-                effects = super()._own(event, now) + self.groups.link_up(peer, now)
+                effects = super()._handle_data_event(event, now) + self.groups.link_up(peer, now)
                 effects += self._collected(self.readings.link_up(peer, now), now)
                 effects += self.acknowledging.link_up(peer, now)
                 return effects + self.publisher.link_up(peer, now)
@@ -490,28 +494,28 @@ class GatewayNode(ReaderNode):
                 self.collector.skipped.up.discard(peer)
                 self.readings.link_down(peer, now)
                 self.acknowledging.link_down(peer)
-                return super()._own(event, now) + self.publisher.link_down(peer)
+                return super()._handle_data_event(event, now) + self.publisher.link_down(peer)
             case GroupJoined(group, topic_filter, is_whole, owner):
-                return self.groups.joined((group, topic_filter), now, is_whole, owner)
+                return self.groups.join_group((group, topic_filter), now, is_whole, owner)
             case GroupLeft(group, topic_filter):
-                return self.groups.left((group, topic_filter), now)
+                return self.groups.leave_group((group, topic_filter), now)
             case Subscribed(topic_filter):
                 self.groups.wanted(topic_filter)
-                effects = super()._own(event, now)
-                self.collector.subscriptions.follow(self.interest, self.overlay, now)
+                effects = super()._handle_data_event(event, now)
+                self.collector.subscriptions.follow_interest(self.interest, self.overlay, now)
                 return effects
             case Unsubscribed(topic_filter):
                 return [] if self.groups.postpones(topic_filter) else self._unwanted(topic_filter, now)
             case Restored():
                 return self._restored(event, now)
             case Tick():
-                return self._tick(event, now)
+                return self._pass_time(event, now)
             case _:
-                return super()._own(event, now)
+                return super()._handle_data_event(event, now)
 
     def _restored(self, event: Restored, now: float) -> list[Effect]:
         self.interest.restore(event.rows)
-        self.publisher.retained.restore(event.rows, self.intake.is_left)
+        self.publisher.retained.restore(event.rows, self.intake.is_left_on_disk)
         self.publisher.rows.restore(event.rows)
         live, asked = self.readings.restore(event.rows, now)
         return self._collected(asked + self.collector.restore(live, now), now)
@@ -520,10 +524,10 @@ class GatewayNode(ReaderNode):
         """Returns the effects of a page, or of a wire in a scope being read on; None for any other wire."""
         try:
             if event.wire.topic == HISTORY_TOPIC:
-                return self.readings.received(event, now)
+                return self.readings.take_page(event, now)
             if event.wire.topic == FAR_TOPIC:
-                page = self.asking.received(event, now)
-                return [] if page is None else self.readings.received(page, now)
+                page = self.asking.open_far_page(event, now)
+                return [] if page is None else self.readings.take_page(page, now)
         except KeysError as error:
             return refused(event.peer, error)
         return self.readings.instead(event, now) if self.readings.is_behind else None
@@ -535,18 +539,18 @@ class GatewayNode(ReaderNode):
             case ReadAgain():
                 return self.readings.read_again(event, now)
             case HoldReading(reading, is_held):
-                return self.readings.hold(reading, is_held, now)
+                return self.readings.hold_reading(reading, is_held, now)
             case StopReading(reading):
                 return self.readings.stop(reading, now)
 
-    def _tick(self, event: Tick, now: float) -> list[Effect]:
+    def _pass_time(self, event: Tick, now: float) -> list[Effect]:
         effects = self._collected(self.collector.tick(now), now)
         if self.readings:
             effects += self._collected(self.readings.tick(now), now)
         else:
-            self.asking.rest()
-        effects += self.publisher.tick(now) + super()._own(event, now)
-        self.collector.subscriptions.follow(self.interest, self.overlay, now)
+            self.asking.erase_box_key()
+        effects += self.publisher.tick(now) + super()._handle_data_event(event, now)
+        self.collector.subscriptions.follow_interest(self.interest, self.overlay, now)
         effects += self.acknowledging.tick(now)
         leases, unwanted = self.groups.tick(now)
         for topic_filter in unwanted:
@@ -554,8 +558,8 @@ class GatewayNode(ReaderNode):
         return effects + leases
 
     def _unwanted(self, topic_filter: str, now: float) -> list[Effect]:
-        effects = self.interest.unsubscribed(topic_filter, now)
-        self.collector.subscriptions.follow(self.interest, self.overlay, now)
+        effects = self.interest.drop_subscription(topic_filter, now)
+        self.collector.subscriptions.follow_interest(self.interest, self.overlay, now)
         return effects
 
     def _collected(self, effects: list[Effect], now: float) -> list[Effect]:
@@ -570,7 +574,7 @@ class GatewayNode(ReaderNode):
                 case Doubted(name):
                     passed += self.doubted(name, now)
                 case Deliver():
-                    passed += self.groups.placed(self.publisher.retained.heard(effect), now)
+                    passed += self.groups.placed(self.publisher.retained.take_delivery(effect), now)
                 case Send(_, wire) if wire.topic == HISTORY_TOPIC:
                     passed += self.asking.sent(effect, now)
                 case _:
@@ -583,24 +587,24 @@ class GatewayNode(ReaderNode):
         return read + self._collected(self.collector.keys_changed(now), now) + self.publisher.keys_changed(now)
 
     def _adopt_own(self, overlay: Overlay, now: float) -> list[Effect]:
-        self.presence.adopt(overlay)
-        self.acknowledging.adopt(overlay)
-        self.acknowledged.adopt(overlay)
-        self.asking.adopt(overlay)
+        self.presence.adopt_overlay(overlay)
+        self.acknowledging.adopt_overlay(overlay)
+        self.acknowledged.adopt_overlay(overlay)
+        self.asking.adopt_overlay(overlay)
         self.woken()
-        leases = self.groups.adopt(overlay, self.secrets, now)
-        collected = self._collected(self.collector.adopt(overlay, self.secrets, now), now)
-        collected += self._collected(self.readings.adopt(overlay, self.secrets, now), now)
+        leases = self.groups.adopt_overlay(overlay, self.secrets, now)
+        collected = self._collected(self.collector.adopt_overlay(overlay, self.secrets, now), now)
+        collected += self._collected(self.readings.adopt_overlay(overlay, self.secrets, now), now)
         effects = super()._adopt_own(overlay, now)
-        self.collector.subscriptions.follow(self.interest, overlay, now)
-        return effects + leases + collected + self.publisher.adopt(overlay, self._sends(), now)
+        self.collector.subscriptions.follow_interest(self.interest, overlay, now)
+        return effects + leases + collected + self.publisher.adopt_overlay(overlay, self._sends(), now)
 
     def _signs(self, identity: Identity) -> None:
         super()._signs(identity)
-        self.publisher.rotate(identity)
-        self.groups.rotate(identity)
-        self.acknowledging.rotate(identity)
-        self.asking.rotate(identity)
+        self.publisher.rotate_identity(identity)
+        self.groups.rotate_identity(identity)
+        self.acknowledging.rotate_identity(identity)
+        self.asking.rotate_identity(identity)
 
     def _deadlines(self) -> list[float | None]:
         if self._sends_at is _UNKNOWN:
@@ -640,31 +644,31 @@ class ReplicaNode(Node):
 
     def proposal(self, now: float) -> SwapProposal | None:
         """Returns the swap that would be signed by our measurements; None if the overlay does not measure."""
-        return self._proposed.at(self.overlay, self.measurer.told, now)
+        return self._proposed.proposal_at(self.overlay, self.measurer.summaries, now)
 
     def _objection(self, overlay: Overlay, swap: SignedSwap, now: float) -> str:
         region = overlay.certificate(self.name).region
-        return objection(overlay, region, swap, self.measurer.told, self.measurer.up, now)
+        return objection(overlay, region, swap, self.measurer.summaries, self.measurer.up, now)
 
-    def _event(self, event: Event, now: float) -> list[Effect]:
+    def _handle_event(self, event: Event, now: float) -> list[Effect]:
         if not isinstance(event, Received):
             return self._beside(event, now)
         wire = event.wire
         if wire.topic.startswith(CONTROL_ROOT):
             if wire.topic in (SUMMARY_TOPIC, PROBE_TOPIC):
-                return self.measurer.received(event, now)
+                return self.measurer.take_summary_wire(event, now)
             if wire.topic == PRESENCE_TOPIC:
-                return self._presence.received(event, now)
+                return self._presence.take_word_wire(event, now)
             if wire.topic == GROUPS_TOPIC:
-                return self._leases.received(event, now)
+                return self._leases.take_lease(event, now)
             if wire.topic == RECEIPTS_TOPIC:
-                return self._receipts.received(event, now)
+                return self._receipts.pass_receipt(event, now)
             if wire.topic == FAR_TOPIC:
-                return self._far.received(event, now)
+                return self._far.take_far_wire(event, now)
         across = event.peer in self.forwarder.routes.replicas
         if across and self._publishers.in_debt and self._publishers.closed(wire, now):
             return [Count("publisher_throttled")]
-        effects = self.forwarder.received(event, now)
+        effects = self.forwarder.take_wire(event, now)
         if effects and effects[0] is COPY:
             return effects
         if self.measurer.is_on and Count("forwarded") in effects:
@@ -678,12 +682,12 @@ class ReplicaNode(Node):
         """Handles events that are no wires."""
         match event:
             case LinkUp(peer) | LinkDown(peer):
-                told = self.measurer.link(event, now)
+                told = self.measurer.take_link_event(event, now)
                 return told if peer in self._potential else told + self._neighbour(event, now)
             case Acked():
                 self.measurer.acked(event, now)
             case Lost(peer, key):
-                self.forwarder.lost(peer, key, now)
+                self.forwarder.note_lost_key(peer, key, now)
             case Worked():
                 self.measurer.worked(event)
             case Beat():
@@ -693,9 +697,9 @@ class ReplicaNode(Node):
             case Recalled():
                 return self._far.answers(self.forwarder.recalled(event, now))
             case Rotated(identity):
-                self._far.rotate(identity)
-                self.measurer.rotate(identity)
-                self._presence.rotate(identity)
+                self._far.rotate_identity(identity)
+                self.measurer.rotate_identity(identity)
+                self._presence.rotate_identity(identity)
             case Tick():
                 again = self._judge_again(now) if self._again else []
                 told = self._leases.tick(now) + self._receipts.tick(now) + self._far.tick(now)
@@ -727,15 +731,15 @@ class ReplicaNode(Node):
         self.forwarder.erase()
         self._again.clear()
 
-    def _adopt(self, overlay: Overlay, now: float) -> list[Effect]:
+    def _adopt_overlay(self, overlay: Overlay, now: float) -> list[Effect]:
         self._others_at = _UNKNOWN
-        self._publishers.adopt(overlay.policy.budgets, overlay.by_party)
-        self._leases.adopt(overlay)
-        self._receipts.adopt(overlay)
-        self._far.adopt(overlay)
-        self.measurer.adopt(overlay)
-        self._presence.adopt(overlay)
-        effects = self.forwarder.adopt(overlay, now)
+        self._publishers.adopt_budgets(overlay.policy.budgets, overlay.by_party)
+        self._leases.adopt_overlay(overlay)
+        self._receipts.adopt_overlay(overlay)
+        self._far.adopt_overlay(overlay)
+        self.measurer.adopt_overlay(overlay)
+        self._presence.adopt_overlay(overlay)
+        effects = self.forwarder.adopt_overlay(overlay, now)
         self._again.extend(self.forwarder.early())
         effects += self._judge_again(now)
         before, self._potential = self._potential, potential_peers(overlay, self.name)
@@ -753,7 +757,7 @@ class ReplicaNode(Node):
             event = self._again.popleft()
             if event.peer in self.overlay.members:
                 # Their acknowledgements went long ago: no publisher can be delayed by them.
-                news = [effect for effect in self._event(event, now) if not isinstance(effect, Delay)]
+                news = [effect for effect in self._handle_event(event, now) if not isinstance(effect, Delay)]
                 self._links.charge(event.peer, news, now)
                 effects += news
         self._again_at = now if self._again else None

@@ -54,7 +54,7 @@ class OrganiserNode(Node):
         """The last signed proposal since this start."""
 
     @property
-    def told(self) -> tuple[ReplicaSummary | InterestSummary, ...]:
+    def summaries(self) -> tuple[ReplicaSummary | InterestSummary, ...]:
         """The newest summary and the newest interests of each replica, all verified."""
         return (*self._said.values(), *(each for two in self._interests.values() for each in two))
 
@@ -76,10 +76,10 @@ class OrganiserNode(Node):
 
     # --------------------------------------------------------------------------------------------- events
 
-    def _event(self, event: Event, now: float) -> list[Effect]:
+    def _handle_event(self, event: Event, now: float) -> list[Effect]:
         match event:
             case Received(_, wire) if wire.topic == SUMMARY_TOPIC:
-                return self._heard(event, now)
+                return self._take_summary(event, now)
             case Tick() if now >= self._propose_at:
                 self._propose_at = now + PROPOSE_EVERY_S
                 return self._propose(now)
@@ -87,7 +87,7 @@ class OrganiserNode(Node):
                 self._identity = identity
         return []
 
-    def _heard(self, event: Received, now: float) -> list[Effect]:
+    def _take_summary(self, event: Received, now: float) -> list[Effect]:
         try:
             said = decode_said(event.wire.payload)
             if said.ended_s <= self._newest_s(said):
@@ -109,7 +109,7 @@ class OrganiserNode(Node):
         return self._interests[said.member][-1].ended_s if said.member in self._interests else -1
 
     def _propose(self, now: float) -> list[Effect]:
-        self.proposed = proposal(self.overlay, self.told, now)
+        self.proposed = proposal(self.overlay, self.summaries, now)
         swap = self.proposed.swap if self.proposed else None
         if self._open is not None and self._open in self.overlay.swaps:
             self._open, self._failed = None, 0
@@ -117,7 +117,7 @@ class OrganiserNode(Node):
             return []
         self._failed += self._open is not None
         self.signed = self.proposed
-        self._open = self._signed(swap, now)
+        self._open = self._signed_swap(swap, now)
         self._highest = self._open.number
         kept = Keep(((HIGHEST, number(self._highest, 4)),))
         return [kept, *self._adopted(self.keeper.offer_swap(self._open, now), now)]
@@ -134,7 +134,7 @@ class OrganiserNode(Node):
         wait_s = min(ENDORSE_S * 2.0**self._failed, BACKOFF_MOST_S)
         return now < newest.since_ms / 1000 + wait_s
 
-    def _signed(self, swap: Swap, now: float) -> SignedSwap:
+    def _signed_swap(self, swap: Swap, now: float) -> SignedSwap:
         arrangement: Arrangement = self.overlay.arrangement
         assert arrangement.organising is not None
         given = max([self._highest, arrangement.change.number, *(each.number for each in self.overlay.offered)])
@@ -144,7 +144,7 @@ class OrganiserNode(Node):
         )  # fmt: skip
         return made.signed(self._identity)
 
-    def _adopt(self, overlay: Overlay, now: float) -> list[Effect]:
+    def _adopt_overlay(self, overlay: Overlay, now: float) -> list[Effect]:
         self._said = {name: said for name, said in self._said.items() if name in overlay.members}
         self._interests = {name: two for name, two in self._interests.items() if name in overlay.members}
         return []

@@ -209,7 +209,7 @@ def _view(
     view = look(settings, certificates, broker.operation.observe(), overlay, now)
     details: dict[str, Any] = {}
     if links is not None:
-        witness.look(_links_now(links.figures.links()), time.monotonic())
+        witness.note_links(_links_now(links.figures.links()), time.monotonic())
         details["seen"] = {peer: asdict(one) for peer, one in witness.seen().items()}
     if not bridges:
         return replace(view, details=details) if details else view

@@ -51,16 +51,16 @@ def find_box(archive: bytes, party: bytes) -> bytes | None:
     """Returns the box of a reader, None if it has none. Raises `BadFrame` if the bytes up to there are no archive."""
     reader = frames.Reader(archive)
     reader.opening(frames.Kind.KEY_ARCHIVE)
-    reader.take(4)
+    reader.take_bytes(4)
     before = b""
     for _ in range(reader.number(4)):
-        owner, box = reader.take(PARTY_ID_BYTES), reader.take(reader.number(4))
+        owner, box = reader.take_bytes(PARTY_ID_BYTES), reader.take_bytes(reader.number(4))
         if owner <= before:
             raise BadFrame("an archive out of order")
         if owner == party:
             return box
         before = owner
-    reader.end()
+    reader.expect_end()
     return None
 
 

@@ -114,7 +114,7 @@ class ColumnSearch:
         self._fresh: list[tuple[int, ...]] = []  # places of shares that no search has seen
         self._all_again = False  # whether choices may be complete that need none of those
 
-    def add(self, shares: Iterable[Share]) -> int:
+    def add_shares(self, shares: Iterable[Share]) -> int:
         """Adds shares whose labels fit the path; returns the number of new ones. The first value of a label stays."""
         known, present, bits = self.shares, self._present, self._plan.bits
         before = len(known)

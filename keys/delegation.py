@@ -77,7 +77,7 @@ class Advertisement:
     node: str
     signature: bytes = field(default=b"", repr=False)
 
-    def body(self) -> bytes:
+    def signed_bytes(self) -> bytes:
         parts = [opening(Kind.ADVERTISEMENT), self.topic, text(self.descriptor), sized(self.certificate.encode())]
         parts += [number(len(self.discoverers), 2), *map(text, self.discoverers)]
         return b"".join([*parts, number(self.created_ms, 8), number(self.not_after_ms, 8), text(self.node)])
@@ -86,16 +86,16 @@ class Advertisement:
         wrong = unfit_discoverers(self.discoverers)
         if len(self.topic) != TOPIC_BYTES or wrong:
             raise OurFault(wrong or f"a trace topic has {TOPIC_BYTES} bytes")
-        return replace(self, signature=node.sign(DOMAIN_ADVERTISEMENT, self.body()))
+        return replace(self, signature=node.sign(DOMAIN_ADVERTISEMENT, self.signed_bytes()))
 
     def encode(self) -> bytes:
-        return self.body() + self.signature
+        return self.signed_bytes() + self.signature
 
     @classmethod
     def decode(cls, data: bytes) -> Advertisement:
         reader = Reader(data)
         reader.opening(Kind.ADVERTISEMENT)
-        topic, descriptor = reader.take(TOPIC_BYTES), reader.text()
+        topic, descriptor = reader.take_bytes(TOPIC_BYTES), reader.text()
         certificate, count = Certificate.decode(reader.sized()), reader.number(2)
         if count > DISCOVERERS_MAX:
             raise BadFrame(f"{count} discoverers of one trace topic")
@@ -103,8 +103,8 @@ class Advertisement:
         if wrong := unfit_discoverers(found):
             raise BadFrame(wrong)
         created_ms, not_after_ms, node = reader.number(8), reader.number(8), reader.text()
-        signature = reader.take(SIGNATURE_BYTES)
-        reader.end()
+        signature = reader.take_bytes(SIGNATURE_BYTES)
+        reader.expect_end()
         if len(node) + sum(map(len, found)) <= SHARED_CHARS:
             found, node = _shared(found, node)
         return cls(topic, descriptor, certificate, found, created_ms, not_after_ms, node, signature)
@@ -113,7 +113,7 @@ class Advertisement:
         """Raises unless the node signed the advertisement, the authority certified its owner, and its lifetime holds
         now.
         """
-        verify(node_key, DOMAIN_ADVERTISEMENT, self.body(), self.signature)
+        verify(node_key, DOMAIN_ADVERTISEMENT, self.signed_bytes(), self.signature)
         if self.certificate.role is not Role.ENTITY:
             raise NotAuthorised(f"{self.certificate.name} is certified as {self.certificate.role}, not as an entity")
         self.certificate.verify(authority, now_ms)
@@ -190,7 +190,7 @@ class Seat:
     since_ms: int
 
     @property
-    def holds(self) -> bool:
+    def is_possible(self) -> bool:
         """True if such a seat can exist: 3 to 15 witnesses, an odd number, and a number below it."""
         return 3 <= self.witnesses <= WITNESSES_MAX and self.witnesses % 2 == 1 and 0 <= self.witness < self.witnesses
 
@@ -201,7 +201,7 @@ class Seat:
     def read(cls, reader: Reader) -> Seat:
         """Raises BadFrame."""
         seat = cls(reader.number(1), reader.number(1), reader.number(8))
-        if not seat.holds:
+        if not seat.is_possible:
             raise BadFrame(f"a token of witness {seat.witness} of {seat.witnesses}")
         return seat
 
@@ -226,41 +226,41 @@ class Token:
         """The time at which the entity named this holder and its fellow witnesses."""
         return self.not_before_ms if self.seat is None else self.seat.since_ms
 
-    def body(self) -> bytes:
+    def signed_bytes(self) -> bytes:
         flags = self.rights | _SEATED * (self.seat is not None)
         parts = (opening(Kind.TOKEN, flags), self.topic, self.public_key)
         seat = b"" if self.seat is None else self.seat.encode()
         return b"".join((*parts, number(self.not_before_ms, 8), number(self.not_after_ms, 8), seat))
 
     def signed(self, owner: Identity) -> Token:
-        if self.seat is not None and not (self.seat.holds and self.seat.since_ms <= self.not_before_ms):
+        if self.seat is not None and not (self.seat.is_possible and self.seat.since_ms <= self.not_before_ms):
             raise OurFault(
                 f"an entity has 1, 3, 5 ... up to {WITNESSES_MAX} witnesses, named before they are let speak"
             )
         if self.not_after_ms - self.not_before_ms > TOKEN_LIFE_MAX_MS:
             raise OurFault("a token cannot be taken back: let it end within a day, and renew it")
-        return replace(self, signature=owner.sign(DOMAIN_DELEGATION, self.body()))
+        return replace(self, signature=owner.sign(DOMAIN_DELEGATION, self.signed_bytes()))
 
     def encode(self) -> bytes:
-        return self.body() + self.signature
+        return self.signed_bytes() + self.signature
 
     @classmethod
     def decode(cls, data: bytes) -> Token:
         reader = Reader(data)
         flags = reader.opening(Kind.TOKEN, Delegated.PUBLISH | Delegated.SUBSCRIBE | _SEATED)
-        topic, public_key = reader.take(TOPIC_BYTES), reader.take(32)
+        topic, public_key = reader.take_bytes(TOPIC_BYTES), reader.take_bytes(32)
         not_before_ms, not_after_ms = reader.number(8), reader.number(8)
         seat = Seat.read(reader) if flags & _SEATED else None
         rights = Delegated(flags & ~_SEATED)
-        token = cls(topic, public_key, rights, not_before_ms, not_after_ms, seat, reader.take(SIGNATURE_BYTES))
-        reader.end()
+        token = cls(topic, public_key, rights, not_before_ms, not_after_ms, seat, reader.take_bytes(SIGNATURE_BYTES))
+        reader.expect_end()
         return token
 
     def verify(self, advertisement: Advertisement, right: Delegated, now_ms: int) -> None:
         """Raises unless the topic's owner gave this right and the token counts now, give or take `SKEW_MS`."""
         if self.topic != advertisement.topic:
             raise NotAuthorised("a token of another trace topic")
-        verify(advertisement.certificate.public_key, DOMAIN_DELEGATION, self.body(), self.signature)
+        verify(advertisement.certificate.public_key, DOMAIN_DELEGATION, self.signed_bytes(), self.signature)
         if right not in self.rights:
             raise NotAuthorised(f"the token does not allow to {str(right.name).lower()}")
         if self.not_after_ms - self.not_before_ms > TOKEN_LIFE_MAX_MS:
@@ -298,7 +298,7 @@ class Trace:
         bare = replace(self, sealed=True)
         return replace(bare, body=nonce + AESGCM(key).encrypt(nonce, self.body, bare._head()))
 
-    def opened(self, key: bytes) -> bytes:
+    def opened_body(self, key: bytes) -> bytes:
         """Returns the body in clear. Raises `BadContent`."""
         if not self.sealed:
             return self.body
@@ -324,8 +324,10 @@ class Trace:
         counter, time_ms, size = reader.number(8), reader.number(8), reader.number(4)
         if size > BODY_MAX_BYTES:
             raise BadFrame(f"a trace body of {size} bytes")
-        trace = cls(token, kind, counter, time_ms, reader.take(size), bool(flags), reader.take(SIGNATURE_BYTES))
-        reader.end()
+        trace = cls(
+            token, kind, counter, time_ms, reader.take_bytes(size), bool(flags), reader.take_bytes(SIGNATURE_BYTES)
+        )
+        reader.expect_end()
         return trace
 
     def verify(self, advertisement: Advertisement, now_ms: int) -> None:

@@ -60,7 +60,7 @@ class Calendar:
     def __post_init__(self) -> None:
         self._check(OurFault)
 
-    def at(self, now: float) -> int:
+    def epoch_at(self, now: float) -> int:
         """Returns the epoch of this moment by our clock; 0 before the first."""
         if not self.length_s:
             return 0
@@ -81,7 +81,7 @@ class Calendar:
         """Returns True if a publisher may still seal under a key of this epoch; the present epoch's key is
         preferred.
         """
-        return epoch <= self.at(now) and now < self.end_s(epoch) + self.grace_s
+        return epoch <= self.epoch_at(now) and now < self.end_s(epoch) + self.grace_s
 
     def sealing_ms(self, epoch: int) -> tuple[int, int]:
         """Returns the span of times, in whole milliseconds, in which `may_seal` holds: the first one, and the first one
@@ -111,7 +111,7 @@ class Calendar:
 
     def last(self, now: float) -> int:
         """Returns the last epoch that any key may belong to: the next one, or the endless one."""
-        return min(EPOCH_MAX, self.at(now) + 1) if self.length_s else 0
+        return min(EPOCH_MAX, self.epoch_at(now) + 1) if self.length_s else 0
 
     def encode(self) -> bytes:
         """Returns 28 bytes, without an opening: a part of the policy's frame."""
@@ -139,7 +139,7 @@ class ScopeKeys:
     def __init__(self) -> None:
         self._keys: dict[KeyName, bytes] = {}
 
-    def put(self, name: KeyName, key: bytes) -> bool:
+    def put_key(self, name: KeyName, key: bytes) -> bool:
         """Remembers a key; returns False if it was known. Raises `OurFault` for another value under a known name."""
         if len(key) != KEY_BYTES or not any(key):
             raise OurFault(f"a scope key is {KEY_BYTES} bytes, not all of them zero")
@@ -155,7 +155,7 @@ class ScopeKeys:
     def replace(self, name: KeyName, key: bytes) -> None:
         """Puts another key in the place of one that turned out to be wrong (`fetching`)."""
         self._keys.pop(name, None)
-        self.put(name, key)
+        self.put_key(name, key)
 
     def get(self, name: KeyName) -> bytes | None:
         return self._keys.get(name)
@@ -167,7 +167,7 @@ class ScopeKeys:
         member was
         shut out by the bump.
         """
-        present = calendar.at(now)
+        present = calendar.epoch_at(now)
         for epoch in (present, present - 1):
             name = KeyName(scope, epoch, bump)
             key = self._keys.get(name)

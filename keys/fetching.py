@@ -1,10 +1,10 @@
 """Fetching scope keys from key servers, some of which may lie, be behind or be away (E2, docs/protocol.md §6.4).
 
 A gateway or job has one `KeyFetcher`. The fetcher asks for the present epoch's keys of all scopes of its member, for
-the next epoch's keys ahead of time, and for the names given to `want`. An output of a set of servers is believed once
-f + 1 of them signed equal bytes; a key goes into `ScopeKeys` once every set has an output. Until then every server is
-asked again after a growing pause, so that an outage ends by itself. In a chain the fetcher asks a single server at a
-time, and the next after a refusal or without an answer.
+the next epoch's keys ahead of time, and for the names given to `want_key`. An output of a set of servers is believed
+once f + 1 of them signed equal bytes; a key goes into `ScopeKeys` once every set has an output. Until then every
+server is asked again after a growing pause, so that an outage ends by itself. In a chain the fetcher asks a single
+server at a time, and the next after a refusal or without an answer.
 
 Outputs of different deals (`material`) are never mixed; of two complete deals the later one counts. Not here: who
 has which right (`issuing.Directory`), how requests travel, keeping keys on disk.
@@ -93,7 +93,7 @@ class _Wish:
     doubted_at: float = float("-inf")
 
     @property
-    def asked(self) -> int:
+    def times_asked(self) -> int:
         """The number of times that the server asked most often was asked."""
         return max((each.count for each in self.tries.values()), default=0)
 
@@ -157,12 +157,12 @@ class KeyFetcher:
         self._up.pop(server, None)
         return self._work(now)
 
-    def want(self, name: KeyName, now: float) -> list[Effect]:
+    def want_key(self, name: KeyName, now: float) -> list[Effect]:
         """Asks for the key of a header that was met. A name that is held, forbidden or impossible is ignored."""
         if self._keys.get(name) is not None or not self._possible(name, now):
             return []
         if name not in self._wishes:
-            self._add(name, now + EXTRA_S)
+            self._add_wish(name, now + EXTRA_S)
         if now < self._extra_at:
             self._next = min(self._next, self._extra_at)
             return []
@@ -175,17 +175,17 @@ class KeyFetcher:
         A bad publisher can cause that once in `DOUBT_S` for a name, but cannot make us believe another key.
         """
         if self._keys.get(name) is None or not self._possible(name, now):
-            return self.want(name, now)
-        wish = self._wishes.get(name) or self._add(name, now + DOUBT_S)
+            return self.want_key(name, now)
+        wish = self._wishes.get(name) or self._add_wish(name, now + DOUBT_S)
         if now < wish.doubted_at + DOUBT_S:
             return []
         servers = set(self._directory.servers)
-        wish.doubt = servers if self._directory.faults else servers - wish.verdict.heard()
+        wish.doubt = servers if self._directory.faults else servers - wish.verdict.voters()
         wish.open, wish.doubted_at, wish.tries = True, now, {}
         wish.verdict.doubt()
         return self._work(now)
 
-    def adopt(self, directory: Directory, now: float) -> list[Effect]:
+    def adopt_directory(self, directory: Directory, now: float) -> list[Effect]:
         """Adopts another version of the overlay: other rights, bumps, servers. Raises `OurFault` as the class does."""
         self._directory = directory
         self._verdict()
@@ -195,7 +195,7 @@ class KeyFetcher:
         self._planned = None
         return self._work(now)
 
-    def rotate(self, identity: Identity) -> None:
+    def rotate_identity(self, identity: Identity) -> None:
         """Adopts a new key pair. Answers that are on their way still open with the former one."""
         self._identity = identity
 
@@ -203,7 +203,7 @@ class KeyFetcher:
         """Carries out the work that is due at `now`."""
         return self._work(now) if now >= self._next else []
 
-    def answered(self, server: str, data: bytes, now: float) -> list[Effect]:
+    def take_answer(self, server: str, data: bytes, now: float) -> list[Effect]:
         """Takes an answer that came over that server's link.
 
         Raises `BadFrame`, `BadSignature`, `Expired`, or `Replayed` for an answer to no open request.
@@ -221,7 +221,7 @@ class KeyFetcher:
         effects = list(self._refusals(server, answer, asked))
         try:
             for said in _opened(server, answer, asked):
-                effects += self._heard(server, said)
+                effects += self._take_outputs(server, said)
         except (BadContent, BadFrame) as error:
             self._turn_from(server, asked.names)
             effects.append(RefusedByServer(server, f"its answer cannot be read: {error}"))
@@ -239,7 +239,7 @@ class KeyFetcher:
             what = reason.name.lower().replace("_", " ")
             yield RefusedByServer(server, f"{what}: scope {name.scope!r}, epoch {name.epoch}, bump {name.bump}")
 
-    def _heard(self, server: str, said: Outputs) -> list[Effect]:
+    def _take_outputs(self, server: str, said: Outputs) -> list[Effect]:
         wish = self._wishes.get(said.name)
         if wish is None:
             return []
@@ -249,7 +249,7 @@ class KeyFetcher:
         if wish.doubt is not None:
             wish.doubt.discard(server)
         effects: list[Effect] = []
-        key = wish.verdict.key()
+        key = wish.verdict.agreed_key()
         if key is not None:
             if self._keys.get(said.name) != key:
                 self._keys.replace(said.name, key)
@@ -273,11 +273,11 @@ class KeyFetcher:
         """Plans, gives up finished wishes, asks each server that is due, and sets the next deadline."""
         self._plan(now)
         due: dict[str, list[KeyName]] = {}
-        deadlines = [self._directory.calendar.end_s(self._directory.calendar.at(now)), self._ahead[1]]
+        deadlines = [self._directory.calendar.end_s(self._directory.calendar.epoch_at(now)), self._ahead[1]]
         pauses: dict[tuple[str, int], float] = {}
         extra = NAMES_MAX if now >= self._extra_at else 0
         # Names that were asked for least come first: those that no server has keep no new one waiting.
-        for name, wish in sorted(self._wishes.items(), key=lambda each: each[1].asked):
+        for name, wish in sorted(self._wishes.items(), key=lambda each: each[1].times_asked):
             if not wish.open:
                 continue
             servers = self._due(wish, now)
@@ -294,12 +294,12 @@ class KeyFetcher:
             deadlines += [wish.tries[server].at for server in wish.tries.keys() & self._up.keys()]
             deadlines.append(wish.until)
         self._next = min((at for at in deadlines if at > now), default=float("inf"))
-        return [ask for server, names in due.items() for ask in self._ask(server, names, now)]
+        return [ask for server, names in due.items() for ask in self._ask_server(server, names, now)]
 
     def _plan(self, now: float) -> None:
         """Wishes for our scopes' present keys and, from a random moment ahead of it on, for the next epoch's."""
         calendar, directory = self._directory.calendar, self._directory
-        present = calendar.at(now)
+        present = calendar.epoch_at(now)
         if self._ahead[0] != present + 1:
             # a random moment of the first half, lest all members ask at once
             moment = calendar.fetch_from_s(present + 1) + self._chance() * calendar.ahead_s / 2
@@ -317,7 +317,7 @@ class KeyFetcher:
             self._named.clear()
         self._planned = planned
         epochs = range(present, (calendar.last(now) if planned[1] else present) + 1)
-        for scope in directory.scopes():
+        for scope in directory.keyed_scopes():
             for epoch in epochs:
                 if directory.may_read(self._name, scope, epoch) or directory.may_publish_in(self._name, scope, epoch):
                     name = KeyName(scope, epoch, directory.bump(scope) or 0)
@@ -334,7 +334,7 @@ class KeyFetcher:
             return []  # its answer may still come
         return sorted(due, key=lambda server: (tries[server].count, self._rank(server)))[:1]
 
-    def _ask(self, server: str, names: list[KeyName], now: float) -> Iterator[Ask]:
+    def _ask_server(self, server: str, names: list[KeyName], now: float) -> Iterator[Ask]:
         pending = self._up[server]
         for start in range(0, len(names), NAMES_MAX):
             some = tuple(names[start : start + NAMES_MAX])
@@ -351,7 +351,7 @@ class KeyFetcher:
             return False
         return self._directory.may_read(self._name, name.scope, name.epoch)
 
-    def _add(self, name: KeyName, until: float) -> _Wish:
+    def _add_wish(self, name: KeyName, until: float) -> _Wish:
         extra = [name for name, wish in self._wishes.items() if wish.until < float("inf")]
         if len(extra) >= EXTRA_MAX:
             del self._wishes[extra[0]]

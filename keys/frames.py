@@ -116,7 +116,7 @@ class Reader:
 
     def opening(self, kind: Kind, known_flags: int = 0) -> int:
         """Reads version, kind and flags; returns the flags, all of which lie inside `known_flags`."""
-        version, found, flags = self.take(3)
+        version, found, flags = self.take_bytes(3)
         if version != PROTOCOL_VERSION:
             raise BadFrame(f"protocol version {version} is not supported")
         if found != kind:
@@ -126,7 +126,7 @@ class Reader:
             raise BadFrame(f"unknown critical flags {unknown:#04x}")
         return flags
 
-    def take(self, size: int) -> bytes:
+    def take_bytes(self, size: int) -> bytes:
         """Returns the next `size` bytes."""
         end = self._at + size
         part = self._data[self._at : end]
@@ -137,11 +137,11 @@ class Reader:
 
     def number(self, size: int) -> int:
         """Returns the next `size` bytes as an unsigned integer."""
-        return int.from_bytes(self.take(size))
+        return int.from_bytes(self.take_bytes(size))
 
     def sized(self) -> bytes:
         """Returns a byte string behind its 16-bit length."""
-        return self.take(self.number(2))
+        return self.take_bytes(self.number(2))
 
     def text(self) -> str:
         """Returns a UTF-8 string behind its 16-bit length."""
@@ -155,13 +155,13 @@ class Reader:
         """The number of bytes read so far."""
         return self._at
 
-    def rest(self) -> bytes:
+    def take_rest(self) -> bytes:
         """Returns all bytes that are left."""
         part = self._data[self._at :]
         self._at = len(self._data)
         return part
 
-    def end(self) -> None:
+    def expect_end(self) -> None:
         """Raises `BadFrame` if bytes are left."""
         if self._at != len(self._data):
             raise BadFrame(f"{len(self._data) - self._at} trailing bytes")

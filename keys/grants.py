@@ -66,7 +66,7 @@ class Grant:
         reader = frames.Reader(data)
         flags = reader.opening(frames.Kind.GRANT, int(Right.PUBLISH | Right.READ))
         grant = cls(reader.text(), reader.text(), Right(flags), reader.number(4), reader.number(4))
-        reader.end()
+        reader.expect_end()
         grant._check(BadFrame)
         return grant
 

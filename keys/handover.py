@@ -60,7 +60,7 @@ def open_grants(overlay: str, member: str, identity: Identity, box: bytes) -> li
     if count > SCOPES_MAX:
         raise BadFrame(f"a box of {count} scopes")
     grants = [_read(reader) for _ in range(count)]
-    reader.end()
+    reader.expect_end()
     return grants
 
 
@@ -72,7 +72,7 @@ def _read(reader: frames.Reader) -> ScopeGrant:
     if count > KEYS_MAX:
         raise BadFrame(f"a scope of {count} keys")
     keys = tuple(
-        (KeyName(wire_filter, reader.number(4), reader.number(2)), reader.take(KEY_BYTES)) for _ in range(count)
+        (KeyName(wire_filter, reader.number(4), reader.number(2)), reader.take_bytes(KEY_BYTES)) for _ in range(count)
     )
     return ScopeGrant(wire_filter, clear_filter, token_key or None, keys)
 

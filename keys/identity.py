@@ -296,14 +296,14 @@ class Certificate:
         certificate = cls(
             role=role,
             name=reader.text(),
-            public_key=reader.take(PUBLIC_KEY_BYTES),
-            agreement_key=reader.take(HYBRID_KEY_BYTES if flags else AGREEMENT_KEY_BYTES),
+            public_key=reader.take_bytes(PUBLIC_KEY_BYTES),
+            agreement_key=reader.take_bytes(HYBRID_KEY_BYTES if flags else AGREEMENT_KEY_BYTES),
             domain=reader.text(),
             region=reader.number(4),
             not_after_ms=reader.number(8),
-            signature=reader.take(SIGNATURE_BYTES),
+            signature=reader.take_bytes(SIGNATURE_BYTES),
         )
-        reader.end()
+        reader.expect_end()
         certificate._check(BadFrame)
         return certificate
 

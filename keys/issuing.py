@@ -86,7 +86,7 @@ class Directory(Protocol):
     def certificate(self, party: bytes) -> Certificate | None:
         """Returns a member's present or former certificate by its 16-byte party id; the caller checks its end."""
 
-    def scopes(self) -> Iterable[str]:
+    def keyed_scopes(self) -> Iterable[str]:
         """Returns every scope that has epoch keys."""
 
     def bump(self, scope: str) -> int | None:
@@ -125,7 +125,7 @@ class _Requests:
     def __init__(self, now: float) -> None:
         self._at, self._left = now, float(REQUESTS_BURST)
 
-    def take(self, now: float) -> None:
+    def spend_request(self, now: float) -> None:
         self._left = min(REQUESTS_BURST, self._left + max(0.0, now - self._at) / REQUEST_EVERY_S)
         self._at = now
         if self._left < 1:
@@ -177,13 +177,13 @@ class KeyServer:
         # by epoch, so that what is walked to one is on the way to the next, however many are asked for
         for index, name in sorted(enumerate(request.names), key=lambda asked: asked[1].epoch):
             try:
-                self.check(certificate.name, name, now)
+                self.check_request(certificate.name, name, now)
                 if name.epoch >= self._material.epoch:
                     live.append(self._outputs(name))
                 else:
                     archived[name.epoch] = archived.get(name.epoch) or self._archived(name.epoch, request.asker)
             except (NotAuthorised, TooEarly, KeyGone, UnknownKey, NotReady) as error:
-                refused.append((index, Refusal.of(error)))
+                refused.append((index, Refusal.from_error(error)))
         self.issued += len(request.names) - len(refused)
         self.refused += len(refused)
         digest = digest_of(data)
@@ -194,7 +194,7 @@ class KeyServer:
         answer = KeyAnswer(self._identity.party_id, digest, version, tuple(sorted(refused)), box, boxes)
         return answer.signed_by(self._identity).encode()
 
-    def check(self, name: str, key: KeyName, now: float) -> None:
+    def check_request(self, name: str, key: KeyName, now: float) -> None:
         """Raises unless that member may have that key now.
 
         Raises `UnknownKey` (no such scope, or a bump our policy does not know yet), `TooEarly`, `NotAuthorised`.
@@ -208,7 +208,7 @@ class KeyServer:
         if directory.may_read(name, key.scope, key.epoch):
             return
         # a publisher needs what it seals under from now on, and nothing that others sealed before
-        sealing = key.bump == bump and key.epoch >= calendar.at(now - calendar.skew_s)
+        sealing = key.bump == bump and key.epoch >= calendar.epoch_at(now - calendar.skew_s)
         if not (sealing and directory.may_publish_in(name, key.scope, key.epoch)):
             raise NotAuthorised(f"{name} has no right to scope {key.scope!r} in epoch {key.epoch}")
 
@@ -223,7 +223,7 @@ class KeyServer:
             raise Expired(f"the certificate of {certificate.name} has ended")
         if abs(now - request.time_ms / 1000) > REQUEST_AGE_S + self._directory.calendar.skew_s:
             raise NotFresh(f"a request of {certificate.name} is old, or its clock and ours differ too much")
-        self._requests.setdefault(request.asker, _Requests(now)).take(now)
+        self._requests.setdefault(request.asker, _Requests(now)).spend_request(now)
         return certificate
 
     def _outputs(self, name: KeyName) -> Outputs:
@@ -232,7 +232,7 @@ class KeyServer:
             start = self._generation(name.epoch)
             nearer = [g for e, g in self._walked.items() if g.deal == start.deal and e < name.epoch]
             start = max(nearer, key=lambda g: g.epoch, default=start)
-            generation = self._walked[name.epoch] = start.at(name.epoch)
+            generation = self._walked[name.epoch] = start.at_epoch(name.epoch)
             if len(self._walked) > ARCHIVES_A_WALK:
                 del self._walked[next(iter(self._walked))]
         return Outputs(name, generation.deal, generation.outputs(name))
@@ -270,7 +270,7 @@ class KeyServer:
         After a long absence several calls are needed: `next_deadline` says so.
         """
         before, oldest = self._material, self._oldest(now)
-        since = max(self._directory.calendar.at(now - SESSION_MAX_S), oldest - ARCHIVE_EPOCHS_MAX)
+        since = max(self._directory.calendar.epoch_at(now - SESSION_MAX_S), oldest - ARCHIVE_EPOCHS_MAX)
         effects: list[KeepArchive | KeepMaterial] = []
         for _ in range(ARCHIVES_A_WALK):
             epoch = self._material.epoch
@@ -288,12 +288,12 @@ class KeyServer:
             effects.append(KeepMaterial(self._material.encode()))
         return effects + self._drop_archives(now)
 
-    def adopt(self, directory: Directory) -> None:
+    def adopt_directory(self, directory: Directory) -> None:
         """Adopts another version of the policy."""
         self._directory = directory
         self._requests = {p: left for p, left in self._requests.items() if directory.certificate(p) is not None}
 
-    def rotate(self, identity: Identity) -> None:
+    def rotate_identity(self, identity: Identity) -> None:
         """Adopts a new key pair, which the overlay lists."""
         self._identity = identity
 
@@ -311,7 +311,7 @@ class KeyServer:
         0.
         """
         calendar = self._directory.calendar
-        oldest = calendar.at(now - calendar.grace_s - calendar.skew_s) - calendar.history_epochs
+        oldest = calendar.epoch_at(now - calendar.grace_s - calendar.skew_s) - calendar.history_epochs
         return oldest + (now >= self._dies_s(oldest)) - (now < self._dies_s(oldest - 1))  # rounding: `next_deadline`
 
     def _dies_s(self, epoch: int) -> float:
@@ -321,7 +321,7 @@ class KeyServer:
     def _archive_of(self, epoch: int) -> list[KeepArchive]:
         directory = self._directory
         try:
-            generation = self._generation(epoch).at(epoch)
+            generation = self._generation(epoch).at_epoch(epoch)
         except (NotReady, KeyGone):
             return []
         made: dict[str, list[Outputs]] = {}
@@ -329,7 +329,7 @@ class KeyServer:
         a_key = KEY_BYTES * (2 + len(generation.subkeys))
         a_bump = sum(a_key + len(scope) for _, scopes in readers for scope in scopes)
         before = max(ARCHIVED_BUMPS, ARCHIVED_BYTES // max(1, a_bump))
-        for scope in directory.scopes():
+        for scope in directory.keyed_scopes():
             bump = directory.bump(scope) or 0
             names = [KeyName(scope, epoch, b) for b in range(max(0, bump - before), bump + 1)]
             made[scope] = [Outputs(name, generation.deal, generation.outputs(name)) for name in names]

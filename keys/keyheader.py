@@ -134,7 +134,7 @@ class KeyHeader:
         """Reads a frame; does not check its signature. Raises `BadFrame`."""
         reader = frames.Reader(data)
         flags = reader.opening(frames.Kind.KEY_HEADER, WRAPPED)
-        publisher = reader.take(PARTY_ID_BYTES)
+        publisher = reader.take_bytes(PARTY_ID_BYTES)
         scope = reader.text()
         epoch, bump = reader.number(4), reader.number(2)
         hops = tuple(_read_hop(reader) for _ in range(reader.number(1)))
@@ -150,14 +150,14 @@ class KeyHeader:
             order=Order(reader.number(8), reader.number(4)),
             first_sequence=reader.number(8),
             message_limit=reader.number(4),
-            kcv=reader.take(KCV_BYTES),
-            commitment=reader.take(COMMITMENT_BYTES),
-            share_commitments=tuple(reader.take(SHARE_COMMITMENT_BYTES) for _ in range(hops[0].count)),
-            signature=reader.take(SIGNATURE_BYTES),
+            kcv=reader.take_bytes(KCV_BYTES),
+            commitment=reader.take_bytes(COMMITMENT_BYTES),
+            share_commitments=tuple(reader.take_bytes(SHARE_COMMITMENT_BYTES) for _ in range(hops[0].count)),
+            signature=reader.take_bytes(SIGNATURE_BYTES),
             tree=tree,
             wrapped=bool(flags & WRAPPED),
         )
-        reader.end()
+        reader.expect_end()
         header._check(BadFrame)
         return header
 
@@ -192,7 +192,7 @@ def frame_bytes(scope: str, hops: int, places: int) -> int:
 
 def _read_hop(reader: frames.Reader) -> Hop:
     region, view = reader.number(4), reader.number(4)
-    threshold, count = reader.take(2)
+    threshold, count = reader.take_bytes(2)
     try:
         return Hop(region, view, threshold, count)
     except OurFault as error:

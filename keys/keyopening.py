@@ -103,7 +103,7 @@ class KeyOpener:
             raise BadFrame("a data key serves at least one message")
         return known
 
-    def open(self, sealed: Sequence[SealedKey]) -> list[DataKey | KeysError]:
+    def open_keys(self, sealed: Sequence[SealedKey]) -> list[DataKey | KeysError]:
         """Returns each key, or the error that kept it closed: `WrongEpochKey`, `BadShare`, `BadFrame`,
         `BadContent`.
         """

@@ -79,7 +79,7 @@ class Generation:
         """The first epoch in which this generation counts."""
         return int.from_bytes(self.deal[:4])
 
-    def at(self, epoch: int) -> Generation:
+    def at_epoch(self, epoch: int) -> Generation:
         """Returns the generation walked to `epoch`. Raises `KeyGone` for an earlier epoch, `NotReady` for one too far
         ahead.
         """
@@ -141,7 +141,7 @@ class Material:
             return Material(self.generations[1:]).walked(target)
         if target <= self.epoch:
             return self
-        return Material((self.generations[0].at(target), *self.generations[1:]))
+        return Material((self.generations[0].at_epoch(target), *self.generations[1:]))
 
     def followed_by(self, later: Material) -> Material:
         """Returns this material and, from its first epoch on, the newer deal of `veilmq trust rekey`.
@@ -176,7 +176,7 @@ class Material:
         reader = frames.Reader(data)
         reader.opening(frames.Kind.KEY_MATERIAL)
         generations = tuple(_read_generation(reader) for _ in range(reader.number(1)))
-        reader.end()
+        reader.expect_end()
         try:
             return cls(generations)
         except OurFault as error:
@@ -231,9 +231,9 @@ def _material(name: bytes, servers: int, faults: int, number: int, subkeys: Sequ
 
 
 def _read_generation(reader: frames.Reader) -> Generation:
-    deal_name = reader.take(DEAL_BYTES)
+    deal_name = reader.take_bytes(DEAL_BYTES)
     servers, faults, number, epoch = reader.number(1), reader.number(1), reader.number(1), reader.number(4)
-    subkeys = tuple((reader.number(2), reader.take(KEY_BYTES)) for _ in range(reader.number(2)))
+    subkeys = tuple((reader.number(2), reader.take_bytes(KEY_BYTES)) for _ in range(reader.number(2)))
     return Generation(deal_name, servers, faults, number, epoch, subkeys)
 
 

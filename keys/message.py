@@ -131,14 +131,14 @@ class MessageHeader:
         """Reads a frame. Raises `BadFrame`."""
         reader = frames.Reader(data)
         header = cls.read(reader)
-        reader.end()
+        reader.expect_end()
         return header
 
     @classmethod
     def read(cls, reader: frames.Reader) -> MessageHeader:
         """Reads a header at the front of a longer frame. Raises `BadFrame`."""
         flags = reader.opening(frames.Kind.MESSAGE_HEADER, HEADER_FLAGS | ATTRIBUTES | SNAPSHOT)
-        fields = _PREFIX.unpack(bytes(3) + reader.take(PREFIX_BYTES - 3))
+        fields = _PREFIX.unpack(bytes(3) + reader.take_bytes(PREFIX_BYTES - 3))
         _, mode, publisher, key_id, sequence, previous, time_ms, deadline_ms, generation, counter, tree = fields
         if flags & 3 == 3 or mode not in _MODES:
             raise BadFrame(f"a message header of QoS {flags & 3} and mode {mode}")
@@ -153,8 +153,8 @@ class MessageHeader:
             retain=bool(flags & RETAIN),
             tombstone=bool(flags & TOMBSTONE),
             mode=_MODES[mode],
-            digests=tuple(reader.take(DIGEST_BYTES) for _ in range(reader.number(1))),
-            attributes=reader.take(DIGEST_BYTES) if flags & ATTRIBUTES else b"",
+            digests=tuple(reader.take_bytes(DIGEST_BYTES) for _ in range(reader.number(1))),
+            attributes=reader.take_bytes(DIGEST_BYTES) if flags & ATTRIBUTES else b"",
             generation=generation,
             counter=counter,
             snapshot=bool(flags & SNAPSHOT),

@@ -53,8 +53,8 @@ class OwnWord:
         reader = Reader(data)
         reader.opening(Kind.OWN_WORD)
         since_ms, counter, time_ms, kind = reader.number(8), reader.number(8), reader.number(8), reader.number(1)
-        word = cls(since_ms, counter, time_ms, kind, reader.sized(), reader.take(SIGNATURE_BYTES))
-        reader.end()
+        word = cls(since_ms, counter, time_ms, kind, reader.sized(), reader.take_bytes(SIGNATURE_BYTES))
+        reader.expect_end()
         return word
 
     def verify(self, entity_key: bytes) -> None:

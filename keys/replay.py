@@ -63,7 +63,7 @@ class SequenceWindow:
             if number < self._floor:
                 return True
             bits = self._blocks[number] = bytearray(_BLOCK_BYTES)
-            self._bound()
+            self._drop_lowest_blocks()
         elif bits[byte] & bit:
             return True
         assert isinstance(bits, bytearray), "a full block has every bit"
@@ -73,7 +73,7 @@ class SequenceWindow:
         self.highest = max(self.highest, sequence)
         return False
 
-    def _bound(self) -> None:
+    def _drop_lowest_blocks(self) -> None:
         """Drops the lowest blocks beyond the bound, and counts everything below as seen."""
         while len(self._blocks) > self._most:
             del self._blocks[min(self._blocks)]
@@ -115,5 +115,5 @@ class SequenceWindow:
             raise ValueError("cut short") from None
         if at != len(content):
             raise ValueError("cut short")
-        window._bound()
+        window._drop_lowest_blocks()
         return window

@@ -50,7 +50,7 @@ class Refusal(IntEnum):
     NOT_READY = 5
 
     @classmethod
-    def of(cls, error: KeysError) -> Refusal:
+    def from_error(cls, error: KeysError) -> Refusal:
         return next(reason for reason, kind in REFUSALS.items() if isinstance(error, kind))
 
 
@@ -98,13 +98,13 @@ class KeyRequest:
         """Reads a frame; does not check its signature. Raises `BadFrame`."""
         reader = frames.Reader(data)
         reader.opening(frames.Kind.KEY_REQUEST)
-        asker, server, nonce = reader.take(PARTY_ID_BYTES), reader.text(), reader.take(NONCE_BYTES)
+        asker, server, nonce = reader.take_bytes(PARTY_ID_BYTES), reader.text(), reader.take_bytes(NONCE_BYTES)
         time_ms, count = reader.number(8), reader.number(2)
         if count > NAMES_MAX:
             raise BadFrame(f"a request of {count} keys; at most {NAMES_MAX} are answered")
         names = tuple(_read_name(reader) for _ in range(count))
-        request = cls(asker, server, nonce, time_ms, names, reader.take(SIGNATURE_BYTES))
-        reader.end()
+        request = cls(asker, server, nonce, time_ms, names, reader.take_bytes(SIGNATURE_BYTES))
+        reader.expect_end()
         request._check(BadFrame)
         return request
 
@@ -171,14 +171,15 @@ class KeyAnswer:
             raise BadFrame(f"an answer of {len(data)} bytes")
         reader = frames.Reader(data)
         reader.opening(frames.Kind.KEY_ANSWER)
-        server, request, version = reader.take(PARTY_ID_BYTES), reader.take(DIGEST_BYTES), reader.number(8)
+        server, request, version = reader.take_bytes(PARTY_ID_BYTES), reader.take_bytes(DIGEST_BYTES), reader.number(8)
         refused = tuple(_read_refusal(reader) for _ in range(_bounded(reader.number(2), NAMES_MAX)))
-        box = reader.take(reader.number(4))
+        box = reader.take_bytes(reader.number(4))
         archived = tuple(
-            (reader.number(4), reader.take(reader.number(4))) for _ in range(_bounded(reader.number(1), ARCHIVED_MAX))
+            (reader.number(4), reader.take_bytes(reader.number(4)))
+            for _ in range(_bounded(reader.number(1), ARCHIVED_MAX))
         )
-        answer = cls(server, request, version, refused, box, archived, reader.take(SIGNATURE_BYTES))
-        reader.end()
+        answer = cls(server, request, version, refused, box, archived, reader.take_bytes(SIGNATURE_BYTES))
+        reader.expect_end()
         _require_ascending([index for index, _ in refused])
         _require_ascending([epoch for epoch, _ in archived])
         return answer
@@ -214,15 +215,15 @@ def decode_outputs(data: bytes) -> list[Outputs]:
     reader = frames.Reader(data)
     reader.opening(frames.Kind.KEY_OUTPUTS)
     entries = [_read_outputs(reader) for _ in range(reader.number(2))]
-    reader.end()
+    reader.expect_end()
     if len({entry.name for entry in entries}) < len(entries):
         raise BadFrame("a key twice in one box")
     return entries
 
 
 def _read_outputs(reader: frames.Reader) -> Outputs:
-    name, deal = _read_name(reader), reader.take(DEAL_BYTES)
-    outputs = tuple((reader.number(2), reader.take(KEY_BYTES)) for _ in range(reader.number(2)))
+    name, deal = _read_name(reader), reader.take_bytes(DEAL_BYTES)
+    outputs = tuple((reader.number(2), reader.take_bytes(KEY_BYTES)) for _ in range(reader.number(2)))
     _require_ascending([index for index, _ in outputs])
     return Outputs(name, deal, outputs)
 

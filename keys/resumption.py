@@ -42,26 +42,26 @@ class Knock:
     name: str
     code: bytes = field(default=b"", repr=False)
 
-    def body(self) -> bytes:
+    def signed_bytes(self) -> bytes:
         return b"".join((KNOCK, self.session, self.nonce, number(self.time_ms, 8), text(self.name)))
 
     def coded(self, key: bytes) -> Knock:
         """Returns the knock with its code under the session's key. Raises OurFault."""
         if (len(self.session), len(self.nonce), len(key)) != (SESSION_BYTES, NONCE_BYTES, KEY_BYTES):
             raise OurFault(f"a session and a nonce have {SESSION_BYTES} bytes, a key {KEY_BYTES}")
-        return replace(self, code=_code(key, self.body()))
+        return replace(self, code=_code(key, self.signed_bytes()))
 
     def encode(self) -> bytes:
-        return self.body() + self.code
+        return self.signed_bytes() + self.code
 
     @classmethod
     def decode(cls, data: bytes) -> Knock:
         """Reads a frame; does not check its code. Raises BadFrame."""
         reader = Reader(data)
         reader.opening(Kind.KNOCK)
-        session, nonce = reader.take(SESSION_BYTES), reader.take(NONCE_BYTES)
-        found = cls(session, nonce, reader.number(8), reader.text(), reader.take(CODE_BYTES))
-        reader.end()
+        session, nonce = reader.take_bytes(SESSION_BYTES), reader.take_bytes(NONCE_BYTES)
+        found = cls(session, nonce, reader.number(8), reader.text(), reader.take_bytes(CODE_BYTES))
+        reader.expect_end()
         if not is_name(found.name):
             raise BadFrame("a name that no entity has")
         return found
@@ -71,14 +71,14 @@ class Knock:
 
         `after_ms`: the time of the last knock that counted.
         """
-        if not hmac.compare_digest(self.code, _code(key, self.body())):
+        if not hmac.compare_digest(self.code, _code(key, self.signed_bytes())):
             raise BadContent("a knock under another key than the session's")
         if self.time_ms <= after_ms:
             raise Replayed("a knock came twice or too late")
         if abs(now_ms - self.time_ms) > REQUEST_FRESH_MS:
             raise Expired("the knock is not of now; set the entity's clock")
 
-    def resumed(self, key: bytes, nonce: bytes) -> tuple[bytes, bytes]:
+    def resumed_session(self, key: bytes, nonce: bytes) -> tuple[bytes, bytes]:
         """Returns the broker's answer, and the key of the resumed session. `nonce`: 16 random bytes."""
         if len(nonce) != NONCE_BYTES:
             raise OurFault(f"a nonce has {NONCE_BYTES} bytes")
@@ -93,13 +93,13 @@ def open_resumed(data: bytes, key: bytes, knocked: Knock) -> bytes | None:
     """
     reader = Reader(data)
     flags = reader.opening(Kind.RESUMED, _UNKNOWN)
-    if reader.take(SESSION_BYTES) != knocked.session:
+    if reader.take_bytes(SESSION_BYTES) != knocked.session:
         raise BadContent("an answer to somebody else's knock")
     if flags & _UNKNOWN:
-        reader.end()
+        reader.expect_end()
         return None
-    nonce, code = reader.take(NONCE_BYTES), reader.take(CODE_BYTES)
-    reader.end()
+    nonce, code = reader.take_bytes(NONCE_BYTES), reader.take_bytes(CODE_BYTES)
+    reader.expect_end()
     if not hmac.compare_digest(code, _code(key, data[:-CODE_BYTES] + knocked.nonce)):
         raise BadContent("an answer to another knock, or under another key")
     return _next_key(key, knocked.session, knocked.nonce, nonce)

@@ -194,14 +194,14 @@ def decode_shares(data: bytes) -> list[Share]:
     shares = []
     previous: tuple[int, ...] = ()
     for _ in range(count):
-        places = tuple(reader.take(depth))
+        places = tuple(reader.take_bytes(depth))
         if places <= previous:
             raise BadFrame("labels of shares are not strictly ascending")
         previous = places
-        tags = tuple(reader.take(TAG_BYTES) for _ in range(depth - 1))
+        tags = tuple(reader.take_bytes(TAG_BYTES) for _ in range(depth - 1))
         label = tuple(Place(*step, place) for step, place in zip(path, places, strict=True))
-        shares.append(Share(label, tags, reader.take(SECRET_BYTES)))
-    reader.end()
+        shares.append(Share(label, tags, reader.take_bytes(SECRET_BYTES)))
+    reader.expect_end()
     return shares
 
 
@@ -257,7 +257,7 @@ class _Tree:
         tags = tuple(map(b"".join, zip(*[share.tags for share in ordered], strict=True)))
         return _Level(b"".join([share.value for share in ordered]), tags, faults)
 
-    def rows(self, combination: Combination) -> dict[int, bytes | None]:
+    def level1_rows(self, combination: Combination) -> dict[int, bytes | None]:
         """Returns the level-1 values by the places `combination` of the regions below, which are present there.
 
         A row with a missing share is left out; its value is None where shares of different tags met.
@@ -333,4 +333,4 @@ def level1_values(shares: Iterable[Share], hops: Sequence[Hop], combination: Com
     inner = [{*tree.present[level]} for level in range(1, len(hops))]
     if len(combination) != len(inner) or not all(map(set.issuperset, inner, combination)):
         return {}
-    return tree.rows(combination)
+    return tree.level1_rows(combination)

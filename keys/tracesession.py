@@ -77,30 +77,32 @@ class Registration:
     time_ms: int
     signature: bytes = field(default=b"", repr=False)
 
-    def body(self) -> bytes:
+    def signed_bytes(self) -> bytes:
         return b"".join((opening(Kind.REGISTRATION), sized(self.advertisement), self.request, number(self.time_ms, 8)))
 
     def signed(self, entity: Identity) -> Registration:
         if len(self.request) != REQUEST_BYTES:
             raise OurFault(f"a request has {REQUEST_BYTES} bytes")
-        return replace(self, signature=entity.sign(DOMAIN_REGISTRATION, self.body()))
+        return replace(self, signature=entity.sign(DOMAIN_REGISTRATION, self.signed_bytes()))
 
     def encode(self) -> bytes:
-        return self.body() + self.signature
+        return self.signed_bytes() + self.signature
 
     @classmethod
     def decode(cls, data: bytes) -> Registration:
         reader = Reader(data)
         reader.opening(Kind.REGISTRATION)
-        found = cls(reader.sized(), reader.take(REQUEST_BYTES), reader.number(8), reader.take(SIGNATURE_BYTES))
-        reader.end()
+        found = cls(
+            reader.sized(), reader.take_bytes(REQUEST_BYTES), reader.number(8), reader.take_bytes(SIGNATURE_BYTES)
+        )
+        reader.expect_end()
         return found
 
     def verify(self, advertisement: Advertisement, now_ms: int) -> None:
         """Raises unless the advertised entity signed the registration just now. The caller has verified the
         advertisement.
         """
-        verify(advertisement.certificate.public_key, DOMAIN_REGISTRATION, self.body(), self.signature)
+        verify(advertisement.certificate.public_key, DOMAIN_REGISTRATION, self.signed_bytes(), self.signature)
         if abs(now_ms - self.time_ms) > REQUEST_FRESH_MS:
             raise Expired("the registration is not of now; set the entity's clock")
 
@@ -119,8 +121,8 @@ def open_registered(data: bytes, entity: Identity) -> tuple[bytes, bytes, bytes]
     """Returns (request, session, key) of an answer. Raises BadFrame, BadContent."""
     reader = Reader(data)
     reader.opening(Kind.REGISTERED)
-    request = reader.take(REQUEST_BYTES)
-    inside = entity.open_box(reader.rest(), data[: 3 + REQUEST_BYTES])
+    request = reader.take_bytes(REQUEST_BYTES)
+    inside = entity.open_box(reader.take_rest(), data[: 3 + REQUEST_BYTES])
     if len(inside) != SESSION_BYTES + KEY_BYTES:
         raise BadFrame("an answer to a registration holds a session and its key")
     return request, inside[:SESSION_BYTES], inside[SESSION_BYTES:]
@@ -150,7 +152,7 @@ class TraceSession:
         self._heard = 0
 
     @property
-    def kept(self) -> tuple[bytes, bytes]:
+    def session_and_key(self) -> tuple[bytes, bytes]:
         """Session and key, both needed to resume the session."""
         return self.session, self._key
 
@@ -168,7 +170,7 @@ class TraceSession:
         made._peer_key, made._counter, made._heard = b"", 0, 0
         return made
 
-    def say(self, word: Word, body: bytes = b"", signer: Identity | None = None) -> bytes:
+    def say_word(self, word: Word, body: bytes = b"", signer: Identity | None = None) -> bytes:
         """Returns the next message: signed by `signer` and readable, or sealed. Raises OurFault for a secret that is
         not
         sealed.
@@ -181,7 +183,7 @@ class TraceSession:
         counter, clear = number(self._counter, 8), number(word, 1) + body
         if signer is not None:
             readable = opening(Kind.TRACE_SESSION, _SIGNED) + self.session + counter + clear
-            return readable + signer.sign(DOMAIN_SESSION, readable + self._bound())
+            return readable + signer.sign(DOMAIN_SESSION, readable + self._session_binding())
         head = self._opening + counter
         return head + AESGCM(self._key).encrypt(self._says + counter, clear, head)
 
@@ -210,12 +212,14 @@ class TraceSession:
     def _verified(self, data: bytes, rest: bytes) -> bytes:
         if not self._peer_key or len(rest) <= SIGNATURE_BYTES:
             raise BadFrame("a signed message where none can be verified")
-        verify(self._peer_key, DOMAIN_SESSION, data[:-SIGNATURE_BYTES] + self._bound(), data[-SIGNATURE_BYTES:])
+        verify(
+            self._peer_key, DOMAIN_SESSION, data[:-SIGNATURE_BYTES] + self._session_binding(), data[-SIGNATURE_BYTES:]
+        )
         if rest[0] in (Word.TOKEN, Word.TRACE_KEY):
             raise BadContent("a secret came signed instead of sealed")
         return rest[:-SIGNATURE_BYTES]
 
-    def _bound(self) -> bytes:
+    def _session_binding(self) -> bytes:
         """Returns bytes binding a signature to this session's key: a resumed session counts anew under its old
         name.
         """
@@ -228,7 +232,7 @@ def _is_signed(data: bytes, session: bytes) -> bool:
     """
     reader = Reader(data)
     flags = reader.opening(Kind.TRACE_SESSION, _SIGNED)
-    if reader.take(SESSION_BYTES) != session:
+    if reader.take_bytes(SESSION_BYTES) != session:
         raise BadContent("a message of another trace session")
     reader.number(8)
     return bool(flags)

@@ -67,7 +67,7 @@ class Verdict:
             self._liars.add(server)
         return True
 
-    def heard(self) -> set[str]:
+    def voters(self) -> set[str]:
         """Returns the servers whose vote counts."""
         return set(self._votes)
 
@@ -75,7 +75,7 @@ class Verdict:
         """Notes that publishers use another key: an output with as many votes against it as for it is dropped."""
         self._avoid, self._open = dict(self._chosen), True
 
-    def key(self) -> bytes | None:
+    def agreed_key(self) -> bytes | None:
         """Returns the scope key, as soon as every set of one deal has an output that is believed; None before.
 
         Of several deals the latest counts; where f is 0 anybody can invent one, and the deal with most votes counts.

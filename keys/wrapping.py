@@ -166,7 +166,7 @@ def decode_wraps(data: bytes) -> tuple[bytes, list[Wrap]]:
     """Returns the key id and the wraps of a frame, in order. Raises `BadFrame`."""
     reader = frames.Reader(data)
     reader.opening(frames.Kind.WRAPS)
-    key_id, regions = reader.take(KEY_ID_BYTES), reader.number(1)
+    key_id, regions = reader.take_bytes(KEY_ID_BYTES), reader.number(1)
     if not 1 <= regions <= REGIONS_LIMIT - 2:
         raise BadFrame(f"wraps of {regions} regions")
     wraps: list[Wrap] = []
@@ -178,12 +178,12 @@ def decode_wraps(data: bytes) -> tuple[bytes, list[Wrap]]:
         seen.add(region)
         previous = (0, 0)
         for _ in range(count):
-            owner, sender = reader.take(2)
+            owner, sender = reader.take_bytes(2)
             if (owner, sender) <= previous or not owner or not sender:
                 raise BadFrame("wraps are not strictly ascending, or of place 0")
             previous = owner, sender
-            wraps.append(Wrap(WrapName(Place(region, view, owner), sender), reader.take(SEALED_BYTES)))
-    reader.end()
+            wraps.append(Wrap(WrapName(Place(region, view, owner), sender), reader.take_bytes(SEALED_BYTES)))
+    reader.expect_end()
     return key_id, wraps
 
 
@@ -239,7 +239,7 @@ class Wraps:
         """In the order in which they came to be believed."""
         self._votes: dict[WrapName, dict[int, bytes]] = {}  # by the voter's place; at most one a wrap and neighbour
 
-    def take(self, wraps: Iterable[Wrap], voter: Place) -> TakenWraps:
+    def take_wraps(self, wraps: Iterable[Wrap], voter: Place) -> TakenWraps:
         """Takes checked wraps. The first bytes of a name that are believed stay."""
         believed: list[Wrap] = []
         counted: list[Wrap] = []

@@ -45,14 +45,14 @@ class _Values:
     def place(self, at: int, place: int) -> Place:
         return Place(self.hops[at].region, self.hops[at].view, place)
 
-    def parts(self, split: Split) -> dict[int, Share]:
+    def known_shares(self, split: Split) -> dict[int, Share]:
         """Returns the known shares of what a replica split, by the place that holds each."""
         at, place = split
         values = self.values[at + 1]
         owners = range(1, self.hops[at + 1].count + 1)
         return {owner: values[place, owner] for owner in owners if (place, owner) in values}
 
-    def opened(self, split: Split, key: WrapKey) -> list[Split]:
+    def open_wraps(self, split: Split, key: WrapKey) -> list[Split]:
         """Opens the owner's wraps with a key. Returns the splits of which there are more shares now."""
         at, owner = split
         news: list[Split] = []
@@ -92,7 +92,7 @@ class WrapSearch:
         self._tried: dict[Split, set[Subset]] = {}
         self._won: dict[Split, Subset] = {}
 
-    def add(self, shares: Iterable[Share]) -> int:
+    def add_shares(self, shares: Iterable[Share]) -> int:
         """Adds shares of the last region, whose labels fit the way; returns the number of new ones."""
         known = self._known
         last, before = known.values[-1], len(known.values[-1])
@@ -114,7 +114,7 @@ class WrapSearch:
             if key is None:
                 self._tasks.add((at, owner.place))
             else:
-                self._tasks |= set(known.opened((at, owner.place), key))
+                self._tasks |= set(known.open_wraps((at, owner.place), key))
 
     @property
     def is_complete(self) -> bool:
@@ -136,7 +136,7 @@ class WrapSearch:
                 limit -= 1
                 self.steps += 1
                 self._tried.setdefault(split, set()).add(subset)
-                if self._fits(split, subset, parts):
+                if self._subset_fits(split, subset, parts):
                     self._won[split] = subset
                     break
             self._tasks.discard(split)
@@ -153,7 +153,7 @@ class WrapSearch:
         at, place = split
         if split in self._won or (at and not self._known.wraps[at].get(place)):
             return
-        parts = self._known.parts(split)
+        parts = self._known.known_shares(split)
         threshold = self._known.hops[at + 1].threshold
         if len(parts) < threshold:
             return
@@ -164,7 +164,7 @@ class WrapSearch:
             if subset not in tried:
                 yield subset, parts
 
-    def _fits(self, split: Split, subset: Subset, parts: Mapping[int, Share]) -> bool:
+    def _subset_fits(self, split: Split, subset: Subset, parts: Mapping[int, Share]) -> bool:
         at, place = split
         value = _interpolated(subset, parts)
         if value is None:
@@ -175,7 +175,7 @@ class WrapSearch:
                 self.rows[place] = value[1]
             return fits
         key = WrapKey(value[1], self._known.digest, self._known.place(at, place))
-        news = self._known.opened(split, key)
+        news = self._known.open_wraps(split, key)
         if news:
             self._known.keys[split] = key
             self._tasks |= set(news)
@@ -260,7 +260,7 @@ def audited(
 
 def _audit_split(known: _Values, split: Split, found: WrapAudit, accept_row: Callable[[int, bytes], bool]) -> None:
     at, place = split
-    parts = known.parts(split)
+    parts = known.known_shares(split)
     order = sorted(parts, key=lambda owner: (at + 1, owner) in found.suspects)  # so that liars cost one search a region
     subsets = [tuple(sorted(chosen)) for chosen in combinations(order, known.hops[at + 1].threshold)]
     values = {subset: _interpolated(subset, parts) for subset in subsets}
@@ -268,7 +268,7 @@ def _audit_split(known: _Values, split: Split, found: WrapAudit, accept_row: Cal
     for value in dict.fromkeys(value for value in values.values() if value is not None):
         if at:
             key = WrapKey(value[1], known.digest, known.place(at, place))
-            is_right = bool(known.opened(split, key))
+            is_right = bool(known.open_wraps(split, key))
         else:
             is_right = accept_row(place, value[1])
         if is_right:

@@ -45,10 +45,10 @@ class Liar(Adversary):
 
     def handle(self, event: Event, now: float) -> Sequence[Effect]:
         if self.lying and self._noted < SEEN_MAX and isinstance(event, Received):
-            self._note(event)
+            self._note_wire(event)
         return super().handle(event, now)
 
-    def _note(self, event: Received) -> None:
+    def _note_wire(self, event: Received) -> None:
         wire = event.wire
         if not wire.payload or not any(name == PROPERTY_HEADER for name, _ in wire.properties):
             return

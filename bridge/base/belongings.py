@@ -28,7 +28,7 @@ class Belongings(Generic[O, T]):
         """Returns the number of owners that have something."""
         return len(self._held)
 
-    def of(self, owner: O) -> Collection[T]:
+    def things_of(self, owner: O) -> Collection[T]:
         """Returns the things of an owner, the oldest first. The caller must not change the table during iteration."""
         return self._held.get(owner, ())
 
@@ -44,7 +44,7 @@ class Belongings(Generic[O, T]):
             held[thing] = None
             self._resized(owner, len(held) - 1, len(held))
 
-    def drop(self, owner: O, thing: T) -> None:
+    def drop_thing(self, owner: O, thing: T) -> None:
         """Removes a thing from its owner. Raises KeyError if the owner does not have it."""
         held = self._held[owner]
         if isinstance(held, tuple):
@@ -69,7 +69,7 @@ class Belongings(Generic[O, T]):
         while self._most > 1 and self._most not in self._of_size:
             self._most -= 1
 
-    def renew(self, owner: O, thing: T) -> None:
+    def renew_thing(self, owner: O, thing: T) -> None:
         """Makes a thing the newest of its owner. Raises KeyError if the owner does not have it."""
         held = self._held[owner]
         if isinstance(held, OrderedDict):
@@ -87,4 +87,4 @@ class Belongings(Generic[O, T]):
 
         None: nobody has more than `owner` would have.
         """
-        return self.oldest_of_most() if self._most > len(self.of(owner)) + 1 else None
+        return self.oldest_of_most() if self._most > len(self.things_of(owner)) + 1 else None

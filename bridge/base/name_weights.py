@@ -72,7 +72,7 @@ class NameWeights:
     def __len__(self) -> int:
         return self._count
 
-    def put(self, topic: str, weight: int) -> None:
+    def set_weight(self, topic: str, weight: int) -> None:
         """Enters a name, or its new weight, as the newest."""
         branches, node = self._branches(topic), self._root
         for level in branches:
@@ -90,7 +90,7 @@ class NameWeights:
         self._count += old is None
         self._weigh(branches, weight - (old or 0))
 
-    def drop(self, topic: str) -> None:
+    def drop_name(self, topic: str) -> None:
         """Forgets a name, if it is known."""
         branches, node = self._branches(topic), self._root
         for level in branches:

@@ -24,7 +24,7 @@ class Turns:
             self._origin_of[name] = origin
             self._origins.setdefault(origin, OrderedDict())[name] = None
 
-    def take(self) -> str:
+    def take_name(self) -> str:
         """Takes out the next name. Raises KeyError if none waits."""
         origin, names = self._origins.popitem(last=False)
         name, _ = names.popitem(last=False)
@@ -33,7 +33,7 @@ class Turns:
             self._origins[origin] = names
         return name
 
-    def drop(self, name: str) -> None:
+    def drop_name(self, name: str) -> None:
         """Removes a name, if it waits."""
         origin = self._origin_of.pop(name, None)
         if origin is not None:

@@ -21,7 +21,7 @@ class Wall:
         """Returns UNIX time in milliseconds at a moment of the steady clock."""
         return int((now + self.offset_s) * 1000)
 
-    def at(self, time_ms: int) -> float:
+    def moment_of(self, time_ms: int) -> float:
         """Returns the moment of the steady clock at which the wall shows `time_ms`, by the present difference of the
         clocks.
         """

@@ -63,7 +63,7 @@ class FairTable(Generic[K, V]):
 
     def touch(self, key: K) -> None:
         """Marks `key` as used: it becomes its owner's newest entry."""
-        self._owned.renew(self._owners[key], key)
+        self._owned.renew_thing(self._owners[key], key)
 
     def put(self, key: K, owner: bytes, value: V) -> tuple[K, V] | None:
         """Stores or replaces a value, as its owner's newest. Returns the evicted entry, if any."""
@@ -81,7 +81,7 @@ class FairTable(Generic[K, V]):
         owner = self._owners.pop(key, None)
         if owner is None:
             return None
-        self._owned.drop(owner, key)
+        self._owned.drop_thing(owner, key)
         return self._values.pop(key)
 
     def clear(self) -> None:
@@ -131,7 +131,7 @@ class FairBytes(Generic[K, V]):
     def __len__(self) -> int:
         return len(self._values)
 
-    def of(self, owner: bytes) -> tuple[int, int]:
+    def usage_of(self, owner: bytes) -> tuple[int, int]:
         """Returns the number and the bytes of an owner's values."""
         return len(self._by_owner.get(owner, ())), self._bytes.get(owner, 0)
 
@@ -194,7 +194,7 @@ class Repeats:
         self._window = SequenceWindow()
         self._sealed: OrderedDict[int, tuple[int, tuple[int, int]]] = OrderedDict()
 
-    def knows(self, sequence: int, sealed_ms: int, life: tuple[int, int] = (0, 0)) -> bool:
+    def knows_sealing(self, sequence: int, sealed_ms: int, life: tuple[int, int] = (0, 0)) -> bool:
         """Returns True if this sealing, or a later one, came before; marks nothing. `life`: generation, and key of
         it.
         """
@@ -226,7 +226,7 @@ class Allowance:
         self._every_s = every_s
         self._at = now
 
-    def take(self, now: float) -> bool:
+    def spend_one(self, now: float) -> bool:
         self._left = min(self._burst, self._left + max(0.0, now - self._at) / self._every_s)
         self._at = now
         if self._left < 1 - ROUNDING:
@@ -257,19 +257,19 @@ class Deferrals(Generic[K]):
         """Returns the number of known names."""
         return len(self._allowances)
 
-    def take(self, key: K, now: float) -> bool:
-        """Spends a single use; False if none is left: then `due` returns the key as soon as there is one."""
+    def spend_one(self, key: K, now: float) -> bool:
+        """Spends a single use; False if none is left: then `due_keys` returns the key as soon as there is one."""
         allowance = self._allowances.get(key)
         if allowance is None:
             allowance = self._allowances[key] = Allowance(self._burst, self._every_s, now)
-        if allowance.take(now):
-            self.drop(key)
+        if allowance.spend_one(now):
+            self.drop_key(key)
             return True
         self._due_at[key] = now + allowance.wait_s
-        self._settle()
+        self._set_deadline()
         return False
 
-    def due(self, now: float) -> list[K]:
+    def due_keys(self, now: float) -> list[K]:
         """Returns the postponed keys that may be done now; the caller takes again for each.
 
         A clock that was set back delays nothing for longer than one interval.
@@ -279,21 +279,21 @@ class Deferrals(Generic[K]):
         due = [key for key, at in self._due_at.items() if not now < at <= now + self._every_s]
         for key in due:
             del self._due_at[key]
-        self._settle()
+        self._set_deadline()
         return due
 
-    def drop(self, key: K) -> None:
+    def drop_key(self, key: K) -> None:
         """Forgets the postponed work of a key. Spent uses stay spent."""
         if self._due_at.pop(key, None) is not None:
-            self._settle()
+            self._set_deadline()
 
     def forget_unless(self, keeps: Callable[[K], bool]) -> None:
         """Forgets every name for which `keeps` is False."""
         self._allowances = {key: left for key, left in self._allowances.items() if keeps(key)}
         self._due_at = {key: at for key, at in self._due_at.items() if keeps(key)}
-        self._settle()
+        self._set_deadline()
 
-    def _settle(self) -> None:
+    def _set_deadline(self) -> None:
         self.next_deadline = min(self._due_at.values(), default=None)
 
 
@@ -315,14 +315,14 @@ class Budget:
         self._debt_max = burst if debt_max is None else debt_max
         self._at = now
 
-    def open(self, now: float) -> bool:
+    def has_tokens(self, now: float) -> bool:
         """Returns True if tokens are left. A clock that goes back gives nothing, and counts on from there."""
         self._left = min(self._burst, self._left + max(0.0, now - self._at) * self._per_s)
         self._at = max(self._at, now) if self._signed else now
         return self._left > 0
 
     def spend(self, cost: float, now: float) -> bool:
-        """Pays `cost`; returns False if that empties the bucket. Grows as `open` does."""
+        """Pays `cost`; returns False if that empties the bucket. Grows as `has_tokens` does."""
         left = min(self._burst, self._left + max(0.0, now - self._at) * self._per_s)
         self._at = max(self._at, now) if self._signed else now
         self._left = max(-self._debt_max, left - cost)
@@ -333,7 +333,7 @@ class Budget:
         return self._left + max(0.0, at - self._at) * self._per_s > 0
 
     @property
-    def left(self) -> float:
+    def tokens_left(self) -> float:
         """Tokens left at the last question; below 0: a debt."""
         return self._left
 
@@ -358,7 +358,7 @@ class FairBudget:
         self._total = 0.0
         self._at = now
 
-    def take(self, owner: bytes, now: float) -> bool:
+    def spend_one(self, owner: bytes, now: float) -> bool:
         """Spends one; returns False if this owner has to wait."""
         self._pay_back(now)
         owed = self._owed.get(owner, 0.0)
@@ -406,7 +406,7 @@ class LinkGuard:
     def closed(self, peer: str, properties: Sequence[tuple[str, str]], now: float) -> bool:
         """Returns True if a wire with these properties is to be dropped unread."""
         budget = self._budgets.get(peer)
-        if budget is not None and not budget.open(now):
+        if budget is not None and not budget.has_tokens(now):
             return True
         authors = self._in_debt.get(peer)
         if not authors:
@@ -414,7 +414,7 @@ class LinkGuard:
         author = _author_of(properties)
         if author not in authors:
             return False
-        if self._authors[peer, author].open(now):
+        if self._authors[peer, author].has_tokens(now):
             authors.discard(author)
             return False
         return True

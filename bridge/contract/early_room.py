@@ -58,9 +58,9 @@ class EarlyRoom(Generic[K, V]):
         found = self._kept.get(name)
         return None if found is None else found[0]
 
-    def keep(self, name: K, owner: bytes, value: V, size: int, now: float = 0.0) -> list[tuple[K, V]] | None:
+    def keep_value(self, name: K, owner: bytes, value: V, size: int, now: float = 0.0) -> list[tuple[K, V]] | None:
         """Keeps a thing of `size` bytes as its owner's newest. Returns evicted names and things; None if refused."""
-        count, held = self._kept.of(owner)
+        count, held = self._kept.usage_of(owner)
         if count >= self._policy.own_count or held + size > self._policy.own_bytes:
             return None
         return [(gone, lost) for gone, (lost, _) in self._kept.put(name, owner, (value, now), size)]
@@ -75,14 +75,14 @@ class EarlyRoom(Generic[K, V]):
         for name, (value, _) in self._kept.items():
             yield name, value
 
-    def take(self) -> list[V]:
+    def take_all(self) -> list[V]:
         """Removes all things and returns them in the order of arrival."""
         taken = list(self.items())
         for name, _ in taken:
             self._kept.pop(name)
         return [value for _, value in taken]
 
-    def due(self, now: float) -> list[V]:
+    def take_due(self, now: float) -> list[V]:
         """Removes and returns what waited long enough, even if the clock was set back."""
         found: list[V] = []
         while (oldest := self._oldest()) is not None and not 0 <= now - oldest[1] < self._policy.waits_s:
@@ -92,7 +92,7 @@ class EarlyRoom(Generic[K, V]):
 
     @property
     def next_deadline(self) -> float | None:
-        """The time at which `due` finds something; None if never."""
+        """The time at which `take_due` finds something; None if never."""
         oldest = self._oldest()
         return None if oldest is None else oldest[1] + self._policy.waits_s
 

@@ -53,7 +53,7 @@ class HistoryPosition(NamedTuple):
 
     @classmethod
     def read(cls, frame: Reader) -> HistoryPosition:
-        return cls(frame.number(8), frame.take(16), frame.number(8), frame.take(TAG_BYTES))
+        return cls(frame.number(8), frame.take_bytes(16), frame.number(8), frame.take_bytes(TAG_BYTES))
 
 
 START = HistoryPosition(0, bytes(16), 0, bytes(TAG_BYTES))
@@ -118,7 +118,7 @@ def read_body(frame: Reader) -> Body:
         index = frame.number(1)
         if pieces and index <= max(pieces):
             raise BadFrame("pieces of a record are not in order")
-        pieces[index] = frame.take(frame.number(4))
+        pieces[index] = frame.take_bytes(frame.number(4))
     return Body(topic, header, attributes, pieces)
 
 
@@ -159,7 +159,7 @@ class HistoryRequest:
         known = FLAG_ERAS | FLAG_DOCUMENT | FLAG_PUBLISHERS
         flags, asked = frame.opening(Kind.HISTORY_REQUEST, known), frame.number(8)
         if flags == FLAG_DOCUMENT:
-            made = cls(asked, digest=frame.take(32))
+            made = cls(asked, digest=frame.take_bytes(32))
         elif flags == FLAG_ERAS:
             made = cls(asked, from_ms=frame.number(8), eras=True)
         elif flags & ~FLAG_PUBLISHERS:
@@ -167,11 +167,11 @@ class HistoryRequest:
         else:
             scope, from_ms, until_ms = frame.number(4), frame.number(8), frame.number(8)
             after, row, most = HistoryPosition.read(frame), frame.number(8), frame.number(4)
-            publishers = tuple([frame.take(16) for _ in range(frame.number(1))]) if flags else ()
+            publishers = tuple([frame.take_bytes(16) for _ in range(frame.number(1))]) if flags else ()
             made = cls(asked, scope, from_ms, until_ms, after, row, most, publishers=publishers)
             if flags and not 0 < len(set(publishers)) == len(publishers) <= PUBLISHERS_MOST:
                 raise BadFrame(f"a request for {len(publishers)} publishers; 1 to {PUBLISHERS_MOST} different ones")
-        frame.end()
+        frame.expect_end()
         if made.most_bytes > PAGE_BYTES_MOST:
             raise BadFrame(f"a request for a page of {made.most_bytes} bytes; at most {PAGE_BYTES_MOST}")
         return made
@@ -227,30 +227,30 @@ def read_page(data: bytes) -> tuple[HistoryPage, tuple[Body, ...]]:
     flags = frame.opening(Kind.HISTORY_PAGE, PAGE_END | PAGE_ERAS | PAGE_DOCUMENT | PAGE_REFUSED)
     asked, started_ms = frame.number(8), frame.number(8)
     if flags == PAGE_REFUSED:
-        frame.end()
+        frame.expect_end()
         return HistoryPage(asked, started_ms, is_refused=True), ()
     if flags == PAGE_DOCUMENT:
-        return HistoryPage(asked, started_ms, document=frame.rest()), ()
+        return HistoryPage(asked, started_ms, document=frame.take_rest()), ()
     if flags == PAGE_ERAS:
         count = frame.number(2)
-        eras = tuple([(frame.number(8), frame.take(32)) for _ in range(count)])
-        frame.end()
+        eras = tuple([(frame.number(8), frame.take_bytes(32)) for _ in range(count)])
+        frame.expect_end()
         if count > ERAS_MOST or list(eras) != sorted(eras):
             raise BadFrame("eras that are too many, or not in order")
         return HistoryPage(asked, started_ms, eras=eras), ()
     if flags & ~PAGE_END:
         raise BadFrame("a page of two kinds")
     row, since_ms, upto = frame.number(8), frame.number(8), HistoryPosition.read(frame)
-    keys = tuple([(frame.sized(), frame.take(frame.number(4))) for _ in range(frame.number(2))])
+    keys = tuple([(frame.sized(), frame.take_bytes(frame.number(4))) for _ in range(frame.number(2))])
     bodies = tuple([read_body(frame) for _ in range(frame.number(2))])
-    frame.end()
+    frame.expect_end()
     return HistoryPage(asked, started_ms, row, since_ms, upto, keys, (), bool(flags & PAGE_END)), bodies
 
 
 def era_of(overlay: Overlay) -> bytes:
     """Returns the digest of an era: the policy, the views in force and the newest tree."""
     views = sorted((region, view.number) for region, view in overlay.views.items())
-    body = overlay.policy.body()
+    body = overlay.policy.signed_bytes()
     parts = [DOMAIN_ERA, number(len(body), 4), body, number(len(views), 2)]
     parts += [number(region, 4) + number(view, 4) for region, view in views]
     return sha256(b"".join([*parts, number(overlay.trees.newest.number, 4)])).digest()
@@ -295,8 +295,8 @@ class FarRequest:
         frame.opening(Kind.FAR_REQUEST)
         way = tuple([frame.text() for _ in range(frame.number(1))])
         reader, asked, given = frame.text(), frame.text(), frame.number(8)
-        made = cls(reader, asked, given, frame.sized(), frame.sized(), way, frame.take(SIGNATURE_BYTES))
-        frame.end()
+        made = cls(reader, asked, given, frame.sized(), frame.sized(), way, frame.take_bytes(SIGNATURE_BYTES))
+        frame.expect_end()
         if not 2 <= len(set(way)) == len(way) <= WAY_MOST or way[-1] != asked:
             raise BadFrame("a way that is too short, too long, goes in a circle, or does not end at the asked replica")
         try:
@@ -334,12 +334,12 @@ class FarPage:
         """Reads a frame. Raises BadFrame."""
         frame = Reader(data)
         frame.opening(Kind.FAR_PAGE)
-        made = cls(frame.take(32), frame.take(frame.number(4)), frame.take(SIGNATURE_BYTES))
-        frame.end()
+        made = cls(frame.take_bytes(32), frame.take_bytes(frame.number(4)), frame.take_bytes(SIGNATURE_BYTES))
+        frame.expect_end()
         return made
 
     @classmethod
-    def of(cls, request: FarRequest, page: bytes, identity: Identity) -> FarPage:
+    def for_request(cls, request: FarRequest, page: bytes, identity: Identity) -> FarPage:
         """Returns a page for the reader of a request, signed by `identity`."""
         made = cls(request.digest, identity.seal_box(request.box_key, page, _INFO + request.digest))
         return replace(made, signature=identity.sign(DOMAIN_FAR_PAGE, made.signed_bytes()))

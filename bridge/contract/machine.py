@@ -76,7 +76,7 @@ class Publication:
     in_clear: bool | None = field(default=None, compare=False)  # True if a plain scope took it; None: unknown
     owner: str = field(default="", compare=False, repr=False)  # the local user or client that caused it; never sent
 
-    def rest(self, now: float) -> Publication | None:
+    def with_expiry_left(self, now: float) -> Publication | None:
         """Returns the publication with the rest of the expiry interval, in seconds (MQTT-3.3.2-6); None if it ended.
 
         The interval began with the PUBLISH, by the clock of the publisher's gateway.

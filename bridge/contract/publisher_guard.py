@@ -58,7 +58,7 @@ class PublisherGuard:
         if whose not in self.in_debt:
             return False
         account = self._accounts[whose]
-        if not all(budget.open(now) for budget in account.came):
+        if not all(budget.has_tokens(now) for budget in account.came):
             return True
         return not all(budget.would_open(min(sealed_s, now)) for budget in account.sealed)
 
@@ -114,7 +114,7 @@ class PublisherGuard:
                 delay_s = max(delay_s, budget.owed_s)
         return delay_s
 
-    def adopt(self, budgets: MemberBudgets, publishers: Iterable[bytes]) -> None:
+    def adopt_budgets(self, budgets: MemberBudgets, publishers: Iterable[bytes]) -> None:
         """Forgets former members, and all accounts if the budgets changed."""
         kept = set(publishers) if budgets == self._budgets else set()
         self._budgets = budgets

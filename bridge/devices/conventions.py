@@ -136,7 +136,7 @@ class Conventions:
     def __len__(self) -> int:
         return len(self._watched)
 
-    def read(self, topic: str, payload: bytes) -> tuple[Statement, ...]:
+    def read_publication(self, topic: str, payload: bytes) -> tuple[Statement, ...]:
         """Returns the words of a publication about devices. A watched topic hides no other word on it."""
         words = self.words_at(topic, payload)
         return (
@@ -185,7 +185,7 @@ class Conventions:
             del entities[each]
         self._documents.pop(document)
         if not entities:
-            self.forget(device)
+            self.forget_device(device)
         else:
             self._watch_entities(device, b"")
 
@@ -215,7 +215,7 @@ class Conventions:
             if gone is not None:
                 self._unwatch(*gone[0])
 
-    def forget(self, device: str) -> None:
+    def forget_device(self, device: str) -> None:
         """Nothing is said about it any more."""
         for topic in list(self._topics.get(device, ())):
             self._watched.pop((topic, device))

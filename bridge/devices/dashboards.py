@@ -45,7 +45,7 @@ class Dashboards:
     _described: set[str] = field(default_factory=set)
     _alerts: dict[str, str] = field(default_factory=dict)  # what is shown to be amiss; empty: nothing
 
-    def guard(self, own: OwnTopics) -> None:
+    def reserve_topics(self, own: OwnTopics) -> None:
         """Nobody else publishes what we show."""
         own.add_shown(*(BEGINNINGS[kind] for kind in self.kinds))
 
@@ -74,7 +74,7 @@ class Dashboards:
         """The gateway itself is there: what Home Assistant asks of every device of ours."""
         return [Show(GATEWAY_STATE, ONLINE.encode() if HOME_ASSISTANT in self.kinds else b"")]
 
-    def clear(self, entity: str) -> list[Show]:
+    def clear_entity(self, entity: str) -> list[Show]:
         """The entity is no more."""
         self._described.discard(entity)
         self._alerts.pop(entity, None)

@@ -135,9 +135,9 @@ class DeviceTracer:
         """Devices that are told of."""
         return len(self._voiced)
 
-    def guard(self, own: OwnTopics) -> None:
+    def reserve_topics(self, own: OwnTopics) -> None:
         """Say where nobody but us publishes."""
-        self._dashboards.guard(own)
+        self._dashboards.reserve_topics(own)
         if self._host:
             own.add_shown(CERTIFICATES, f"{NAMESPACE}/STATE/{self._host}")
 
@@ -164,17 +164,17 @@ class DeviceTracer:
                 advertisement.discoverers == self._owner.discoverers and self._wall.ms(now) < advertisement.not_after_ms
             )
             if as_now and device != entity and device not in self._voiced:
-                effects += self._told(self._devices.handle(Remembered(device), now), now)
-                effects += unwanted.clear(entity)
+                effects += self._take_effects(self._devices.handle(Remembered(device), now), now)
+                effects += unwanted.clear_entity(entity)
                 if self._devices.device(device) is not None:
                     self._speak(device, advertisement, now, now + place / RESTORED_PER_S)
                     continue
             if device != entity and device not in self._voiced:  # it may never come back to be shown otherwise
-                effects += Dashboards(DASHBOARDS).clear(entity)
-            self._node.forget(advertisement.topic)
+                effects += Dashboards(DASHBOARDS).clear_entity(entity)
+            self._node.forget_topic(advertisement.topic)
             effects.append(ForgetDevice(advertisement.topic))
         for topic, payload in self._devices.evidence_of(kept):
-            effects += self._told(self._devices.handle(RetainedBefore(topic, payload), now), now)
+            effects += self._take_effects(self._devices.handle(RetainedBefore(topic, payload), now), now)
         return effects
 
     def ending(self, now: float) -> list[Show]:
@@ -187,10 +187,10 @@ class DeviceTracer:
         if isinstance(event, Interested):
             effects += self._interested(event, now)
         else:
-            effects += self._told(self._devices.handle(event, now), now)
+            effects += self._take_effects(self._devices.handle(event, now), now)
         made = 0
         while self._waiting and made < TOPICS_AT_ONCE and self._affords(now):
-            effects += self._catch_up(self._waiting.take(), now)
+            effects += self._catch_up(self._waiting.take_name(), now)
             made += 1
         pause_s = TOPICS_PAUSE_S if made == TOPICS_AT_ONCE else 1 / TOPICS_PER_S
         self._turn = now + pause_s if self._waiting else None
@@ -202,19 +202,19 @@ class DeviceTracer:
 
     # --------------------------------------------------------------------------------------------- telling
 
-    def _told(self, told: Sequence[DeviceEffect], now: float) -> list[DeviceTracingEffect]:
+    def _take_effects(self, told: Sequence[DeviceEffect], now: float) -> list[DeviceTracingEffect]:
         effects: list[DeviceTracingEffect] = []
         for each in told:
             match each:
                 case Tell():
-                    effects += self._tell(each, now)
+                    effects += self._tell_device(each, now)
                 case Removed(device):
                     effects += self._removed(device, now)
                 case Count() | Command() | Show() | Consult():
                     effects.append(each)
         return effects
 
-    def _tell(self, what: Tell, now: float) -> list[DeviceTracingEffect]:
+    def _tell_device(self, what: Tell, now: float) -> list[DeviceTracingEffect]:
         voiced = self._voiced.get(what.device)
         if voiced is None:
             known = self._devices.device(what.device)
@@ -226,10 +226,10 @@ class DeviceTracer:
         to = Interest.CHANGES if what.change else interest_of(what.kind)
         fields = what.fields
         if to in (Interest.CHANGES, Interest.STATES):
-            voiced.voice.holds(to, what.kind, fields, now)
+            voiced.voice.set_state(to, what.kind, fields, now)
             since = {**fields, "since_ms": self._wall.ms(now)}
             effects += self._show(what.device, voiced, what.kind, since)
-        return [*effects, *voiced.voice.tell(what.kind, fields, now, to=to)]
+        return [*effects, *voiced.voice.tell_trace(what.kind, fields, now, to=to)]
 
     def _show(self, device: str, voiced: _Voiced, kind: TraceKind, fields: Mapping[str, object]) -> list[Show]:
         if kind in _HEALTH:
@@ -242,16 +242,16 @@ class DeviceTracer:
         return self._dashboards.show(self._owner.entity(device), voiced.health, state, voiced.since_ms, voiced.why)
 
     def _removed(self, device: str, now: float) -> list[DeviceTracingEffect]:
-        self._waiting.drop(device)
+        self._waiting.drop_name(device)
         voiced = self._voiced.get(device)
         if voiced is None:
             return []
         effects = self._renewed(device, voiced, now)
         voiced = self._voiced.pop(device)
-        effects += voiced.voice.tell(TraceKind.REVERTING_TO_SILENT_MODE, {}, now)
-        effects += [*self._dashboards.clear(self._owner.entity(device)), ForgetDevice(voiced.voice.topic)]
+        effects += voiced.voice.tell_trace(TraceKind.REVERTING_TO_SILENT_MODE, {}, now)
+        effects += [*self._dashboards.clear_entity(self._owner.entity(device)), ForgetDevice(voiced.voice.topic)]
         del self._topics[voiced.voice.topic]
-        self._node.forget(voiced.voice.topic)
+        self._node.forget_topic(voiced.voice.topic)
         return effects
 
     def _interested(self, event: Interested, now: float) -> list[DeviceTracingEffect]:
@@ -263,9 +263,9 @@ class DeviceTracer:
         effects = self._renewed(device, voiced, now)
         voiced = self._voiced[device]
         try:
-            if not voiced.voice.knows(event.data):
+            if not voiced.voice.knows_wish(event.data):
                 self._offenders.afford(event.client, "interest", now)
-            effects += voiced.voice.answered(event.data, self._authority, now)
+            effects += voiced.voice.take_interest(event.data, self._authority, now)
         except TooOften as error:
             return [*effects, Count("traces_refused", 1, type(error).__name__)]
         except KeysError as error:
@@ -290,7 +290,7 @@ class DeviceTracer:
 
     def _affords(self, now: float) -> bool:
         self._budget = self._budget or Budget(TOPICS_PER_S, TOPICS_BURST, now)
-        if not self._budget.open(now):
+        if not self._budget.has_tokens(now):
             return False
         self._budget.spend(1.0, now)
         return True
@@ -299,7 +299,7 @@ class DeviceTracer:
         """A trace topic for a device that is known already, and how it stands."""
         known = self._devices.anew(device)
         effects = self._made(device, now) if known else []
-        return effects + [effect for each in known for effect in self._tell(each, now)]
+        return effects + [effect for each in known for effect in self._tell_device(each, now)]
 
     def _made(self, device: str, now: float) -> list[DeviceTracingEffect]:
         owner, entity = self._owner, self._owner.entity(device)
@@ -309,7 +309,7 @@ class DeviceTracer:
         effects = [ShareAdvertisement(made), Count("trace_topics"), *self._renewed(device, self._voiced[device], now)]
         if former is None:
             return effects
-        self._node.forget(former.voice.topic)
+        self._node.forget_topic(former.voice.topic)
         return [*effects, ForgetDevice(former.voice.topic)]
 
     def _speak(self, device: str, advertisement: Advertisement, now: float, gauge_at: float) -> None:
@@ -340,7 +340,7 @@ class DeviceTracer:
 
     def _ask_at(self, device: str, voiced: _Voiced, due: float, now: float) -> None:
         voiced.voice.audience.gauge_at = due
-        ends_at = self._wall.at(voiced.voice.advertisement.not_after_ms) - TOPIC_LEFT_S
+        ends_at = self._wall.moment_of(voiced.voice.advertisement.not_after_ms) - TOPIC_LEFT_S
         voiced.due = min(due, ends_at) if now < ends_at else due
         heapq.heappush(self._heap, (voiced.due, device))
         if len(self._heap) > 4 * len(self._voiced) + 64:  # stale entries do not pile up

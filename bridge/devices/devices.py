@@ -90,7 +90,7 @@ class Devices(Judging):
                 case EntitySeen():
                     self._seen(event.client_id, now)
                 case EntityConnected():
-                    self._connected(event, now)
+                    self._take_connection(event, now)
                 case EntityGone():
                     self._gone(event, now)
                 case Knows():
@@ -111,8 +111,8 @@ class Devices(Judging):
 
     # ----------------------------------------------------------------------------------------- connections
 
-    def _connected(self, event: EntityConnected, now: float) -> None:
-        link = self._speaking.connected(event.client_id, event.origin, event.keep_alive_s, now)
+    def _take_connection(self, event: EntityConnected, now: float) -> None:
+        link = self._speaking.take_connection(event.client_id, event.origin, event.keep_alive_s, now)
         # A drawn client id comes once: as a device it would be missed after each lost connection.
         if event.is_named and any(fnmatchcase(event.client_id, pattern) for pattern in self._rules.clients):
             own = self._claim(link.level, link, "connection", now)
@@ -120,15 +120,15 @@ class Devices(Judging):
             evidence.own, evidence.heard_at = True, now
             if own.told is None:
                 own.settles_at = now + SETTLE_S
-            evidence.habit.resumed(now)
+            evidence.habit.note_resumed(now)
             # A new connection of its own outweighs what was said before it.
             evidence.words = {s: said for s, said in evidence.words.items() if said not in (Said.LOST, Said.GONE)}
             own.said.words = {source: word for source, word in own.said.words.items() if word}
-            self._look(own, now)
+            self._judge(own, now)
         self._look_at_link(link, now)
 
     def _seen(self, client: str, now: float) -> None:
-        link = self._speaking.link(client)
+        link = self._speaking.link_of(client)
         if link is not None:
             link.seen_at = now
             own = self._speaking.own(link)
@@ -136,7 +136,7 @@ class Devices(Judging):
                 self._well(own, now)
 
     def _gone(self, event: EntityGone, now: float) -> None:
-        link = self._speaking.link(event.client_id)
+        link = self._speaking.link_of(event.client_id)
         if link is None:
             return
         link.up, link.left_at, link.clean = False, now, event.clean
@@ -153,7 +153,7 @@ class Devices(Judging):
         self._speaking.tidy(link)
 
     def _knows(self, client: str) -> None:
-        link = self._speaking.link(client)
+        link = self._speaking.link_of(client)
         if link is not None and not link.knows:
             link.knows = True
             own = self._speaking.own(link)
@@ -163,7 +163,7 @@ class Devices(Judging):
     # --------------------------------------------------------------------------------------- what is published
 
     def _published(self, event: Published, now: float) -> None:
-        link = self._speaking.link(event.client)
+        link = self._speaking.link_of(event.client)
         if link is None or link.knows or event.topic.startswith("$"):
             return
         if event.will:
@@ -171,22 +171,22 @@ class Devices(Judging):
         else:
             own = self._speaking.own(link)
             if own is not None:
-                self._heard(own, now)
+                self._note_heard(own, now)
             if self._rules.heartbeats:
                 self._heartbeat(event.topic, link, now)
-        self._read(event, link, now)
+        self._read_words(event, link, now)
         if event.will:
             if link.stays:
                 link.willed = False
             self._look_at_link(link, now)
 
-    def _read(self, event: Published, link: DeviceLink, now: float) -> None:
+    def _read_words(self, event: Published, link: DeviceLink, now: float) -> None:
         conventions, topic = self._conventions, event.topic
         if len(conventions.watching(topic)) <= FEW:
-            statements = conventions.read(topic, event.payload)
+            statements = conventions.read_publication(topic, event.payload)
         else:
             words = conventions.words_at(topic, event.payload), link, event.will
-            self._turns.begin(link.origin, ("words", topic), lambda: conventions.watching(topic), words, now)
+            self._turns.begin_work(link.origin, ("words", topic), lambda: conventions.watching(topic), words, now)
             statements = conventions.read_tree(topic, event.payload)
         for statement in statements:
             if self._believed(statement, link, event.will, now):
@@ -202,7 +202,7 @@ class Devices(Judging):
 
     def _heard_in_turn(self, device: str, words: TurnWords, now: float) -> None:
         at, link, will = words
-        if self._speaking.link(link.client) is link and not link.knows:
+        if self._speaking.link_of(link.client) is link and not link.knows:
             for word in at.about(device):
                 self._believed(word, link, will, now)
 
@@ -221,7 +221,7 @@ class Devices(Judging):
     def _kept(self, event: RetainedBefore, now: float) -> None:
         """Takes a retained publication as evidence from before the start: where words are said, and the last ones.
         Nobody is alive by it, since its age is not known; a new name is told of when somebody speaks for it."""
-        for statement in self._conventions.read(event.topic, event.payload):
+        for statement in self._conventions.read_publication(event.topic, event.payload):
             name = _name_of(statement)
             if isinstance(statement, Cleared) or getattr(statement, "convention", "") == SPARKPLUG:
                 continue
@@ -244,7 +244,7 @@ class Devices(Judging):
                     self._assess(device, None, True, now)
                 case ConventionWord():
                     self._put_word(device, statement.source, statement.said)
-            self._look(device, now)
+            self._judge(device, now)
 
     def _heartbeat(self, topic: str, link: DeviceLink, now: float) -> None:
         levels = topic.split("/")
@@ -260,15 +260,15 @@ class Devices(Judging):
                     device = self._claim(name, link, "heartbeat", now)
                 device.evidence.every_s = rule.every_s
                 device.settles_at = min(device.settles_at, now)
-                self._heard(device, now)
+                self._note_heard(device, now)
                 return
 
-    def _heard(self, device: Device, now: float) -> None:
+    def _note_heard(self, device: Device, now: float) -> None:
         device.evidence.heard_at = now
         if now - device.counted_at >= BURST_S:
-            device.evidence.habit.heard(now)
+            device.evidence.habit.note_heard(now)
             device.counted_at = now
-            self._speaking.heard(device)
+            self._speaking.renew_device(device)
         self._well(device, now)
 
     def _stated(self, statement: Statement, link: DeviceLink, will: bool, now: float) -> None:
@@ -302,7 +302,7 @@ class Devices(Judging):
         if device.told is None and not device.evidence.words and device.by == "word":
             device.settles_at = _NEVER
         self._hang(device, _root_of(statement))
-        self._look(device, now)
+        self._judge(device, now)
 
     def _described(self, name: str, statement: Named, link: DeviceLink, will: bool, now: float) -> None:
         device = self._claim(name, link, "word", now)
@@ -348,7 +348,7 @@ class Devices(Judging):
             self._spoke(device, said, now)
         elif said is Said.CALM:
             device.evidence.words.pop(statement.source, None)
-            self._look(device, now)
+            self._judge(device, now)
         else:
             if said is Said.LOST and not will and statement.convention == SPARKPLUG and node is None and not parent:
                 said = Said.GONE  # it is there to say so: it leaves
@@ -376,7 +376,7 @@ class Devices(Judging):
         if said is Said.SPEAKS or device.evidence.words or device.by == "before":  # else it has a name only
             device.settles_at = min(device.settles_at, now)
         if said is Said.SPEAKS:
-            self._heard(device, now)
+            self._note_heard(device, now)
         else:
             device.evidence.heard_at = now
             self._well(device, now)
@@ -392,7 +392,7 @@ class Devices(Judging):
                 device.evidence.heard_at = now
         self._assess(device, link, will, now)
         if word.said is Said.SPEAKS and device.settles_at != _NEVER:
-            self._heard(device, now)
+            self._note_heard(device, now)
 
     def _may_be_heard(self, name: str, said: Said, link: DeviceLink, now: float) -> bool:
         """Returns True if a publication that is no word of life or death counts: a cleared topic, a value.
@@ -451,7 +451,7 @@ class Devices(Judging):
             if verdict.there:
                 device.leaves_by, device.settles_at = _LONG_AGO, min(device.settles_at, now)
         evidence.suspect_at, evidence.fail_at = verdict.suspect_at, verdict.fail_at
-        self._look(device, now)
+        self._judge(device, now)
 
     def _look_at_children(self, parent: Device, link: DeviceLink, now: float) -> None:
         name = parent.name
@@ -469,7 +469,7 @@ class Devices(Judging):
         if said is not Said.LOST:
             device.evidence.heard_at = now
         device.settles_at = min(device.settles_at, now)
-        self._look(device, now)
+        self._judge(device, now)
 
     def _put_word(self, device: Device, source: str, said: Said) -> None:
         words = device.evidence.words
@@ -495,7 +495,7 @@ class Devices(Judging):
         if evicted is device:
             raise NotAuthorised(f"{device.name} finds no place")
         if device.due is None and device.told is None:
-            self._schedule(device, device.settles_at)
+            self._schedule_look(device, device.settles_at)
         return device
 
 

@@ -43,7 +43,9 @@ class WorkInTurns(Generic[Data]):
         self._heap: list[tuple[float, bytes]] = []  # one entry for each origin with work
         self._works: dict[bytes, dict[Hashable, _Work[Data]]] = {}
 
-    def begin(self, origin: bytes, key: Hashable, names: Callable[[], Iterable[str]], data: Data, now: float) -> None:
+    def begin_work(
+        self, origin: bytes, key: Hashable, names: Callable[[], Iterable[str]], data: Data, now: float
+    ) -> None:
         """Begins a work, or has one of this key begin again with new `data`. `names()`: of the devices it is about."""
         works = self._works.get(origin)
         if works is None:
@@ -151,7 +153,7 @@ class Judging:
         if parent is None:
             return
         if HOMIE in parent.evidence.words:
-            self._follow(device, parent, now)
+            self._follow_root(device, parent, now)
         died = parent.death if parent.death is not None and parent.death[0] > device.parent_death else None
         if died is not None:
             device.parent_death = died[0]
@@ -164,7 +166,7 @@ class Judging:
         if died is not None:
             evidence.words[died[1]] = died[2]
 
-    def _follow(self, child: Device, root: Device, now: float) -> None:
+    def _follow_root(self, child: Device, root: Device, now: float) -> None:
         """Gives a child the connection of its root at Homie 5, which need not say the child's state again.
 
         Source: The Homie Convention 5.0, "Device hierarchy": a child's own state counts while its root is not lost.
@@ -175,12 +177,12 @@ class Judging:
             child.settles_at = min(child.settles_at, now)
 
     def _remove(self, device: Device) -> None:
-        self._speaking.remove(device)
+        self._speaking.remove_device(device)
         self._dropped(device)
 
     def _dropped(self, device: Device) -> None:
         if device.named:
-            self._conventions.forget(device.named)
+            self._conventions.forget_device(device.named)
         if device.told is not None or device.by == "before":
             self._effects.append(Removed(device.name))
 
@@ -196,16 +198,16 @@ class Judging:
         """
         origin = link.origin
         if self._turns.is_under_way(origin, key):  # again, when it has come to its end
-            self._turns.begin(origin, key, names, None, now)
+            self._turns.begin_work(origin, key, names, None, now)
             return
         found = list(names())
         if len(found) > FEW and not self._may_look_at_once(origin, now):
-            self._turns.begin(origin, key, lambda: found, None, now)
+            self._turns.begin_work(origin, key, lambda: found, None, now)
             return
         for name in found[:LOOKS_AT_ONCE]:
             self._look_at(name, now)
         if rest := found[LOOKS_AT_ONCE:]:
-            self._turns.begin(origin, key, lambda: rest, None, now)
+            self._turns.begin_work(origin, key, lambda: rest, None, now)
 
     def _may_look_at_once(self, origin: bytes, now: float) -> bool:
         """Returns True if an origin making many devices to look at may have some of them looked at now.
@@ -216,7 +218,7 @@ class Judging:
         self._at_once[origin] = budget
         if len(self._at_once) > ORIGINS_MAX:
             self._at_once.popitem(last=False)
-        if not budget.open(now):
+        if not budget.has_tokens(now):
             return False
         budget.spend(1.0, now)
         return True
@@ -224,37 +226,37 @@ class Judging:
     def _look_at(self, name: str, now: float) -> None:
         device = self._speaking.device(name)
         if device is not None:
-            self._look(device, now)
+            self._judge(device, now)
 
-    def _look(self, device: Device, now: float) -> None:
+    def _judge(self, device: Device, now: float) -> None:
         """Judge, tell what changed, and say when to look again."""
         self._inherit(device, now)
         if now < device.settles_at:
-            self._schedule(device, device.settles_at)
+            self._schedule_look(device, device.settles_at)
             return
         verdict = judge(device.evidence, now, self._rules.grace_s)
         if verdict is None:
-            self._schedule(device, device.evidence.back_by)
+            self._schedule_look(device, device.evidence.back_by)
             return
         is_back = device.evidence.link is not None or verdict.health is not DeviceHealth.FAILED
         state = state_of(device.evidence) if is_back else None
         if verdict.health is not device.told or state not in (None, device.state):
             if now < device.told_at + CALM_S:
-                self._schedule(device, device.told_at + CALM_S)
+                self._schedule_look(device, device.told_at + CALM_S)
                 return
             if device.told is None and not self._speaking.introduces(device, now):
-                self._schedule(device, now + 1 / NAMES_PER_S)
+                self._schedule_look(device, now + 1 / NAMES_PER_S)
                 return
-            self._tell(device, verdict, state, now)
+            self._tell_verdict(device, verdict, state, now)
         if verdict.until is not None:
-            self._schedule(device, verdict.until)
+            self._schedule_look(device, verdict.until)
         elif verdict.health in (DeviceHealth.FAILED, DeviceHealth.GONE):
             if now >= device.told_at + FORGET_S:
                 self._remove(device)
             else:
-                self._schedule(device, device.told_at + FORGET_S)
+                self._schedule_look(device, device.told_at + FORGET_S)
 
-    def _tell(self, device: Device, verdict: DeviceVerdict, state: TraceKind | None, now: float) -> None:
+    def _tell_verdict(self, device: Device, verdict: DeviceVerdict, state: TraceKind | None, now: float) -> None:
         effects, before, name = self._effects, device.told, device.name
         device.told, device.told_at, device.why, device.clean = verdict.health, now, verdict.why, verdict.clean
         joins = before is None and verdict.health is DeviceHealth.ALIVE
@@ -271,7 +273,7 @@ class Judging:
     def _well(self, device: Device, now: float) -> None:
         """It gave a sign of life."""
         if device.told is not DeviceHealth.ALIVE:
-            self._look(device, now)
+            self._judge(device, now)
         elif now >= device.well_at:
             device.well_at = now + WELL_EVERY_S
             heard = {"heard_ms": self._wall.ms(device.evidence.heard_at)}
@@ -280,7 +282,7 @@ class Judging:
             if mean_s is not None:
                 learned = {"interval_s": round(mean_s, 3), "regular": device.evidence.habit.regular}
                 self._effects.append(Tell(device.name, TraceKind.NETWORK_METRICS, learned))
-            self._look(device, now)  # what is learned meanwhile says when to look again
+            self._judge(device, now)  # what is learned meanwhile says when to look again
 
     # ----------------------------------------------------------------------------------------------- time
 
@@ -297,9 +299,9 @@ class Judging:
             device = self._speaking.device(entry[1])
             if device is not None and device.due == entry[0]:
                 device.due = None
-                self._look(device, now)
+                self._judge(device, now)
 
-    def _schedule(self, device: Device, due: float) -> None:
+    def _schedule_look(self, device: Device, due: float) -> None:
         if due == _NEVER or (device.due is not None and device.due <= due):
             return  # it is looked at earlier anyway, and then sees what is left to do
         device.due = due

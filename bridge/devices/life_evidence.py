@@ -55,13 +55,13 @@ class Regularity:
         self._sum = self._squares = 0.0
         self._last: float | None = None
 
-    def heard(self, now: float) -> None:
+    def note_heard(self, now: float) -> None:
         """It spoke."""
         if self._last is not None and now >= self._last:
-            self._learn(now - self._last)
+            self._learn_interval(now - self._last)
         self._last = now
 
-    def resumed(self, now: float) -> None:
+    def note_resumed(self, now: float) -> None:
         """It spoke after a silence somebody knows the reason of: the interval teaches nothing."""
         self._last = now
 
@@ -107,7 +107,7 @@ class Regularity:
         variance = max(self._squares / count - mean * mean, 0.0)
         return NormalDist(mean, max(sqrt(variance), DEVIATION_MIN * mean, self._deviation_min_s))
 
-    def _learn(self, interval_s: float) -> None:
+    def _learn_interval(self, interval_s: float) -> None:
         self._intervals.append(interval_s)
         self._sum += interval_s
         self._squares += interval_s * interval_s

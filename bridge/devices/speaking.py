@@ -79,12 +79,12 @@ class Speaking:
     def device(self, name: str) -> Device | None:
         return self._devices.get(name)
 
-    def link(self, client: str) -> DeviceLink | None:
+    def link_of(self, client: str) -> DeviceLink | None:
         return self._links.get(client)
 
     # ------------------------------------------------------------------------------------------ connections
 
-    def connected(self, client: str, origin: str, keep_alive_s: int, now: float) -> DeviceLink:
+    def take_connection(self, client: str, origin: str, keep_alive_s: int, now: float) -> DeviceLink:
         """A client's new connection; what it spoke for before it speaks for again."""
         link = self._links.get(client)
         if link is None:
@@ -197,16 +197,16 @@ class Speaking:
         self._names[origin] = budget
         if len(self._names) > ORIGINS_MAX:
             self._names.popitem(last=False)
-        if not budget.open(now):
+        if not budget.has_tokens(now):
             return False
         budget.spend(1.0, now)
         return True
 
-    def heard(self, device: Device) -> None:
+    def renew_device(self, device: Device) -> None:
         """Makes the device the last of its origin's devices to be evicted."""
         self._devices.touch(device.name)
 
-    def remove(self, device: Device) -> None:
+    def remove_device(self, device: Device) -> None:
         self._devices.pop(device.name)
         self.hang(device, "")
         self._release(device)

@@ -1,9 +1,9 @@
 """The arrangement of regions at one moment: the tree, its potential links and barred links.
 
-The owner's policy gives the first (`of`); each change of an edge gives another (`swapped`), equal at all members
-knowing the change: nothing here asks a clock. A removed edge may come back, so it is a potential link from then on.
-Undoing a change before the tree has rested bars the link that is taken away, twice as long each time. Not here: who
-makes a change (`swaps`, or the owner), which changes are in force (`reorganised`).
+The owner's policy gives the first (`from_policy`); each change of an edge gives another (`swapped`), equal at all
+members knowing the change: nothing here asks a clock. A removed edge may come back, so it is a potential link from
+then on. Undoing a change before the tree has rested bars the link that is taken away, twice as long each time. Not
+here: who makes a change (`swaps`, or the owner), which changes are in force (`reorganised`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Arrangement:
     organising: Organising | None
 
     @classmethod
-    def of(cls, policy: Policy) -> Arrangement:
+    def from_policy(cls, policy: Policy) -> Arrangement:
         """Returns the arrangement the owner signed."""
         return cls(policy.edges, policy.tree, policy.organising)
 

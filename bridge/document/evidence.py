@@ -64,7 +64,7 @@ class SignedStatement:
         return document | ({"topic": self.topic} if self.topic else {})
 
     @classmethod
-    def of(cls, document: Mapping[str, Any]) -> SignedStatement:
+    def from_document(cls, document: Mapping[str, Any]) -> SignedStatement:
         """Reads a statement. Raises KeyError, TypeError, ValueError."""
         unknown = set(document) - {"body", "signature", "topic"}
         if unknown:
@@ -114,7 +114,7 @@ class Contradiction:
         }
 
     @classmethod
-    def of(cls, document: Mapping[str, Any]) -> Contradiction:
+    def from_document(cls, document: Mapping[str, Any]) -> Contradiction:
         """Reads a file's content; checks nothing yet. Raises NotProvedError."""
         if document.get("veilmq_evidence") != FORMAT:
             raise NotProvedError("it is no evidence of a format that is known here; upgrade, or ask for the right file")
@@ -122,14 +122,14 @@ class Contradiction:
             return cls(
                 Lie(document["lie"]),
                 of_base64(document["owner"]),
-                SignedStatement.of(document["first"]),
-                SignedStatement.of(document["second"]),
+                SignedStatement.from_document(document["first"]),
+                SignedStatement.from_document(document["second"]),
                 of_base64(document["certificate"]),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise NotProvedError(f"it is damaged: {error!r}; ask for the file again") from None
 
-    def check(self) -> ProvenLie:
+    def check_proof(self) -> ProvenLie:
         """Returns the contradiction that is proved. Raises NotProvedError if an honest author may have signed both
         statements.
         """
@@ -216,11 +216,11 @@ _READERS: Mapping[Lie, Callable[[Contradiction, SignedStatement], _Said]] = {
 
 def of_overlays(owner: bytes, first: Policy, second: Policy) -> Contradiction:
     """Returns the evidence of two signed policies."""
-    one, other = (SignedStatement(each.body(), each.signature) for each in (first, second))
+    one, other = (SignedStatement(each.signed_bytes(), each.signature) for each in (first, second))
     return Contradiction(Lie.OVERLAYS, owner, one, other)
 
 
 def of_swaps(owner: bytes, first: SignedSwap, second: SignedSwap) -> Contradiction:
     """Returns the evidence of two signed swaps."""
-    one, other = (SignedStatement(each.body(), each.signature) for each in (first, second))
+    one, other = (SignedStatement(each.signed_bytes(), each.signature) for each in (first, second))
     return Contradiction(Lie.SWAPS, owner, one, other)

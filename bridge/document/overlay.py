@@ -4,7 +4,7 @@ A *region* is a single virtual node: n replicas in distinct trust domains (A1). 
 and signed; the number is in every share's label, so shares of different views never mix. A *certificate* names a
 member; the *policy* (`policy`) gives its rights, the scopes and the edges between regions.
 
-The overlay file is a JSON document of base64 frames; `Overlay.load` believes only parts the owner signed, and
+The overlay file is a JSON document of base64 frames; `Overlay.from_document` believes only parts the owner signed, and
 endorsements, which carry the signatures of their own authors.
 
 Which views are in force and open, and how a newer version is adopted, stands in `succession`: **read that first if
@@ -70,7 +70,7 @@ class Overlay(Reorganised):
         self.hosted = frozenset(n for n, m in self.members.items() if m.certificate.role is Role.HOSTED)
         """Names of the hosted brokers, which know nothing of VeilMQ."""
         self.set_grants(policy.grants)
-        self.trees = Trees.of(policy.tree, policy.edges, self.latest)
+        self.trees = Trees.at_start(policy.tree, policy.edges, self.latest)
         self._numbered = {scope.number: scope for scope in policy.scopes}
         self.scope_named = {scope.filter: scope for scope in reversed(policy.scopes)}.get
         """Returns the scope with a wire filter; None without one."""
@@ -83,7 +83,7 @@ class Overlay(Reorganised):
         for tree in self._all_trees():
             if wrong := unjoined(self, tree) or overlong(self, tree):
                 raise OverlayError(wrong)
-        self._begin(endorsements)
+        self._judge_endorsements(endorsements)
         self._arrange()
 
     # -------------------------------------------------------------------------------- making and reading
@@ -110,7 +110,7 @@ class Overlay(Reorganised):
             "veilmq_overlay": FORMAT,
             "name": self.policy.overlay,
             "owner": to_base64(self.owner),
-            "policy": _signed(self.policy.body(), self.policy.signature),
+            "policy": _signed(self.policy.signed_bytes(), self.policy.signature),
             "views": [_view_document(v) for _, v in sorted(self.latest.items())],
             "endorsements": sorted(to_base64(endorsement.encode()) for endorsement in self.endorsements),
             "swaps": [to_base64(swap.encode()) for swap in self.swap_news.swaps],
@@ -125,7 +125,7 @@ class Overlay(Reorganised):
         }  # fmt: skip
 
     @classmethod
-    def load(cls, document: Mapping[str, Any], now_ms: int, owner: bytes | None = None) -> Overlay:
+    def from_document(cls, document: Mapping[str, Any], now_ms: int, owner: bytes | None = None) -> Overlay:
         """Verifies a document of `to_document`; `owner` pins the public key that must have signed it.
 
         Raises OverlayError naming the fault: shape, signature, expiry, size of a region, the tree.
@@ -157,11 +157,11 @@ class Overlay(Reorganised):
         except (KeyError, TypeError, AttributeError, ValueError, KeysError) as error:
             raise OverlayError(f"overlay file is not one: {error!r}; make it with `veilmq overlay sign`") from error
         made = cls(public, policy, views, members, _endorsements(document))
-        return made.hears(_swap_news(document, public)).at(now_ms / 1000)
+        return made.hears(_swap_news(document, public)).as_of(now_ms / 1000)
 
     @classmethod
     def policy_of(cls, document: Mapping[str, Any], owner: bytes) -> Policy:
-        """Returns the policy alone, its signature verified: the cheap part of `load`. Raises OverlayError."""
+        """Returns the policy alone, its signature verified: the cheap part of `from_document`. Raises OverlayError."""
         try:
             return Policy.decode(*_verified(document["policy"], owner, DOMAIN_POLICY, "policy"))
         except (BadSignature, BadFrame) as error:
@@ -413,7 +413,7 @@ class Overlay(Reorganised):
 def _contents(views: Iterable[RegionView], members: Iterable[Member]) -> bytes:
     """Returns the digest binding a single version's views and members, independent of their order in a file."""
     both = [v for view in sorted(views, key=lambda view: view.region) for v in (view, view.former) if v is not None]
-    parts = [sized(view.body()) for view in both]
+    parts = [sized(view.signed_bytes()) for view in both]
     for member in sorted(members, key=lambda member: member.certificate.name):
         parts += [sized(member.certificate.encode()), text(member.address), sized(member.ca)]
         parts += [hashlib.sha256(member.box).digest(), sized(member.before.encode() if member.before else b"")]
@@ -452,7 +452,7 @@ def _frames(entries: object, most: int) -> Iterable[bytes]:
 
 def _view_document(view: RegionView) -> dict[str, Any]:
     former = {} if view.former is None else {"former": _view_document(view.former)}
-    return _signed(view.body(), view.signature) | former
+    return _signed(view.signed_bytes(), view.signature) | former
 
 
 def _view(entry: Mapping[str, Any], public: bytes, what: str) -> RegionView:

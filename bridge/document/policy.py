@@ -206,7 +206,7 @@ class Scope:
         origin = frame.number(4) if flags & FLAG_ORIGIN else 0
         if flags & FLAG_ORIGIN and not 1 <= origin < scope_number:
             raise BadFrame(f"scope {scope_number} goes on with {origin}, which was not before it")
-        frame.end()
+        frame.expect_end()
         tokens, shares_only, retiring, on_topic = (
             bool(flags & f) for f in (FLAG_TOKENS, FLAG_SHARES_ONLY, FLAG_RETIRING, FLAG_KEYS_ON_TOPIC)
         )
@@ -328,7 +328,7 @@ class Policy:
     organising: Organising | None = None
     quantum_safe: bool = False
 
-    def body(self) -> bytes:
+    def signed_bytes(self) -> bytes:
         parts = [
             opening(Kind.POLICY, self._flags),
             text(self.overlay),
@@ -363,13 +363,13 @@ class Policy:
         return flags
 
     def signed(self, owner: Identity) -> Policy:
-        return replace(self, signature=owner.sign(DOMAIN_POLICY, self.body()))
+        return replace(self, signature=owner.sign(DOMAIN_POLICY, self.signed_bytes()))
 
     @classmethod
     def decode(cls, body: bytes, signature: bytes) -> Policy:
         frame = Reader(body)
         flags = frame.opening(Kind.POLICY, POLICY_FLAGS)
-        overlay, version, contents = frame.text(), frame.number(8), frame.take(32)
+        overlay, version, contents = frame.text(), frame.number(8), frame.take_bytes(32)
         edges = read_edges(frame)
         tree = TreeChange.read(frame) if flags & FLAG_TREE else FIRST_TREE
         organising = Organising.read(frame) if flags & FLAG_ORGANISING else None
@@ -392,7 +392,7 @@ class Policy:
         if issuer not in Issuer.__members__.values():
             raise BadFrame(f"unknown issuer of keys {issuer}")
         servers = tuple(frame.text() for _ in range(frame.number(1)))
-        frame.end()
+        frame.expect_end()
         return cls(
             overlay,
             version,

@@ -89,7 +89,7 @@ class RegionView:
             former=replace(self, former=None),
         )
 
-    def body(self) -> bytes:
+    def signed_bytes(self) -> bytes:
         flags = (FLAG_TRUSTED if self.trusted else 0) | (FLAG_SUCCESSOR if self.is_successor else 0)
         parts = [opening(Kind.VIEW, flags), number(self.region, 4), number(self.number, 4), text(self.name)]
         parts += [number(len(self.members), 1), *map(text, self.members)]
@@ -100,7 +100,7 @@ class RegionView:
     @cached_property
     def digest(self) -> bytes:
         """SHA-256 of the body, which endorsements and the successor name."""
-        return hashlib.sha256(self.body()).digest()
+        return hashlib.sha256(self.signed_bytes()).digest()
 
     @property
     def is_successor(self) -> bool:
@@ -109,7 +109,7 @@ class RegionView:
     def signed(self, owner: Identity) -> RegionView:
         """Returns the view with the owner's signature, also on the view before."""
         former = None if self.former is None else self.former.signed(owner)
-        return replace(self, signature=owner.sign(DOMAIN_VIEW, self.body()), former=former)
+        return replace(self, signature=owner.sign(DOMAIN_VIEW, self.signed_bytes()), former=former)
 
     @classmethod
     def decode(cls, body: bytes, signature: bytes, former: RegionView | None = None) -> RegionView:
@@ -119,10 +119,10 @@ class RegionView:
         members = tuple(frame.text() for _ in range(frame.number(1)))
         since_ms, grace_s, predecessor = 0, 0, NO_PREDECESSOR
         if flags & FLAG_SUCCESSOR:
-            since_ms, grace_s, predecessor = frame.number(8), frame.number(4), frame.take(32)
+            since_ms, grace_s, predecessor = frame.number(8), frame.number(4), frame.take_bytes(32)
             if predecessor == NO_PREDECESSOR:
                 raise BadFrame("a later view names no predecessor")
-        frame.end()
+        frame.expect_end()
         trusted = bool(flags & FLAG_TRUSTED)
         return cls(region, view, name, members, trusted, signature, since_ms, grace_s, predecessor, former)
 
@@ -142,34 +142,34 @@ class Endorsement:
     signature: bytes = b""
 
     @classmethod
-    def of(cls, view: RegionView, member: str, identity: Identity) -> Endorsement:
+    def sign_view(cls, view: RegionView, member: str, identity: Identity) -> Endorsement:
         made = cls(view.region, view.number, view.digest, member)
-        return replace(made, signature=identity.sign(DOMAIN_ENDORSEMENT, made.body()))
+        return replace(made, signature=identity.sign(DOMAIN_ENDORSEMENT, made.signed_bytes()))
 
-    def body(self) -> bytes:
+    def signed_bytes(self) -> bytes:
         parts = [opening(Kind.ENDORSEMENT), number(self.region, 4), number(self.number, 4), self.digest]
         return b"".join([*parts, text(self.member)])
 
     def encode(self) -> bytes:
-        return self.body() + self.signature
+        return self.signed_bytes() + self.signature
 
     @classmethod
     def decode(cls, data: bytes) -> Endorsement:
         """Reads a frame; the signature is not checked yet. Raises BadFrame."""
         frame = Reader(data)
         frame.opening(Kind.ENDORSEMENT)
-        region, view, digest, member = frame.number(4), frame.number(4), frame.take(32), frame.text()
-        signature = frame.take(SIGNATURE_BYTES)
-        frame.end()
+        region, view, digest, member = frame.number(4), frame.number(4), frame.take_bytes(32), frame.text()
+        signature = frame.take_bytes(SIGNATURE_BYTES)
+        frame.expect_end()
         return cls(region, view, digest, member, signature)
 
-    def names(self, view: RegionView) -> bool:
+    def names_view(self, view: RegionView) -> bool:
         """Returns True if the endorsement names this very view."""
         return (self.region, self.number, self.digest) == (view.region, view.number, view.digest)
 
     def verify(self, public_key: bytes) -> None:
         """Raises BadSignature unless the owner of `public_key` signed it."""
-        verify(public_key, DOMAIN_ENDORSEMENT, self.body(), self.signature)
+        verify(public_key, DOMAIN_ENDORSEMENT, self.signed_bytes(), self.signature)
 
 
 @dataclass(frozen=True, slots=True)

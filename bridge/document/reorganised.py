@@ -62,7 +62,7 @@ class Reorganised(Succession):
 
     def _arrange(self) -> None:
         """Sets the arrangement the owner signed, without swaps."""
-        arrangement = Arrangement.of(self.policy)
+        arrangement = Arrangement.from_policy(self.policy)
         self._steps = (_Step(arrangement, arrangement.digest(self.policy.overlay)),)
         self.offered, self.proof, self.swap_endorsements = (), (), frozenset()
 
@@ -212,10 +212,10 @@ class Reorganised(Succession):
         changes: dict[str, Any] = {"_steps": steps, "offered": offered, "proof": proof}
         if steps[-1].digest != self._steps[-1].digest:
             arrangement = steps[-1].arrangement
-            trees = Trees.of(arrangement.change, arrangement.edges, self.latest)
+            trees = Trees.at_start(arrangement.change, arrangement.edges, self.latest)
             changes["trees"] = trees if now is None else trees.beside(self.trees, now)
         made = self._changed(swap_endorsements=endorsements, **changes)
-        return made if now is None else made.at(now)
+        return made if now is None else made.as_of(now)
 
     def _proof(self, fresh: Sequence[SignedSwap]) -> tuple[SignedSwap, ...]:
         """Returns two swaps of a number by the organiser's key, which no honest organiser signs; empty without

@@ -53,7 +53,7 @@ class ShownAttribute:
         flags = frame.number(1)
         name = tuple(frame.text() for _ in range(frame.number(1)))
         count = frame.number(1)
-        borders = struct.unpack(f">{count}d", frame.take(8 * count))
+        borders = struct.unpack(f">{count}d", frame.take_bytes(8 * count))
         if flags & ~FLAG_TOKEN or not 1 <= len(name) <= PARTS_MAX or not are_borders(borders):
             raise BadFrame("an attribute that is shown has an unknown flag, no name, or borders that do not rise")
         return cls(name, bool(flags & FLAG_TOKEN), borders)

@@ -88,10 +88,10 @@ class Succession:
     endorsements: frozenset[Endorsement]
     trees: Trees
 
-    def _begin(self, endorsements: Iterable[Endorsement]) -> None:
+    def _judge_endorsements(self, endorsements: Iterable[Endorsement]) -> None:
         self.endorsements = frozenset(self._believed(endorsements, ()))
         self._standings = self._judged({}, None)
-        self._settle()
+        self._derive_open_views()
 
     def in_force(self, region: int) -> bool:
         """Returns True if `latest` is in force, not the view before."""
@@ -152,11 +152,11 @@ class Succession:
 
     @property
     def next_closing(self) -> float | None:
-        """Returns when `at` gives another overlay next, in UNIX seconds; None if never."""
+        """Returns when `as_of` gives another overlay next, in UNIX seconds; None if never."""
         changes = (*map(self.closes_at, self.latest), self.trees.next_change())
         return min((at for at in changes if at is not None), default=None)
 
-    def at(self, now: float) -> Self:
+    def as_of(self, now: float) -> Self:
         """Returns the overlay without views and trees whose time is over; itself if there are none."""
         closings = ((region, self.closes_at(region)) for region in self.latest)
         over = [region for region, closes_at in closings if closes_at is not None and closes_at <= now]
@@ -213,7 +213,7 @@ class Succession:
 
     def _moved(self, before: Mapping[int, _Standing], now: float) -> Self:
         """Returns the overlay with views that stood so before and move by what is known now."""
-        return self._changed(_standings=self._judged(before, int(now * 1000))).at(now)
+        return self._changed(_standings=self._judged(before, int(now * 1000))).as_of(now)
 
     def _judged(self, before: Mapping[int, _Standing], now_ms: int | None) -> dict[int, _Standing]:
         """Returns how the latest views stand. `now_ms`: None at a start, when a view counts from its signature."""
@@ -233,10 +233,10 @@ class Succession:
         made = copy.copy(self)
         for name, value in fields.items():
             setattr(made, name, value)
-        made._settle()
+        made._derive_open_views()
         return made
 
-    def _settle(self) -> None:
+    def _derive_open_views(self) -> None:
         """Derives the open views from the phases of the latest ones."""
         self._open: dict[int, tuple[RegionView, ...]] = {}
         for region, latest in self.latest.items():
@@ -256,7 +256,7 @@ class Succession:
         for endorsement in endorsements:
             view, member = self.latest.get(endorsement.region), self.members.get(endorsement.member)
             author = (endorsement.region, endorsement.member)
-            if view is None or member is None or author in heard or not endorsement.names(view):
+            if view is None or member is None or author in heard or not endorsement.names_view(view):
                 continue
             if (member.certificate.role, member.certificate.region) != (Role.REPLICA, endorsement.region):
                 continue

@@ -49,7 +49,7 @@ class SignedSwap:
     certificate: Certificate
     signature: bytes = b""
 
-    def body(self) -> bytes:
+    def signed_bytes(self) -> bytes:
         parts = [opening(Kind.SWAP), number(self.number, 4), number(self.steps, 1), self.former]
         parts += [number(self.since_ms, 8), number(self.grace_s, 4)]
         parts += [number(region, 4) for region in (*self.added, *self.removed)]
@@ -58,17 +58,17 @@ class SignedSwap:
     @cached_property
     def digest(self) -> bytes:
         """SHA-256 of the body, which endorsements name."""
-        return hashlib.sha256(self.body()).digest()
+        return hashlib.sha256(self.signed_bytes()).digest()
 
     @property
     def author(self) -> str:
         return self.certificate.name
 
     def signed(self, organiser: Identity) -> SignedSwap:
-        return replace(self, signature=organiser.sign(DOMAIN_SWAP, self.body()))
+        return replace(self, signature=organiser.sign(DOMAIN_SWAP, self.signed_bytes()))
 
     def encode(self) -> bytes:
-        return self.body() + self.signature
+        return self.signed_bytes() + self.signature
 
     @classmethod
     def decode(cls, data: bytes) -> SignedSwap:
@@ -76,12 +76,12 @@ class SignedSwap:
         frame = Reader(data)
         frame.opening(Kind.SWAP)
         tree, steps, former, since_ms, grace_s = (
-            frame.number(4), frame.number(1), frame.take(32), frame.number(8), frame.number(4),
+            frame.number(4), frame.number(1), frame.take_bytes(32), frame.number(8), frame.number(4),
         )  # fmt: skip
         added, removed = (frame.number(4), frame.number(4)), (frame.number(4), frame.number(4))
         certificate = Certificate.decode(frame.sized())
-        signature = frame.take(SIGNATURE_BYTES)
-        frame.end()
+        signature = frame.take_bytes(SIGNATURE_BYTES)
+        frame.expect_end()
         if not 1 <= steps <= min(STEPS_MOST, tree):
             raise BadFrame(f"swap {tree} follows a tree {steps} numbers before")
         return cls(tree, steps, former, since_ms, grace_s, added, removed, certificate, signature)
@@ -94,7 +94,7 @@ class SignedSwap:
         if self.certificate.role not in ORGANISERS:
             raise BadSignature(f"{self.author} is a {self.certificate.role} and organises nothing")
         self.certificate.verify(owner, 0)
-        verify(self.certificate.public_key, DOMAIN_SWAP, self.body(), self.signature)
+        verify(self.certificate.public_key, DOMAIN_SWAP, self.signed_bytes(), self.signature)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,30 +106,30 @@ class SwapEndorsement:
     signature: bytes = b""
 
     @classmethod
-    def of(cls, swap: SignedSwap, member: str, identity: Identity) -> SwapEndorsement:
+    def sign_swap(cls, swap: SignedSwap, member: str, identity: Identity) -> SwapEndorsement:
         made = cls(swap.digest, member)
-        return replace(made, signature=identity.sign(DOMAIN_SWAP_ENDORSEMENT, made.body()))
+        return replace(made, signature=identity.sign(DOMAIN_SWAP_ENDORSEMENT, made.signed_bytes()))
 
-    def body(self) -> bytes:
+    def signed_bytes(self) -> bytes:
         return opening(Kind.SWAP_ENDORSEMENT) + self.digest + text(self.member)
 
     def encode(self) -> bytes:
-        return self.body() + self.signature
+        return self.signed_bytes() + self.signature
 
     @classmethod
     def decode(cls, data: bytes) -> SwapEndorsement:
         """Reads a frame; the signature is not checked yet. Raises BadFrame."""
         frame = Reader(data)
         frame.opening(Kind.SWAP_ENDORSEMENT)
-        made = cls(frame.take(32), frame.text(), frame.take(SIGNATURE_BYTES))
-        frame.end()
+        made = cls(frame.take_bytes(32), frame.text(), frame.take_bytes(SIGNATURE_BYTES))
+        frame.expect_end()
         return made
 
     def is_of(self, certificates: Iterable[Certificate]) -> bool:
         """Returns True if the holder of one of these certificates signed it."""
         for certificate in certificates:
             try:
-                verify(certificate.public_key, DOMAIN_SWAP_ENDORSEMENT, self.body(), self.signature)
+                verify(certificate.public_key, DOMAIN_SWAP_ENDORSEMENT, self.signed_bytes(), self.signature)
             except BadSignature:
                 continue
             return True
@@ -164,5 +164,5 @@ class SwapNews:
         if count > ENDORSEMENTS_MOST:
             raise BadFrame(f"{count} endorsements of swaps where {ENDORSEMENTS_MOST} are the most")
         endorsements = tuple([SwapEndorsement.decode(frame.sized()) for _ in range(count)])
-        frame.end()
+        frame.expect_end()
         return cls(swaps, endorsements)

@@ -187,7 +187,7 @@ class Trees:
     phase: Phase
 
     @classmethod
-    def of(cls, change: TreeChange, edges: Collection[Edge], regions: Collection[int]) -> Trees:
+    def at_start(cls, change: TreeChange, edges: Collection[Edge], regions: Collection[int]) -> Trees:
         """Returns the trees of a member that starts and knows nothing else: the change counts from its signature."""
         former = None
         if change.former is not None:
@@ -211,7 +211,7 @@ class Trees:
         """Open trees without a settling one."""
         return (self.in_force,) if self.phase is Phase.SETTLING else self.open
 
-    def named(self, tree_number: int) -> Tree:
+    def tree_numbered(self, tree_number: int) -> Tree:
         """Returns the open tree of a number. Raises UnknownView for a future tree, Expired for a closed one."""
         for tree in self.open:
             if tree.number == tree_number:

@@ -28,7 +28,7 @@ class LeaseRelay:
         self._told: Deferrals[tuple[str, str]] = Deferrals(TOLD_BURST, TOLD_EVERY_S)  # by gateway and scope
         self._comebacks: Deferrals[str] = Deferrals(COMEBACKS_BURST, COMEBACKS_EVERY_S)
 
-    def received(self, event: Received, now: float) -> list[Effect]:
+    def take_lease(self, event: Received, now: float) -> list[Effect]:
         """Takes a lease from a gateway here or from a neighbouring region, and passes the first copy on."""
         try:
             lease = Lease.decode(event.wire.payload)
@@ -51,7 +51,7 @@ class LeaseRelay:
 
         A gateway gets its own leases too: of its former process.
         """
-        if not self._comebacks.take(peer, now):
+        if not self._comebacks.spend_one(peer, now):
             return []
         if self._routes.is_replica(peer):
             theirs = self._routes.region_of(peer)
@@ -69,25 +69,25 @@ class LeaseRelay:
 
     def _leases_of(self, gateway: str, wire_filter: str, now: float) -> list[Effect]:
         """Returns all leases of a scope for a gateway wanting it; postpones them if it asks too often."""
-        if gateway not in self._wanting(wire_filter, now) or not self._told.take((gateway, wire_filter), now):
+        if gateway not in self._wanting(wire_filter, now) or not self._told.spend_one((gateway, wire_filter), now):
             return []
         leases = [lease for lease in self._table if lease.scope == wire_filter]
         return [Send(gateway, Wire(GROUPS_TOPIC, lease.encode())) for lease in leases]
 
     def tick(self, now: float) -> list[Effect]:
         """Sends the postponed leases."""
-        up = [peer for peer in self._comebacks.due(now) if peer in self._routes.up]
+        up = [peer for peer in self._comebacks.due_keys(now) if peer in self._routes.up]
         effects = [effect for peer in up for effect in self.link_up(peer, now)]
-        return effects + [effect for asked in self._told.due(now) for effect in self._leases_of(*asked, now)]
+        return effects + [effect for asked in self._told.due_keys(now) for effect in self._leases_of(*asked, now)]
 
     @property
     def next_deadline(self) -> float | None:
         return earliest(self._comebacks.next_deadline, self._told.next_deadline)
 
-    def adopt(self, overlay: Overlay) -> None:
+    def adopt_overlay(self, overlay: Overlay) -> None:
         """Takes another version of the overlay, or other views or trees."""
         self._overlay = overlay
-        self._table.adopt(overlay)
+        self._table.adopt_overlay(overlay)
         self._told.forget_unless(lambda told: told[0] in overlay.members)
         self._comebacks.forget_unless(overlay.members.__contains__)
 

@@ -109,16 +109,16 @@ class Lease:
         same = self.starts_ms == other.starts_ms if begun else self.own_from_ms == other.own_from_ms
         return same and self.version >= other.version
 
-    def body(self) -> bytes:
+    def signed_bytes(self) -> bytes:
         names = opening(Kind.GROUP_LEASE, FLAG_ON if self.on else 0) + text(self.member) + text(self.scope)
         times = (self.version, self.own_from_ms, self.own_until_ms, self.starts_ms, self.ends_ms)
         return names + self.group + b"".join(number(value, 8) for value in times)
 
     def signed(self, identity: Identity) -> Lease:
-        return replace(self, signature=identity.sign(DOMAIN, self.body()))
+        return replace(self, signature=identity.sign(DOMAIN, self.signed_bytes()))
 
     def encode(self) -> bytes:
-        return self.body() + self.signature
+        return self.signed_bytes() + self.signature
 
     @classmethod
     def decode(cls, data: bytes) -> Lease:
@@ -131,7 +131,7 @@ class Lease:
         lease = cls(
             member=frame.text(),
             scope=frame.text(),
-            group=frame.take(GROUP_ID_BYTES),
+            group=frame.take_bytes(GROUP_ID_BYTES),
             on=bool(flags & FLAG_ON),
             version=frame.number(8),
             own_from_ms=frame.number(8),
@@ -140,7 +140,7 @@ class Lease:
             ends_ms=frame.number(8),
             signature=signature,
         )
-        frame.end()
+        frame.expect_end()
         return lease
 
 
@@ -163,11 +163,11 @@ class LeaseTable:
     def __iter__(self) -> Iterator[Lease]:
         return (lease for of_group in self._groups.values() for lives in of_group.values() for lease in lives)
 
-    def of(self, group: GroupId) -> Mapping[str, tuple[Lease, ...]]:
+    def leases_of(self, group: GroupId) -> Mapping[str, tuple[Lease, ...]]:
         """Returns the leases of a group by member, each member's oldest first."""
         return self._groups.get(group, MappingProxyType({}))
 
-    def adopt(self, overlay: Overlay) -> None:
+    def adopt_overlay(self, overlay: Overlay) -> None:
         """Takes another version of the overlay, and forgets leases of members and for scopes that it does not list."""
         self._overlay = overlay
         self._rights.clear()
@@ -175,7 +175,7 @@ class LeaseTable:
         for (scope, _), members in list(self._groups.items()):
             for member in list(members):
                 if member not in overlay.members or overlay.scope_named(scope) is None:
-                    self._forget((scope, _), member)
+                    self._forget_leases((scope, _), member)
 
     def accept(self, lease: Lease, now: float) -> bool:
         """Takes a lease of another party; returns True if it is news that must be passed on.
@@ -190,10 +190,10 @@ class LeaseTable:
         before = self._signers.get(name)
         if before in (None, present) and not self._is_news(lease):
             return False
-        signer = verify_author(member, DOMAIN, lease.body(), lease.signature, now)
+        signer = verify_author(member, DOMAIN, lease.signed_bytes(), lease.signature, now)
         if signer != present and (before == present or not self._is_news(lease)):
             return False
-        epoch = self._overlay.policy.calendar.at(now)
+        epoch = self._overlay.policy.calendar.epoch_at(now)
         if not (self.may_read(lease.member, scope, now) or self._overlay.may_publish_in(lease.member, scope, epoch)):
             raise NotAuthorised(f"{lease.member} may neither read nor publish in {lease.scope}")
         if lease.version > (now + AHEAD_S) * 1000:
@@ -206,17 +206,17 @@ class LeaseTable:
         if last_ms <= (now - ENDED_S) * 1000:
             return False  # an old one of the author's, replayed: it may not spend what the author has left
         allowance = self._allowances.setdefault(lease.member, Allowance(NEWS_BURST, NEWS_EVERY_S, now))
-        if not allowance.take(now):
+        if not allowance.spend_one(now):
             raise TooOften(f"{lease.member} leases more often than it can have news")
         if now >= self._sweep_at:
             self._sweep_at = now + SWEEP_EVERY_S
             self._sweep(int((now - ENDED_S) * 1000))
         if signer == present and before not in (None, present):
             self._outrank(lease)
-        self.enter(lease, signer)
+        self.enter_lease(lease, signer)
         return True
 
-    def enter(self, lease: Lease, signer: bytes | None = None) -> None:
+    def enter_lease(self, lease: Lease, signer: bytes | None = None) -> None:
         """Enters a lease that is our own or was verified. `signer`: its public key; None: the present one."""
         of_group = self._groups.setdefault(lease.id, {})
         lives = [known for known in of_group.get(lease.member, ()) if not lease.supersedes(known)]
@@ -225,11 +225,11 @@ class LeaseTable:
         self._signers[lease.id, lease.member] = signer or self._overlay.certificate(lease.member).public_key
         gone = self._order.put((lease.id, lease.member), lease.member.encode(), True)
         if gone is not None:
-            self._forget(*gone[0])
+            self._forget_leases(*gone[0])
 
     def may_read(self, member: str, scope: Scope, at: float) -> bool:
         """Returns True if the member may read the whole scope at the moment `at`."""
-        epoch = self._overlay.policy.calendar.at(at)
+        epoch = self._overlay.policy.calendar.epoch_at(at)
         asked = (member, scope.filter, epoch)
         allowed = self._rights.get(asked)
         if allowed is None:
@@ -265,7 +265,7 @@ class LeaseTable:
         return max(chosen, key=lambda m: hmac.digest(group[1], said + m.encode(), hashlib.sha256))
 
     def _is_news(self, lease: Lease) -> bool:
-        lives = self.of(lease.id).get(lease.member, ())
+        lives = self.leases_of(lease.id).get(lease.member, ())
         if any(known.supersedes(lease) for known in lives):
             return False
         return len(lives) < LIVES_MAX or lease.version > lives[0].version
@@ -279,9 +279,9 @@ class LeaseTable:
         for group, of_group in list(self._groups.items()):
             for member, lives in list(of_group.items()):
                 if all(max(lease.ends_ms, lease.own_until_ms) <= before_ms for lease in lives):
-                    self._forget(group, member)
+                    self._forget_leases(group, member)
 
-    def _forget(self, group: GroupId, member: str) -> None:
+    def _forget_leases(self, group: GroupId, member: str) -> None:
         self._order.pop((group, member))
         self._signers.pop((group, member), None)
         of_group = self._groups.get(group, {})

@@ -132,7 +132,7 @@ class SharedGroups:
 
     # ------------------------------------------------------------------------------------- local clients
 
-    def joined(self, name: SharedName, now: float, is_whole: bool = True, owner: str = "") -> list[Effect]:
+    def join_group(self, name: SharedName, now: float, is_whole: bool = True, owner: str = "") -> list[Effect]:
         """Takes a group with local clients.
 
         `is_whole`: one of them may receive all of the group. `owner`: who loses its oldest group, if there are
@@ -185,7 +185,7 @@ class SharedGroups:
 
     def _evicted(self, group: _Group, now: float) -> list[Effect]:
         """Ends the leases of a group, since there are too many: it is served as if no other gateway had members."""
-        ended = [effect for share in group.shares.values() if share.lease.on for effect in self._end(share, now)]
+        ended = [effect for share in group.shares.values() if share.lease.on for effect in self._end_share(share, now)]
         self._unlist(group)
         return [*ended, Count("groups_unleased")]
 
@@ -202,14 +202,14 @@ class SharedGroups:
                 effects += [] if group.is_narrow else self._state(share, now)
         return effects
 
-    def left(self, name: SharedName, now: float) -> list[Effect]:
+    def leave_group(self, name: SharedName, now: float) -> list[Effect]:
         """Ends our part in a group that its last local client left. Called before `Unsubscribed`."""
         group = self._groups.get(name)
         if group is None or group.linger_until is not None:
             return []
         group.linger_until = now + LINGER_S
         self._deadline = None
-        return [effect for share in group.shares.values() if share.lease.on for effect in self._end(share, now)]
+        return [effect for share in group.shares.values() if share.lease.on for effect in self._end_share(share, now)]
 
     def postpones(self, topic_filter: str) -> bool:
         """Returns True if an unwanted filter must stay subscribed, until `tick` returns it."""
@@ -237,7 +237,7 @@ class SharedGroups:
             if share.lease.on and (share.lease.own_until_ms <= now * 1000 or self._begins(share, now)):
                 effects += self._state(share, now)
         ours = [lease for lease in self._table if lease.member == self._name]  # ended leases too
-        return effects + [effect for lease in ours for effect in self._tell([peer], lease)]
+        return effects + [effect for lease in ours for effect in self._tell_lease([peer], lease)]
 
     def link_down(self, peer: str) -> None:
         self._up.discard(peer)
@@ -247,7 +247,7 @@ class SharedGroups:
         waiting = [share for share in self._shares() if share.lease.on and self._begins(share, now)]
         return [effect for share in waiting for effect in self._state(share, now)]
 
-    def received(self, event: Received, now: float) -> list[Effect]:
+    def take_lease(self, event: Received, now: float) -> list[Effect]:
         """Takes a lease of any gateway."""
         try:
             lease = Lease.decode(event.wire.payload)
@@ -271,12 +271,12 @@ class SharedGroups:
         now_ms = int(now * 1000)
         until_ms, ends_ms = min(lease.own_until_ms, now_ms), min(lease.ends_ms, now_ms)
         ended = self._entered(replace(lease, on=False, own_until_ms=until_ms, ends_ms=ends_ms), now)
-        return self._tell(self._up, ended)
+        return self._tell_lease(self._up, ended)
 
-    def adopt(self, overlay: Overlay, secrets: Sequence[ScopeSecret], now: float) -> list[Effect]:
+    def adopt_overlay(self, overlay: Overlay, secrets: Sequence[ScopeSecret], now: float) -> list[Effect]:
         """Takes another version of the overlay, or other views, of unchanged regions."""
         self._view = overlay.views[self._home]
-        self._table.adopt(overlay)
+        self._table.adopt_overlay(overlay)
         self._set_secrets(secrets)
         scopes = {secret.scope.filter for secret in secrets}
         effects: list[Effect] = []
@@ -286,7 +286,7 @@ class SharedGroups:
             effects += self._lease(group, now) if group.linger_until is None else []
         return effects + [effect for group in list(self._by_id) for effect in self._released(group, now)]
 
-    def rotate(self, identity: Identity) -> None:
+    def rotate_identity(self, identity: Identity) -> None:
         """Signs with another key of ours from now on."""
         self._identity = identity
 
@@ -388,18 +388,18 @@ class SharedGroups:
         effects: list[Effect] = []
         self._deadline = None
         for group in [g for g in self._groups.values() if g.linger_until is not None and g.linger_until <= now]:
-            self._forget(group)
+            self._forget_group(group)
         for share in self._shares():
             if share.lease.on and share.renew_at <= now:
                 effects += self._state(share, now)
         if self._drop_at <= now:
-            effects += self._drop(now)
+            effects += self._drop_ended(now)
         lingering = {group.name[1] for group in self._groups.values() if group.linger_until is not None}
         over = sorted(self._postponed - lingering)
         self._postponed &= lingering
         return effects, over
 
-    def _drop(self, now: float) -> list[Effect]:
+    def _drop_ended(self, now: float) -> list[Effect]:
         effects: list[Effect] = []
         for table in (self._held, self._held_large):
             learned = now >= self._learned_at
@@ -423,7 +423,7 @@ class SharedGroups:
     def _shares(self) -> list[_Share]:
         return [share for group in self._groups.values() for share in group.shares.values()]
 
-    def _forget(self, group: _Group) -> None:
+    def _forget_group(self, group: _Group) -> None:
         self._groups.pop(group.name)
         self._unlist(group)
 
@@ -458,9 +458,9 @@ class SharedGroups:
             self._name, *share.id, 0, True, share.own_from_ms, ends_ms, share.starts_ms, share.ends_ms or ends_ms
         )
         share.lease = self._entered(lease, now)
-        return self._tell(self._up, share.lease)
+        return self._tell_lease(self._up, share.lease)
 
-    def _end(self, share: _Share, now: float) -> list[Effect]:
+    def _end_share(self, share: _Share, now: float) -> list[Effect]:
         """Ends our part in the group from now on."""
         now_ms = int(now * 1000)
         return self._cut(share, min(share.lease.ends_ms, max(now_ms, share.served_ms + 1)), now_ms, now)
@@ -474,14 +474,14 @@ class SharedGroups:
         ended = replace(share.lease, on=False, own_until_ms=own_until_ms, ends_ms=ends_ms)
         share.lease = self._entered(ended, now)
         self._deadline = None
-        return self._tell(self._up, share.lease)
+        return self._tell_lease(self._up, share.lease)
 
     def _entered(self, lease: Lease, now: float) -> Lease:
         """Signs and enters a lease of ours. Its version is the time, so that it rises over restarts too."""
         self._version = max(self._version + 1, int(now * 1000))
         lease = replace(lease, version=self._version).signed(self._identity)
-        self._table.enter(lease)
+        self._table.enter_lease(lease)
         return lease
 
-    def _tell(self, peers: Iterable[str], lease: Lease) -> list[Effect]:
+    def _tell_lease(self, peers: Iterable[str], lease: Lease) -> list[Effect]:
         return [Send(peer, Wire(GROUPS_TOPIC, lease.encode())) for peer in sorted(peers)]

@@ -72,14 +72,14 @@ class Measurer:
         self._filters: dict[str, list[InterestSummary]] = {}  # by replica, the newest
 
     @property
-    def told(self) -> tuple[ReplicaSummary | InterestSummary, ...]:
+    def summaries(self) -> tuple[ReplicaSummary | InterestSummary, ...]:
         """The newest summary and the newest interests of each replica, ours included, all verified."""
         return (*self._said.values(), *(each for filters in self._filters.values() for each in filters))
 
-    def rotate(self, identity: Identity) -> None:
+    def rotate_identity(self, identity: Identity) -> None:
         self._identity = identity
 
-    def adopt(self, overlay: Overlay) -> None:
+    def adopt_overlay(self, overlay: Overlay) -> None:
         """Takes another version of the overlay, or other views or trees of it, and forgets all that are no longer
         members.
         """
@@ -105,14 +105,16 @@ class Measurer:
 
     # ---------------------------------------------------------------------------------------------- events
 
-    def link(self, event: LinkUp | LinkDown, now: float) -> list[Effect]:
+    def take_link_event(self, event: LinkUp | LinkDown, now: float) -> list[Effect]:
         """Takes note of a link that came, began anew, or went. An organiser linking up is told the summaries heard
         before.
         """
         if not self._is_replica(event.peer):
             (self._clients.add if isinstance(event, LinkUp) else self._clients.discard)(event.peer)
             listens = isinstance(event, LinkUp) and event.peer == self._organiser
-            return [Send(event.peer, Wire(SUMMARY_TOPIC, each.encode())) for each in (self.told if listens else ())]
+            return [
+                Send(event.peer, Wire(SUMMARY_TOPIC, each.encode())) for each in (self.summaries if listens else ())
+            ]
         if isinstance(event, LinkUp):
             self.up.add(event.peer)
             self._probes.pop(event.peer, None)
@@ -147,7 +149,7 @@ class Measurer:
             if wanted and publisher is not None:
                 self._rates[publisher.region] += 1
 
-    def received(self, event: Received, now: float) -> list[Effect]:
+    def take_summary_wire(self, event: Received, now: float) -> list[Effect]:
         """Takes a summary, an interest, or a probe, which asks for nothing.
 
         An invalid frame is dropped, counted and charged to the link. The sender is suspected only for a frame no
@@ -158,7 +160,7 @@ class Measurer:
             return []
         try:
             said = decode_said(event.wire.payload)
-            return self._heard(said, event, now)
+            return self._take_summary(said, event, now)
         except BadFrame as error:
             return [Count("refused", 1, type(error).__name__), Blame(event.peer, False, str(error))]
         except KeysError as error:
@@ -173,7 +175,7 @@ class Measurer:
             self._interval, self._probe_at = interval, now
         effects: list[Effect] = []
         if interval > self._interval:
-            effects += self._tell(interval)
+            effects += self._tell_summary(interval)
             self._interval = interval
         if now >= self._probe_at:
             self._probe_at = now + organising.interval_s / PROBES
@@ -197,7 +199,7 @@ class Measurer:
                 self._failed[peer, int(sent_at)] = told_until
         return effects
 
-    def _tell(self, interval: int) -> list[Effect]:
+    def _tell_summary(self, interval: int) -> list[Effect]:
         """Signs and sends the summary of the interval whose end has the number `interval`."""
         organising = self._overlay.policy.organising
         assert organising is not None
@@ -211,13 +213,13 @@ class Measurer:
             failed=tuple(sorted(self._failed))[-FAILED_MAX:],
         ).signed(self._identity)  # fmt: skip
         told = InterestFilter()
-        told.add(one for one, _ in self._ids.items())
+        told.add_ids(one for one, _ in self._ids.items())
         self._ids = FairBytes(CACHE_IDS, 1)
         interest = InterestSummary(*head, organising.hops, told.encode()).signed(self._identity)
         self._forwarded = self._worked_us = 0
         self._rates.clear()
         self._said[self._name] = summary
-        self._keep(interest)
+        self._keep_interests(interest)
         return self._onwards(summary, None) + self._onwards(interest, None)
 
     def _links(self) -> ByRegion:
@@ -232,7 +234,7 @@ class Measurer:
 
     # ---------------------------------------------------------------------------------------------- others
 
-    def _heard(self, said: ReplicaSummary | InterestSummary, event: Received, now: float) -> list[Effect]:
+    def _take_summary(self, said: ReplicaSummary | InterestSummary, event: Received, now: float) -> list[Effect]:
         """Takes a summary or interest of another replica. Raises keys errors."""
         organising = self._overlay.policy.organising
         if organising is None or said.interval_s != organising.interval_s:
@@ -243,10 +245,10 @@ class Measurer:
         if isinstance(said, ReplicaSummary):
             self._said[said.member] = said
         else:
-            self._keep(said)
+            self._keep_interests(said)
         return [Count("summaries"), *self._onwards(said, event)]
 
-    def _keep(self, interest: InterestSummary) -> None:
+    def _keep_interests(self, interest: InterestSummary) -> None:
         """Keeps interests beside earlier ones: other replicas may have told only of the earlier intervals."""
         self._filters[interest.member] = [*self._filters.get(interest.member, []), interest][-INTERESTS_KEPT:]
 

@@ -82,7 +82,7 @@ class RegionCosts:
         middle = self._middle(region, [us for us in known if us != UNKNOWN_US])
         return None if middle is None else self._processing_weight * middle
 
-    def link(self, one: int, other: int) -> float | None:
+    def link_cost(self, one: int, other: int) -> float | None:
         """Returns the cost of a way of the link between two regions, by the end with the longer time; None if a single
         end does not know.
         """

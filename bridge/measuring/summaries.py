@@ -76,7 +76,7 @@ class ReplicaSummary(OfInterval):
     failed: tuple[tuple[str, int], ...] = ()
     signature: bytes = b""
 
-    def body(self) -> bytes:
+    def signed_bytes(self) -> bytes:
         parts = [_head(Kind.SUMMARY, self.member, self.region, self.interval, self.interval_s, self.hops)]
         parts += [number(value, 4) for value in (self.tree, self.processing_us, self.queued, self.forwarded)]
         parts += [_by_region(each) for each in (self.links, (), self.rates)]
@@ -84,10 +84,10 @@ class ReplicaSummary(OfInterval):
         return b"".join(parts)
 
     def signed(self, identity: Identity) -> ReplicaSummary:
-        return replace(self, signature=identity.sign(DOMAIN_SUMMARY, self.body()))
+        return replace(self, signature=identity.sign(DOMAIN_SUMMARY, self.signed_bytes()))
 
     def encode(self) -> bytes:
-        return self.body() + self.signature
+        return self.signed_bytes() + self.signature
 
     @classmethod
     def decode(cls, data: bytes) -> ReplicaSummary:
@@ -99,8 +99,8 @@ class ReplicaSummary(OfInterval):
         failed = tuple((frame.text(), frame.number(8)) for _ in range(_bounded(frame.number(2), FAILED_MAX)))
         if any(a >= b for a, b in pairwise(failed)):
             raise BadFrame("failures of a summary are not in order")
-        signature = frame.take(SIGNATURE_BYTES)
-        frame.end()
+        signature = frame.take_bytes(SIGNATURE_BYTES)
+        frame.expect_end()
         member, region, interval, interval_s, hops = head
         return cls(
             member, region, interval, interval_s, tree, hops,
@@ -126,23 +126,23 @@ class InterestSummary(OfInterval):
     filter: bytes
     signature: bytes = b""
 
-    def body(self) -> bytes:
+    def signed_bytes(self) -> bytes:
         head = _head(Kind.INTEREST_FILTER, self.member, self.region, self.interval, self.interval_s, self.hops)
         return head + sized(self.filter)
 
     def signed(self, identity: Identity) -> InterestSummary:
-        return replace(self, signature=identity.sign(DOMAIN_INTEREST_FILTER, self.body()))
+        return replace(self, signature=identity.sign(DOMAIN_INTEREST_FILTER, self.signed_bytes()))
 
     def encode(self) -> bytes:
-        return self.body() + self.signature
+        return self.signed_bytes() + self.signature
 
     @classmethod
     def decode(cls, data: bytes) -> InterestSummary:
         """Decodes a frame; the signature is not checked yet. Raises BadFrame, also for a filter of another size."""
         frame = Reader(data)
         head = _read_head(frame, Kind.INTEREST_FILTER)
-        made = cls(*head, frame.sized(), frame.take(SIGNATURE_BYTES))
-        frame.end()
+        made = cls(*head, frame.sized(), frame.take_bytes(SIGNATURE_BYTES))
+        frame.expect_end()
         if len(made.filter) != FILTER_BITS // 8:
             raise BadFrame("interests of another size than all have")
         return made
@@ -165,7 +165,7 @@ def check_author(said: ReplicaSummary | InterestSummary, overlay: Overlay) -> No
     domain = DOMAIN_SUMMARY if isinstance(said, ReplicaSummary) else DOMAIN_INTEREST_FILTER
     for certificate in member.certificates:
         try:
-            verify(certificate.public_key, domain, said.body(), said.signature)
+            verify(certificate.public_key, domain, said.signed_bytes(), said.signature)
         except BadSignature:
             continue
         return

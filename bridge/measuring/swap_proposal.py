@@ -43,7 +43,7 @@ class SwapProposal:
         found["rests_until"] = self.rests_until
         if self.swap is not None:
             found["swap"] = {
-                "add": self.named(self.swap.added), "remove": self.named(self.swap.removed),
+                "add": self.edge_names(self.swap.added), "remove": self.edge_names(self.swap.removed),
                 "cycle": [self.names[region] for region in self.swap.ring],
                 "cost_before_us": round(self.swap.before), "cost_after_us": round(self.swap.after),
                 "gain_percent": round(100 * self.swap.gain, 1),
@@ -52,7 +52,7 @@ class SwapProposal:
                 found["swap"] |= dict.fromkeys(("cost_before_us", "cost_after_us", "gain_percent"))
         return found
 
-    def named(self, edge: Sequence[int]) -> str:
+    def edge_names(self, edge: Sequence[int]) -> str:
         """Returns an edge by the names of its regions."""
         return " - ".join(self.names[region] for region in edge)
 
@@ -97,7 +97,7 @@ def proposal(
         return found
     why = f"no potential link spares {organising.min_gain_percent} % of what all publications cost"
     if barred:
-        why += f"; barred, since they made it worse: {', '.join(map(found.named, barred))}"
+        why += f"; barred, since they made it worse: {', '.join(map(found.edge_names, barred))}"
     if silent:
         why = f"too few replicas of {', '.join(silent)} have told what they measured lately"
     elif not costs.are_interests_known:
@@ -111,7 +111,7 @@ class IntervalProposal:
     def __init__(self) -> None:
         self._found: tuple[tuple[int, int, int], SwapProposal | None] | None = None
 
-    def at(
+    def proposal_at(
         self, overlay: Overlay, told: Iterable[ReplicaSummary | InterestSummary], now: float
     ) -> SwapProposal | None:  # fmt: skip
         """Returns the proposal of the present interval; None if the overlay does not measure."""
@@ -150,7 +150,7 @@ def way_back(overlay: Overlay, costs: RegionCosts) -> Swap | None:
     edges, change = overlay.arrangement.edges, overlay.arrangement.change
     came = {frozenset(edge) for edge in edges} - {frozenset(edge) for edge in change.former or ()}
     went = [edge for edge in change.former or () if frozenset(edge) not in map(frozenset, edges)]
-    if len(came) != 1 or len(went) != 1 or costs.link(*went[0]) is None:
+    if len(came) != 1 or len(went) != 1 or costs.link_cost(*went[0]) is None:
         return None
     here, there = sorted(*came)
     told_from = change.since_ms / 1000 + change.settle_s + BROKEN_S

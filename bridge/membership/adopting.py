@@ -77,8 +77,8 @@ class OfferedVersion:
     digest: bytes
 
     @classmethod
-    def of(cls, overlay: Overlay) -> OfferedVersion:
-        return cls(overlay.policy.version, hashlib.sha256(overlay.policy.body()).digest())
+    def of_overlay(cls, overlay: Overlay) -> OfferedVersion:
+        return cls(overlay.policy.version, hashlib.sha256(overlay.policy.signed_bytes()).digest())
 
     def encode(self, flags: int = 0) -> bytes:
         return opening(Kind.OVERLAY_OFFER, flags) + number(self.number, 8) + self.digest
@@ -114,9 +114,9 @@ class OverlayKeeper:
         self._endorser = Endorser(name, identity)
         self.swaps = SwapEndorser(name, identity)
         self._now = 0.0  # the time of the last event
-        self._endorser.adopt(overlay, 0.0)  # at the first tick: endorsements that a stop prevented
+        self._endorser.adopt_overlay(overlay, 0.0)  # at the first tick: endorsements that a stop prevented
         self._begun = False
-        self._latest = OfferedVersion.of(overlay)
+        self._latest = OfferedVersion.of_overlay(overlay)
         self._document = canonical(overlay)
         self._place = place_of(overlay, name)  # fixed while we run
         self.level: frozenset[str] = frozenset()
@@ -178,9 +178,9 @@ class OverlayKeeper:
             self._compare()
         if self._pending is not None and self._pending[0] == peer:
             self._pending = None
-        return self._ask(now)
+        return self._ask_newer(now)
 
-    def received(self, event: Received, now: float) -> list[Effect]:
+    def take_overlay_wire(self, event: Received, now: float) -> list[Effect]:
         """Takes a wire on `OVERLAY_TOPIC`. An invalid wire is dropped, counted and charged to the link."""
         self._is_due_known = False
         peer = self._peers.get(event.peer)
@@ -189,18 +189,18 @@ class OverlayKeeper:
         try:
             frame = Reader(event.wire.payload)
             flags = frame.opening(Kind.OVERLAY_OFFER, FLAG_ASK | FLAG_DOCUMENT)
-            version = OfferedVersion(frame.number(8), frame.take(32))
+            version = OfferedVersion(frame.number(8), frame.take_bytes(32))
             if flags == FLAG_DOCUMENT:
-                return self._answered(event.peer, peer, version, frame.rest(), now)
-            frame.end()
+                return self._answered(event.peer, peer, version, frame.take_rest(), now)
+            frame.expect_end()
             if flags == FLAG_ASK:
-                return self._asked(event.peer, peer, now)
+                return self._answer_asker(event.peer, peer, now)
             if flags:
                 raise BadFrame("an offer is not a question and a document at once")
             peer.offered = version
             self._compare()
-            agrees = version == self._latest == OfferedVersion.of(self.overlay)
-            return self._ask(now) + (self._endorser.agrees(event.peer, self.overlay) if agrees else [])
+            agrees = version == self._latest == OfferedVersion.of_overlay(self.overlay)
+            return self._ask_newer(now) + (self._endorser.agrees(event.peer, self.overlay) if agrees else [])
         except KeysError as error:
             return [Count("refused", 1, type(error).__name__), Blame(event.peer, False, str(error))]
 
@@ -210,9 +210,9 @@ class OverlayKeeper:
         """
         self._is_due_known = False
         parsed = _parse(document)
-        overlay = Overlay.load(parsed, int(now * 1000), self.overlay.owner)
+        overlay = Overlay.from_document(parsed, int(now * 1000), self.overlay.owner)
         self._check_name(overlay)
-        version = OfferedVersion.of(overlay)
+        version = OfferedVersion.of_overlay(overlay)
         if version == self._latest:
             return self._hear(overlay.swap_news, "", now)
         overlay = overlay.carrying(self.overlay)
@@ -236,7 +236,7 @@ class OverlayKeeper:
                 f"version {version.number} changes region {strange[0]}, and too few of its replicas agreed; wait for "
                 "them, or restart with that file if its owner says that it is right"
             )
-        return self._take(overlay, version, now)
+        return self._take_newer(overlay, version, now)
 
     def endorsed(self, event: Received, now: float) -> list[Effect]:
         """Takes an endorsement: a wire on `VIEWS_TOPIC`. Passes on a valid endorsement that is new."""
@@ -253,7 +253,7 @@ class OverlayKeeper:
                 raise BadSignature(f"an endorsement of another view {latest.number}, or not by {endorsement.member}")
         except KeysError as error:
             return [Count("refused", 1, type(error).__name__), Blame(event.peer, False, str(error))]
-        return told([endorsement], self._peers.keys() - {event.peer}) + self._put(overlay)
+        return told([endorsement], self._peers.keys() - {event.peer}) + self._put_in_force(overlay)
 
     def swapped(self, event: Received, now: float) -> list[Effect]:
         """Takes a wire on `SWAPS_TOPIC`: swaps and endorsements, or the question for all of them. Passes on valid
@@ -266,14 +266,14 @@ class OverlayKeeper:
         try:
             news = SwapNews.decode(event.wire.payload)
             if not news:
-                answers = peer.documents.take(now)
+                answers = peer.documents.spend_one(now)
                 return told_swaps(self.overlay.swap_news, [event.peer]) if answers else [Count("swaps_withheld")]
             effects = self._hear(news, event.peer, now)
         except KeysError as error:
             return [Count("refused", 1, type(error).__name__), Blame(event.peer, False, str(error))]
         if effects or is_known(news, self.overlay):
             return effects
-        asks = question(event.peer) if peer.questions.take(now) else ()
+        asks = question(event.peer) if peer.questions.spend_one(now) else ()
         return [Count("swaps_unknown") if self.is_ahead(event.peer) else Count("refused", 1, "swap"), *asks]
 
     def _tell_swaps(self, now: float) -> list[Effect]:
@@ -283,7 +283,7 @@ class OverlayKeeper:
         effects: list[Effect] = []
         for name, peer in self._peers.items():
             if peer.swaps_at <= now:
-                told = peer.swaps.take(now)
+                told = peer.swaps.spend_one(now)
                 peer.swaps_at = float("inf") if told else now + NEWS_EVERY_S
                 effects += told_swaps(self.overlay.swap_news, [name]) if told else []
         return effects
@@ -304,28 +304,30 @@ class OverlayKeeper:
             effects.append(Blame(one.author, True, f"signed two swaps of number {one.number}"))
             effects += _proved(of_swaps(overlay.owner, one, other))
         ours = any(each.member == self._name for each in news_since(before, overlay).endorsements)
-        effects += self._put(overlay, keep=ours or overlay.offered != before.offered or overlay.proof != before.proof)
-        self.swaps.adopt(overlay, now)
+        effects += self._put_in_force(
+            overlay, keep=ours or overlay.offered != before.offered or overlay.proof != before.proof
+        )
+        self.swaps.adopt_overlay(overlay, now)
         return effects + told_swaps(news_since(before, overlay), self._peers.keys() - {teller})
 
-    def rotate(self, identity: Identity, now: float) -> None:
+    def rotate_identity(self, identity: Identity, now: float) -> None:
         self._is_due_known = False
-        self._endorser.rotate(identity, self.overlay, now)
-        self.swaps.rotate(identity)
+        self._endorser.rotate_identity(identity, self.overlay, now)
+        self.swaps.rotate_identity(identity)
 
     def tick(self, now: float) -> list[Effect]:
         self._is_due_known = False
         self._now = now
         if not self._begun:
             self._begun = True
-            self.swaps.adopt(self.overlay, now)
-        effects = self._ask(now) + self._tell_swaps(now)
+            self.swaps.adopt_overlay(self.overlay, now)
+        effects = self._ask_newer(now) + self._tell_swaps(now)
         effects += self._hear(SwapNews((), self.swaps.due_endorsements(self.overlay, now)), "", now)
         ours = self._endorser.due_endorsements(self.overlay, now)
         overlay = self.overlay.endorsed(ours, now)
         if overlay is not self.overlay:
-            effects += told(ours, self._peers) + self._put(overlay)
-        effects += self._put(self.overlay.at(now))
+            effects += told(ours, self._peers) + self._put_in_force(overlay)
+        effects += self._put_in_force(self.overlay.as_of(now))
         for name, peer in self._peers.items():
             if self._is_behind(peer) and now >= peer.told_at + OFFER_AGAIN_S:
                 peer.told_at = now
@@ -336,10 +338,10 @@ class OverlayKeeper:
     def next_deadline(self) -> float | None:
         """The next time at which `tick` is wanted, worked out once after each event of the keeper."""
         if not self._is_due_known:
-            self._due, self._is_due_known = self._deadline(), True
+            self._due, self._is_due_known = self._find_deadline(), True
         return self._due
 
-    def _deadline(self) -> float | None:
+    def _find_deadline(self) -> float | None:
         apart = [peer for peer in self._peers.values() if peer.offered not in (None, self._latest)]
         deadlines = [peer.told_at + OFFER_AGAIN_S for peer in apart if self._is_behind(peer)]
         deadlines += [peer.swaps_at for peer in self._peers.values() if peer.swaps_at < float("inf")]
@@ -363,7 +365,7 @@ class OverlayKeeper:
             return offered is not None and offered.number > self._latest.number
         return offered != self._latest and not self._equivocated
 
-    def _ask(self, now: float) -> list[Effect]:
+    def _ask_newer(self, now: float) -> list[Effect]:
         """Asks a single neighbour that has a newer version, unless another was asked less than `ASK_S` ago."""
         if self._pending is not None and now < self._pending[1]:
             return []
@@ -378,9 +380,9 @@ class OverlayKeeper:
         self._pending = (name, now + ASK_S)
         return [Send(name, Wire(OVERLAY_TOPIC, peer.offered.encode(FLAG_ASK)))]
 
-    def _asked(self, name: str, peer: _Peer, now: float) -> list[Effect]:
+    def _answer_asker(self, name: str, peer: _Peer, now: float) -> list[Effect]:
         """Answers a neighbour that asked, with the newest version we have."""
-        if not peer.documents.take(now):
+        if not peer.documents.spend_one(now):
             return [Count("overlays_withheld", 1, name)]
         payload = self._latest.encode(FLAG_DOCUMENT) + zlib.compress(self._document)
         return [Send(name, Wire(OVERLAY_TOPIC, payload)), Count("overlays_sent")]
@@ -396,7 +398,7 @@ class OverlayKeeper:
         if self._pending is not None and self._pending[0] == name:
             self._pending = None
         if stated.number < self._latest.number or stated == self._latest:
-            return self._ask(now)  # another neighbour was faster
+            return self._ask_newer(now)  # another neighbour was faster
         peer.distrusted_until = now + DISTRUST_S
         overlay = self._verified(_unpacked(packed), stated, now)
         peer.distrusted_until = float("-inf")
@@ -404,22 +406,22 @@ class OverlayKeeper:
         strange = overlay.unendorsed(self.overlay) + ([] if grown else ["tree"])
         if strange:
             peer.distrusted_until = now + UNENDORSED_S
-            return [Count("views_refused", 1, strange[0]), *self._ask(now)]
+            return [Count("views_refused", 1, strange[0]), *self._ask_newer(now)]
         if stated.number == self._latest.number:
             self._equivocated = True
             why = f"the owner signed two overlays of version {stated.number}; ours stays"
             ours = Overlay.policy_of(_parse(self._document), self.overlay.owner)
             proved = _proved(of_overlays(overlay.owner, ours, overlay.policy))
-            return [Count("overlay_equivocations"), Blame(name, False, why), *proved, *self._ask(now)]
-        return self._take(overlay, stated, now)
+            return [Count("overlay_equivocations"), Blame(name, False, why), *proved, *self._ask_newer(now)]
+        return self._take_newer(overlay, stated, now)
 
     def _verified(self, packed: bytes, stated: OfferedVersion, now: float) -> Overlay:
         try:
             document = _parse(packed)
             policy = Overlay.policy_of(document, self.overlay.owner)
-            if OfferedVersion(policy.version, hashlib.sha256(policy.body()).digest()) != stated:
+            if OfferedVersion(policy.version, hashlib.sha256(policy.signed_bytes()).digest()) != stated:
                 raise BadSignature("an overlay of another version than its wire says")
-            overlay = Overlay.load(document, int(now * 1000), self.overlay.owner)
+            overlay = Overlay.from_document(document, int(now * 1000), self.overlay.owner)
             self._check_name(overlay)
             return overlay.carrying(self.overlay)
         except OverlayError as error:
@@ -433,7 +435,7 @@ class OverlayKeeper:
 
     # ------------------------------------------------------------------------------------------ adopting
 
-    def _take(self, overlay: Overlay, version: OfferedVersion, now: float) -> list[Effect]:
+    def _take_newer(self, overlay: Overlay, version: OfferedVersion, now: float) -> list[Effect]:
         """Takes a newer version the owner signed, in force at once or after a restart, and offers it to the
         neighbours.
         """
@@ -443,8 +445,8 @@ class OverlayKeeper:
         self._compare()
         self._moved = moved(overlay, self._name, self._place)
         self._enforce(narrowed(self.overlay, overlay) if outcome is Adoption.RESTART else overlay)
-        self._endorser.adopt(self.overlay, now)
-        self.swaps.adopt(self.overlay, now)
+        self._endorser.adopt_overlay(self.overlay, now)
+        self.swaps.adopt_overlay(self.overlay, now)
         effects: list[Effect] = [Adopt(overlay, self._document, outcome), Count("overlays_adopted", 1, outcome.value)]
         for name in [name for name in self._peers if name not in overlay.members]:
             del self._peers[name]
@@ -452,9 +454,9 @@ class OverlayKeeper:
         for name, peer in self._peers.items():
             peer.told_at = now
             effects.append(self._offer(name))
-        return effects + self._ask(now)
+        return effects + self._ask_newer(now)
 
-    def _put(self, overlay: Overlay, keep: bool = False) -> list[Effect]:
+    def _put_in_force(self, overlay: Overlay, keep: bool = False) -> list[Effect]:
         """Puts a changed state of the version in force: more endorsements, or ended views and trees removed. The
         machines follow if views or trees changed. `keep`: the file must hold the change before any neighbour hears of
         it.
@@ -463,7 +465,7 @@ class OverlayKeeper:
         if overlay is before:
             return []
         self._enforce(overlay)
-        if OfferedVersion.of(overlay) == self._latest:
+        if OfferedVersion.of_overlay(overlay) == self._latest:
             self._document = canonical(overlay)
         same_views = all(overlay.open_views(region) == before.open_views(region) for region in overlay.latest)
         changed = not same_views or overlay.trees != before.trees
@@ -486,7 +488,7 @@ class OverlayKeeper:
 def _proved(evidence: Contradiction) -> list[Effect]:
     """Returns the effect that keeps evidence; none for two statements that prove nothing to others."""
     try:
-        return [Prove(evidence, evidence.check())]
+        return [Prove(evidence, evidence.check_proof())]
     except NotProvedError:
         return []
 

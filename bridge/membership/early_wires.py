@@ -69,7 +69,7 @@ class EarlyWires:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def again(self, event: Received) -> list[Effect]:
+    def take_repeat(self, event: Received) -> list[Effect]:
         """Returns the effects of a wire waiting already; none for another wire. On another connection the former copy
         is gone; on the same connection the former copy is acknowledged.
         """
@@ -94,21 +94,21 @@ class EarlyWires:
         if not _carries(event.wire):
             return effects
         rest = [e for e in effects[at + 1 :] if not (isinstance(e, Blame) and e.member == event.peer)]
-        kept = self._keep(event, before) if keeps else effects[at : at + 1]
+        kept = self._keep_wire(event, before) if keeps else effects[at : at + 1]
         return [*effects[:at], *kept, *rest]
 
-    def _keep(self, event: Received, before: Early | None) -> list[Effect]:
+    def _keep_wire(self, event: Received, before: Early | None) -> list[Effect]:
         early = before or Early(_name(event), event, self._number(event.peer))
         size = wire_bytes(event.wire) + CHAR_BYTES * len(event.wire.topic)  # the topic is unverified and may be long
         withheld = [] if before else _withhold(early.number)
-        gone = self._kept.keep(early.name, event.peer.encode(), early, size) or ()
+        gone = self._kept.keep_value(early.name, event.peer.encode(), early, size) or ()
         for name, lost in gone:
             self._due.pop(name, None)
             self._release(lost)
         counted, *dropped = kept_early(len(gone))
         return [counted, *withheld, *dropped]
 
-    def release(self, peer: str | None, now: float) -> None:
+    def release_peer(self, peer: str | None, now: float) -> None:
         """Makes the waiting wires of a neighbour, or of all if `peer` is None, due for judgement."""
         self._due.update((name, None) for name, early in self._kept.items() if peer in (None, early.event.peer))
         self.next_deadline = now if self._due else None
@@ -138,7 +138,7 @@ class EarlyWires:
             self._release(early)
         return [effect for effect in effects if not isinstance(effect, Withhold)]
 
-    def acknowledged(self, effects: Iterable[Effect]) -> list[Effect]:
+    def add_acknowledged(self, effects: Iterable[Effect]) -> list[Effect]:
         """Adds the waiting wires that may be acknowledged to a reader's effects at the end of an event."""
         if not (self.taken or self._instead):
             return list(effects)

@@ -33,13 +33,13 @@ class Endorser:
         self._due: dict[int, float] = {}  # by region (ours): the time to endorse its latest view
         self._told: dict[str, None] = {}  # neighbours that were told since they had our version
 
-    def rotate(self, identity: Identity, overlay: Overlay, now: float) -> None:
+    def rotate_identity(self, identity: Identity, overlay: Overlay, now: float) -> None:
         """Takes another key pair, and plans to endorse again: signatures of the former key may no longer count."""
         if self._identity is not None:
             self._identity = identity
-            self.adopt(overlay, now)
+            self.adopt_overlay(overlay, now)
 
-    def adopt(self, overlay: Overlay, now: float) -> None:
+    def adopt_overlay(self, overlay: Overlay, now: float) -> None:
         """Takes another version, and plans the endorsement of each view needing ours."""
         self._told.clear()
         self._due.clear()
@@ -60,7 +60,7 @@ class Endorser:
         for region in regions:
             del self._due[region]
         assert self._identity is not None or not regions
-        return [Endorsement.of(overlay.latest[r], self._name, self._identity) for r in regions if self._identity]
+        return [Endorsement.sign_view(overlay.latest[r], self._name, self._identity) for r in regions if self._identity]
 
     @property
     def next_deadline(self) -> float | None:

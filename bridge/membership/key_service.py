@@ -57,7 +57,7 @@ class OverlayDirectory:
     def certificate(self, party: bytes) -> Certificate | None:
         return self._overlay.by_party.get(party)
 
-    def scopes(self) -> Iterable[str]:
+    def keyed_scopes(self) -> Iterable[str]:
         return self._bumps.keys()
 
     def bump(self, scope: str) -> int | None:
@@ -107,26 +107,26 @@ class KeyClient:
     def link_down(self, server: str, now: float) -> list[Effect]:
         return _as_effects(self._fetcher.link_down(server, now))
 
-    def received(self, event: Received, now: float) -> list[Effect]:
+    def take_answer(self, event: Received, now: float) -> list[Effect]:
         """Takes an answer. An invalid answer is dropped, counted and charged to the link."""
         try:
-            return _as_effects(self._fetcher.answered(event.peer, event.wire.payload, now))
+            return _as_effects(self._fetcher.take_answer(event.peer, event.wire.payload, now))
         except KeysError as error:
             return [Count("refused", 1, type(error).__name__), Blame(event.peer, False, str(error))]
 
-    def want(self, name: KeyName, now: float) -> list[Effect]:
+    def want_key(self, name: KeyName, now: float) -> list[Effect]:
         """Asks for a key we lack and under which a publisher sealed."""
-        return _as_effects(self._fetcher.want(name, now))
+        return _as_effects(self._fetcher.want_key(name, now))
 
     def doubted(self, name: KeyName, now: float) -> list[Effect]:
         """Takes note that a publisher sealed under another key of this name than ours."""
         return _as_effects(self._fetcher.doubted(name, now))
 
-    def adopt(self, overlay: Overlay, now: float) -> list[Effect]:
-        return _as_effects(self._fetcher.adopt(OverlayDirectory(overlay), now))
+    def adopt_overlay(self, overlay: Overlay, now: float) -> list[Effect]:
+        return _as_effects(self._fetcher.adopt_directory(OverlayDirectory(overlay), now))
 
-    def rotate(self, identity: Identity) -> None:
-        self._fetcher.rotate(identity)
+    def rotate_identity(self, identity: Identity) -> None:
+        self._fetcher.rotate_identity(identity)
 
     def tick(self, now: float) -> list[Effect]:
         return _as_effects(self._fetcher.tick(now))
@@ -198,7 +198,7 @@ class KeyServerNode(Node):
         super().__init__(overlay, name)
         self.server = KeyServer(identity, name, material, OverlayDirectory(overlay), random, archive)
 
-    def _event(self, event: Event, now: float) -> list[Effect]:
+    def _handle_event(self, event: Event, now: float) -> list[Effect]:
         match event:
             case Received(peer, wire):
                 if wire.topic != GRANT_TOPIC:
@@ -208,14 +208,14 @@ class KeyServerNode(Node):
             case Tick():
                 return self._walk(now)
             case Rotated(identity):
-                self.server.rotate(identity)
+                self.server.rotate_identity(identity)
         return []
 
     def _walk(self, now: float) -> list[Effect]:
         return [*self.server.walk(now)] if now >= self.server.next_deadline else []
 
-    def _adopt(self, overlay: Overlay, now: float) -> list[Effect]:
-        self.server.adopt(OverlayDirectory(overlay))
+    def _adopt_overlay(self, overlay: Overlay, now: float) -> list[Effect]:
+        self.server.adopt_directory(OverlayDirectory(overlay))
         return self._walk(now)
 
     def _deadlines(self) -> list[float | None]:

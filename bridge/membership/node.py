@@ -81,9 +81,9 @@ class Node:
             if peer in self._links.charged and self._links.closed(peer, event.wire.properties, now):
                 return [Count("link_throttled", 1, peer)]
             if peer in self.keeper.level and not event.wire.topic.startswith(CONTROL_ROOT) and not self.keeper.removed:
-                effects = self._event(event, now)  # the usual case
+                effects = self._handle_event(event, now)  # the usual case
             else:
-                effects = self._received(event, now)
+                effects = self._receive_wire(event, now)
             if len(effects) == 1 and effects[0] is COPY:
                 return effects
             self._is_due_known = False
@@ -104,7 +104,7 @@ class Node:
             ):
                 counted = Count("refused", 1, "stranger")
                 return [counted] if peer in self._left else [counted, Blame(peer, False, "not a neighbour of ours")]
-        effects = [] if self.keeper.removed else self._event(event, now)
+        effects = [] if self.keeper.removed else self._handle_event(event, now)
         match event:
             case LinkUp(peer) if peer not in self.overlay.hosted:
                 effects += self.keeper.link_up(peer, now)
@@ -114,19 +114,19 @@ class Node:
                 effects += self._adopted(self.keeper.tick(now), now)
                 effects += [] if self.keeper.removed else self._judged_again(now)
             case Rotated(identity):
-                self.keeper.rotate(identity, now)
+                self.keeper.rotate_identity(identity, now)
         return effects
 
-    def _received(self, event: Received, now: float) -> list[Effect]:
+    def _receive_wire(self, event: Received, now: float) -> list[Effect]:
         topic = event.wire.topic
         if event.peer in self.keeper.overlay.hosted and topic.startswith(f"{CONTROL_ROOT}/"):
             # A stock broker says nothing of its own; any client that may publish there could speak in its name.
             return [Count("refused", 1, "topic"), Blame(event.peer, False, "a hosted broker only carries")]
         if topic == OVERLAY_TOPIC:
             ahead = self.keeper.may_be_ahead(event.peer, now)
-            effects = self._adopted(self.keeper.received(event, now), now)
+            effects = self._adopted(self.keeper.take_overlay_wire(event, now), now)
             if ahead and not self.keeper.may_be_ahead(event.peer, now):
-                self._early.release(event.peer, now)
+                self._early.release_peer(event.peer, now)
                 effects = effects + self._judged_again(now)
             return effects
         if topic == VIEWS_TOPIC:
@@ -135,7 +135,7 @@ class Node:
             return self._adopted(self.keeper.swapped(event, now), now)
         if self.keeper.removed:
             return []
-        return self._judged(event, now) if self.keeper.may_be_ahead(event.peer, now) else self._event(event, now)
+        return self._judged(event, now) if self.keeper.may_be_ahead(event.peer, now) else self._handle_event(event, now)
 
     def _judged(self, event: Received, now: float, before: Early | None = None) -> list[Effect]:
         """Returns the effects of our machines for a wire. A wire that would be refused for want of a right waits if
@@ -143,11 +143,11 @@ class Node:
         until now.
         """
         if not self.keeper.may_be_ahead(event.peer, now):
-            return self._event(event, now)
-        if before is None and (waits := self._early.again(event)):
+            return self._handle_event(event, now)
+        if before is None and (waits := self._early.take_repeat(event)):
             self._links.charge(event.peer, [Count("refused", 1, NotAuthorised.__name__)], now)
             return waits
-        effects = self._event(event, now)
+        effects = self._handle_event(event, now)
         keeps = self.overlay.certificate(event.peer).role in CARRIERS
         told = self._early.instead(event, effects, keeps=keeps, before=before)
         if told is not effects:
@@ -194,17 +194,17 @@ class Node:
         before, self._peers = self._peers, peers_of(self.overlay, self.name)
         self._left = before - self._peers or self._left
         for peer in sorted(before - self._peers):
-            effects = effects + self.keeper.link_down(peer, now) + self._event(LinkDown(peer), now)
+            effects = effects + self.keeper.link_down(peer, now) + self._handle_event(LinkDown(peer), now)
         self._links.forget_all_but(self._peers)
-        effects = effects + self._adopt(self.overlay, now)
-        self._early.release(None, now)
+        effects = effects + self._adopt_overlay(self.overlay, now)
+        self._early.release_peer(None, now)
         return effects + self._judged_again(now)
 
-    def _event(self, event: Event, now: float) -> list[Effect]:
+    def _handle_event(self, event: Event, now: float) -> list[Effect]:
         """Returns the effects of the node's own machines. Never called once the overlay does not list us."""
         raise NotImplementedError
 
-    def _adopt(self, overlay: Overlay, now: float) -> list[Effect]:
+    def _adopt_overlay(self, overlay: Overlay, now: float) -> list[Effect]:
         raise NotImplementedError
 
     def _erase(self) -> None:

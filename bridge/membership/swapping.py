@@ -43,11 +43,11 @@ class SwapEndorser:
         self._proves = False  # ... or are to check
         self.why = ""
 
-    def rotate(self, identity: Identity) -> None:
+    def rotate_identity(self, identity: Identity) -> None:
         if self._identity is not None:
             self._identity, self._proves = identity, True
 
-    def adopt(self, overlay: Overlay, now: float) -> None:
+    def adopt_overlay(self, overlay: Overlay, now: float) -> None:
         """Takes note of the offered swaps, and of those we endorsed, now or before a restart."""
         for swap in (*overlay.swaps, *overlay.offered):
             if self._name in overlay.swap_endorsers(swap) and overlay.is_organisers(swap):
@@ -78,7 +78,7 @@ class SwapEndorser:
         if self.why:
             return ()
         self._signed = swap.former, now
-        return (SwapEndorsement.of(swap, self._name, self._identity),)
+        return (SwapEndorsement.sign_swap(swap, self._name, self._identity),)
 
     def _proofs(self, overlay: Overlay, identity: Identity) -> tuple[SwapEndorsement, ...]:
         """Returns endorsements of swaps in force for which too few endorsers of our region's latest view remain to
@@ -88,7 +88,7 @@ class SwapEndorser:
         if region is None or self._name not in overlay.latest[region].members:
             return ()
         unproven = [swap for swap in overlay.unproven(region) if self._name not in overlay.swap_endorsers(swap)]
-        return tuple([SwapEndorsement.of(swap, self._name, identity) for swap in unproven])
+        return tuple([SwapEndorsement.sign_swap(swap, self._name, identity) for swap in unproven])
 
     def next_deadline(self, overlay: Overlay, now_before: float) -> float | None:
         """Returns the time at which an endorsement may next be due. `now_before`: the time of the last event."""

@@ -27,7 +27,7 @@ class KnownCosts(Protocol):
 
     def concerned(self, regions: frozenset[int], /) -> float | None: ...
     def processing(self, region: int, /) -> float | None: ...
-    def link(self, one: int, other: int, /) -> float | None: ...
+    def link_cost(self, one: int, other: int, /) -> float | None: ...
 
 
 def nearer_ends(tree: Neighbours, start: int) -> dict[int, int]:
@@ -92,7 +92,7 @@ def tree_cost(tree: Mapping[int, Collection[int]], known: KnownCosts) -> float |
             return None
         handled[above[here]] -= count - outside  # the rest concerns only regions behind this link
         handled[here] -= count - inside
-        parts.append((inside + outside - count, known.link(here, above[here])))
+        parts.append((inside + outside - count, known.link_cost(here, above[here])))
     parts += [(handled[here], known.processing(here)) for here in order]
     if any(each is None and often > NOISE_PART * count for often, each in parts):
         return None

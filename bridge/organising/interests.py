@@ -30,7 +30,7 @@ class InterestFilter:
             raise ValueError(f"a filter of {len(array)} bytes where {size} are needed")
         self._array = bytearray(array or size)
 
-    def add(self, ids: Iterable[bytes]) -> None:
+    def add_ids(self, ids: Iterable[bytes]) -> None:
         """Adds ids of publications: publisher and number."""
         for one in ids:
             for place in self._places(one):

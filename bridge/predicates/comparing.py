@@ -89,7 +89,7 @@ class Predicate:
 
     conjunctions: tuple[Conjunction, ...]
 
-    def holds(self, attributes: Readable) -> bool:
+    def holds_for(self, attributes: Readable) -> bool:
         """Returns True if a message with these attributes is wanted."""
         return any(
             all(one.holds_for(attributes.get(one.name)) for one in conjunction) for conjunction in self.conjunctions

@@ -36,10 +36,10 @@ class _Test(Protocol):
 
     needed: int
 
-    def change(self, one: Comparison, slot: int) -> None:
+    def toggle_slot(self, one: Comparison, slot: int) -> None:
         """Enters the comparison of an alternative, or takes it out if it is in."""
 
-    def failing(self, value: Value, few: list[int]) -> int:
+    def failing_slots(self, value: Value, few: list[int]) -> int:
         """Returns the alternatives with a comparison of this kind that does not hold; puts some of them into `few`
         instead.
         """
@@ -52,7 +52,7 @@ class _Equal:
         self.needed = 0
         self._by_value: dict[Value, set[int] | int] = {}  # few slots as a set, many as bits
 
-    def change(self, one: Comparison, slot: int) -> None:
+    def toggle_slot(self, one: Comparison, slot: int) -> None:
         held = self._by_value.get(one.value)
         if isinstance(held, int):
             held ^= 1 << slot
@@ -70,14 +70,14 @@ class _Equal:
         held = self._by_value.get(value, 0)
         return held if isinstance(held, int) else bits_of(held)
 
-    def failing(self, value: Value, few: list[int]) -> int:
+    def failing_slots(self, value: Value, few: list[int]) -> int:
         return self.needed ^ self._held(value)
 
 
 class _Unequal(_Equal):
     __slots__ = ()
 
-    def failing(self, value: Value, few: list[int]) -> int:
+    def failing_slots(self, value: Value, few: list[int]) -> int:
         return self._held(value)
 
 
@@ -96,7 +96,7 @@ class _Above:
         self._first_values: list[float] = []
         self._after = [0]  # the union of all chunks after each
 
-    def change(self, one: Comparison, slot: int) -> None:
+    def toggle_slot(self, one: Comparison, slot: int) -> None:
         assert isinstance(one.value, float)
         self._change(math.nextafter(one.value, math.inf) if one.op is Op.GT else one.value, slot)
 
@@ -129,7 +129,7 @@ class _Above:
         self._first_values.insert(at, constants[half])
         self._after.insert(at, self._after[at] | bits_of(slots[half:]))
 
-    def failing(self, value: Value, few: list[int]) -> int:
+    def failing_slots(self, value: Value, few: list[int]) -> int:
         return self._beyond(value, few) if isinstance(value, float) else self.needed
 
     def _beyond(self, value: float, few: list[int]) -> int:
@@ -145,11 +145,11 @@ class _Below(_Above):
 
     __slots__ = ()
 
-    def change(self, one: Comparison, slot: int) -> None:
+    def toggle_slot(self, one: Comparison, slot: int) -> None:
         assert isinstance(one.value, float)
         self._change(math.nextafter(-one.value, math.inf) if one.op is Op.LT else -one.value, slot)
 
-    def failing(self, value: Value, few: list[int]) -> int:
+    def failing_slots(self, value: Value, few: list[int]) -> int:
         return self._beyond(-value, few) if isinstance(value, float) else self.needed
 
 
@@ -211,7 +211,7 @@ class PredicateIndex:
             if test is None:
                 test = self._tests[one.name, kind] = kind()
             test.needed |= 1 << slot
-            test.change(one, slot)
+            test.toggle_slot(one, slot)
             self._names[one.name] = self._names.get(one.name, 0) + 1
         return slot
 
@@ -221,7 +221,7 @@ class PredicateIndex:
             held = self._held.pop(slot)
             self._disown(slot, held)
             for one in held:
-                self._tests[one.name, _KINDS[one.op]].change(one, slot)
+                self._tests[one.name, _KINDS[one.op]].toggle_slot(one, slot)
             for key in {(one.name, _KINDS[one.op]) for one in held}:
                 self._tests[key].needed ^= 1 << slot
                 if not self._tests[key].needed:
@@ -252,7 +252,7 @@ class PredicateIndex:
             if not test.needed & among:
                 continue  # the attribute is not read either
             value = attributes.get(name)
-            failing |= test.needed if value is None else test.failing(value, few)
+            failing |= test.needed if value is None else test.failing_slots(value, few)
         return among ^ (among & (failing | bits_of(few)))
 
 

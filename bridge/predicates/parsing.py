@@ -148,7 +148,7 @@ class _Where:
             self._needs("mark", ")")
             self._depth -= 1
             return found
-        name = _name(self._next("name", "a name"))
+        name = _name(self._next_token("name", "a name"))
         if self._takes("word", "IN"):
             self._needs("mark", "(")
             values = [self._value()]
@@ -156,7 +156,7 @@ class _Where:
                 values.append(self._value())
             self._needs("mark", ")")
             return _bounded(tuple((Comparison(name, Op.EQ, value),) for value in values))
-        op = self._next("op", "an operator")
+        op = self._next_token("op", "an operator")
         return ((_comparison(name, Op("!=" if op == "<>" else op), self._value()),),)
 
     def _value(self) -> Value:
@@ -176,7 +176,7 @@ class _Where:
         if not self._takes(kind, text):
             self._refuse(repr(text))
 
-    def _next(self, kind: str, what: str) -> str:
+    def _next_token(self, kind: str, what: str) -> str:
         if self._at >= len(self._tokens) or self._tokens[self._at].kind != kind:
             self._refuse(what)
         self._at += 1

@@ -51,14 +51,14 @@ class PresenceTable:
         self._words: dict[str, tuple[PresenceWord, float]] = {}  # by replica, with the time of arrival
         self._awaited: dict[str, float] = {}  # by replica, the time since which a word is expected
 
-    def adopt(self, overlay: Overlay) -> None:
+    def adopt_overlay(self, overlay: Overlay) -> None:
         """Takes another version of the overlay, and forgets replicas that are no longer members."""
         self._overlay = overlay
         for table in (self._words, self._awaited):
             for name in table.keys() - overlay.members:
                 del table[name]
 
-    def received(self, event: Received, now: float) -> list[Effect]:
+    def take_word_wire(self, event: Received, now: float) -> list[Effect]:
         """Takes a word. An invalid one is dropped, counted and charged to the link; only a frame no honest member
         sends makes its sender suspected.
         """
@@ -81,7 +81,7 @@ class PresenceTable:
             return None
         if abs(now - word.beat * BEAT_S) > EARLY_S:
             raise NotFresh(f"a word of presence of {now - word.beat * BEAT_S:.0f} s ago")
-        word.check(self._overlay)
+        word.check_author(self._overlay)
         self.keep_word(word, now)
         return word
 
@@ -127,12 +127,12 @@ class Presence:
         self.table = PresenceTable(overlay, name)
         self._up: frozenset[str] = frozenset()
 
-    def rotate(self, identity: Identity) -> None:
+    def rotate_identity(self, identity: Identity) -> None:
         self._identity = identity
 
-    def adopt(self, overlay: Overlay) -> None:
+    def adopt_overlay(self, overlay: Overlay) -> None:
         self._overlay = overlay
-        self.table.adopt(overlay)
+        self.table.adopt_overlay(overlay)
 
     def beat(self, event: Beat, now: float) -> list[Effect]:
         """Signs and sends a word about this moment. A replica without neighbouring regions has nobody to tell."""
@@ -157,9 +157,9 @@ class Presence:
         own = self._overlay.certificate(self._name).region
         return (certificate.role, certificate.region) == (Role.GATEWAY, own)
 
-    def received(self, event: Received, now: float) -> list[Effect]:
+    def take_word_wire(self, event: Received, now: float) -> list[Effect]:
         """Takes a word of another replica, and passes it on if it is new."""
-        effects = self.table.received(event, now)
+        effects = self.table.take_word_wire(event, now)
         if Count("presence") not in effects:
             return effects
         return effects + self._onwards(PresenceWord.decode(event.wire.payload), event.wire, event.peer)

@@ -34,15 +34,15 @@ class PresenceWord:
     linked: tuple[str, ...] = ()
     signature: bytes = b""
 
-    def body(self) -> bytes:
+    def signed_bytes(self) -> bytes:
         head = opening(Kind.PRESENCE) + text(self.member) + number(self.region, 4) + number(self.beat, 8)
         return head + number(len(self.linked), 2) + b"".join(map(text, self.linked))
 
     def signed(self, identity: Identity) -> PresenceWord:
-        return replace(self, signature=identity.sign(DOMAIN_PRESENCE, self.body()))
+        return replace(self, signature=identity.sign(DOMAIN_PRESENCE, self.signed_bytes()))
 
     def encode(self) -> bytes:
-        return self.body() + self.signature
+        return self.signed_bytes() + self.signature
 
     @classmethod
     def decode(cls, data: bytes) -> PresenceWord:
@@ -55,11 +55,11 @@ class PresenceWord:
         linked = tuple(frame.text() for _ in range(count))
         if any(a >= b for a, b in pairwise(linked)):
             raise BadFrame("replicas in a word of presence are not in order")
-        made = cls(member, region, beat, linked, frame.take(SIGNATURE_BYTES))
-        frame.end()
+        made = cls(member, region, beat, linked, frame.take_bytes(SIGNATURE_BYTES))
+        frame.expect_end()
         return made
 
-    def check(self, overlay: Overlay) -> None:
+    def check_author(self, overlay: Overlay) -> None:
         """Raises NotAuthorised unless the author is a replica of the stated region, BadSignature unless the author
         signed.
         """
@@ -68,7 +68,7 @@ class PresenceWord:
             raise NotAuthorised(f"{self.member} is no replica of region {self.region}")
         for certificate in member.certificates:
             try:
-                verify(certificate.public_key, DOMAIN_PRESENCE, self.body(), self.signature)
+                verify(certificate.public_key, DOMAIN_PRESENCE, self.signed_bytes(), self.signature)
             except BadSignature:
                 continue
             return

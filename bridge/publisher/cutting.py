@@ -110,7 +110,7 @@ class Cuts:
             return [entry]
         if not entry.publication.records:
             entry.secret = home(replace(entry.publication, in_clear=found[0][1]))
-            self._note(entry, entry.sequence)
+            self._note_part(entry, entry.sequence)
             return [entry]
         of = {e.number: e for e in unpacked(entry.publication.payload, entry.sequence) if isinstance(e, Numbered)}
         parts: list[Part] = []
@@ -141,13 +141,13 @@ class Cuts:
             if secret.scope.filter and (moves or len(parts) > 1):  # other ones than the disk says follow each other
                 self._predecessors.joins(secret.clear_filter, self._entries)
             if moves and each is entry and before.scope.filter:
-                self._predecessors.left(entry, before.clear_filter, previous)
+                self._predecessors.left_chain(entry, before.clear_filter, previous)
             if records and entry.publication.records:
                 each.publication = packed(secret.clear_filter, records)
             made.append(each)
         if made != [entry] or told or (took_plain and not _is_plain(entry)):
             for each in made:
-                self._note(each, row)
+                self._note_part(each, row)
         return made
 
     def placed(self, entry: Entry) -> None:
@@ -158,9 +158,9 @@ class Cuts:
             return
         row = self._row_of.get(entry.sequence, entry.sequence)
         if self._parts.get(row, {}).get(entry.sequence, ("", True, ()))[1]:
-            self._note(entry, row)
+            self._note_part(entry, row)
 
-    def _note(self, entry: Entry, row: int) -> None:
+    def _note_part(self, entry: Entry, row: int) -> None:
         """Notes for the disk the entry's part of a row, with its chain."""
         if entry.publication.qos:
             self._row_of[entry.sequence] = row
@@ -173,8 +173,8 @@ class Cuts:
         self._lanes.withdraw({entry.sequence for entry, _ in divided})
         back: list[tuple[int, str]] = []
         for entry, parts in divided:
-            self._residents.remove(entry)
-            self._fleeting.remove(entry.sequence)
+            self._residents.remove_entry(entry)
+            self._fleeting.remove_entry(entry.sequence)
             for each in self.split(entry, parts):
                 each.wire = each.name = each.key = None
                 each.standing = ENTRY.after((EntryTurn.UNSEALED, each.standing))
@@ -182,15 +182,15 @@ class Cuts:
                 each.too_large_for.clear()
                 self._entries[each.sequence] = each
                 self._young.setdefault(each.sequence)
-                self._residents.add(each)
+                self._residents.add_entry(each)
                 if not each.publication.qos:
-                    self._fleeting.add(each.sequence, each.size, entry.publication.owner)
+                    self._fleeting.add_entry(each.sequence, each.size, entry.publication.owner)
                 back.append((each.sequence, each.chain))
         if divided:
-            self._predecessors.link(self._entries)
+            self._predecessors.link_chains(self._entries)
             self._lanes.requeue(back, lambda _peer, _number: True)
 
-    def rows(self, gone: Iterable[int]) -> tuple[int, ...]:
+    def rows_of_gone(self, gone: Iterable[int]) -> tuple[int, ...]:
         """Returns the rows to forget now that these entries are gone from memory."""
         found: list[int] = []
         for sequence in gone:
@@ -207,7 +207,7 @@ class Cuts:
 
     # ------------------------------------------------------------------------------------------- over restarts
 
-    def changes(self) -> list[Keep]:
+    def changed_rows(self) -> list[Keep]:
         """Returns the rows changed since the last call."""
         changed, self.changed = self.changed, {}
         rows = tuple((ROW + number(row, _NUMBER), _told(self._parts.get(row))) for row in changed)
@@ -268,12 +268,12 @@ class OwnRows:
         self._others, self._scopes = (predecessors, cuts, scopes, sealed), scopes
         self._noting = retained, predecessors, cuts, sealed
 
-    def changes(self) -> list[Effect]:
+    def changed_rows(self) -> list[Effect]:
         """Returns the rows changed since the last call."""
-        found: list[Effect] = list(self._scopes.changes())
+        found: list[Effect] = list(self._scopes.changed_rows())
         for each in self._noting:
             if each.changed:  # asked after every event; as a rule nothing did
-                found += each.changes()
+                found += each.changed_rows()
         return found
 
     def restore(self, rows: Iterable[tuple[bytes, bytes]]) -> None:
@@ -296,7 +296,7 @@ class Predecessors:
         self.changed: dict[bytes, bytes | None] = {}  # rows to be written
         self._last: dict[str, int] = {}  # of chains into which something came from others: what came last
 
-    def of(self, entry: Entry) -> int:
+    def predecessor_of(self, entry: Entry) -> int:
         """Returns the predecessor an entry names; an earlier one may have been dropped later."""
         return self._before_in(entry.chain, entry.previous)
 
@@ -317,24 +317,24 @@ class Predecessors:
         before = self._before.get(key)
         return self._before.get(key + name) if before is None else before
 
-    def drop(self, entries: Iterable[Entry]) -> None:
+    def drop_entries(self, entries: Iterable[Entry]) -> None:
         """Notes unsent dropped entries. QoS 0 entries precede nothing; a snapshot's number went before."""
         for entry in entries:
             if not entry.publication.qos or entry.is_snapshot or entry.previous >= entry.sequence:
                 continue
-            self._put(number(entry.sequence, 8), self.of(entry))
+            self._put_row(number(entry.sequence, 8), self.predecessor_of(entry))
             if (before := number(entry.previous, 8)) in self._before:
                 self._forget_row(before)
 
-    def left(self, entry: Entry, chain: str, before: int) -> None:
+    def left_chain(self, entry: Entry, chain: str, before: int) -> None:
         """Notes that an entry moved from `chain`, where it followed `before`, to another chain."""
         if entry.publication.qos and before < entry.sequence:
-            self._put(number(entry.sequence, 8) + chain.encode(), self._before_in(chain, before))
+            self._put_row(number(entry.sequence, 8) + chain.encode(), self._before_in(chain, before))
         came = number(entry.sequence, 8) + entry.chain.encode()
         if self._before.pop(came, None) is not None:
             self._forget_row(came)
 
-    def _put(self, key: bytes, before: int) -> None:
+    def _put_row(self, key: bytes, before: int) -> None:
         self._before[key] = before
         self.changed[key] = number(before, 8)
         while len(self._before) > DROPPED_MAX:
@@ -352,7 +352,7 @@ class Predecessors:
             of = (e for e in entries.values() if e.chain == chain and e.publication.qos and not e.is_snapshot)
             self._last[chain] = max((e.sequence for e in of), default=0)
 
-    def came(self, entry: Entry) -> None:
+    def join_chain(self, entry: Entry) -> None:
         """Lets a new entry in memory follow the last one of such a chain, in place of the predecessor on disk."""
         last = self._last.get(entry.chain)
         if last is None or last >= entry.sequence:
@@ -361,7 +361,7 @@ class Predecessors:
         if entry.publication.qos:
             self._last[entry.chain] = entry.sequence
 
-    def link(self, entries: Mapping[int, Entry]) -> None:
+    def link_chains(self, entries: Mapping[int, Entry]) -> None:
         """Links changed chains anew: each unsealed entry follows the entry before it."""
         lasts: dict[str, int] = {}
         for sequence in sorted(entries):
@@ -377,7 +377,7 @@ class Predecessors:
 
     # ------------------------------------------------------------------------------------------- over restarts
 
-    def changes(self) -> list[Keep]:
+    def changed_rows(self) -> list[Keep]:
         """Returns the rows changed since the last call."""
         changed, self.changed = self.changed, {}
         rows = tuple((DROPPED_ROW + key, row) for key, row in changed.items())

@@ -2,8 +2,8 @@
 (A9, docs/protocol.md §2.4).
 
 A data key serves as many messages, bytes and seconds as its scope's `Refresh` says, under a single epoch key; the
-first limit reached ends it. `name` gives the epoch key under which a scope seals at a moment, if there is one.
-`sealing` decides on time and receivers, `keys.fetching` obtains epoch keys.
+first limit reached ends it. `epoch_key_name` gives the epoch key under which a scope seals at a moment, if there is
+one. `sealing` decides on time and receivers, `keys.fetching` obtains epoch keys.
 
 A key rides on publications, or is sent once, alone, on its own topic (`Scope.keys_on_topic`). A late subscriber at a
 replica gets the live keys from the replica; a stock broker gives only later messages, so there every publication
@@ -66,11 +66,11 @@ class LiveKey:
         """Returns the key alone, for the replica at `place` of the home region."""
         return Wire(key_topic(self.header.scope, self.header.publisher), b"", 1, True, self.carried(place))
 
-    def told(self, peer: str) -> bool:
+    def was_told_to(self, peer: str) -> bool:
         """Returns True if the peer has this key, which stands alone."""
         return peer in self.announced
 
-    def tell(self, peer: str) -> None:
+    def note_told(self, peer: str) -> None:
         self.announced[peer] = (0, 0.0)
 
     def announcement_due(self, peer: str, now: float) -> bool:
@@ -108,14 +108,14 @@ class DataKeys:
         self._random, self._life = random, life
         self._live: dict[str, LiveKey] = {}
 
-    def name(self, scope: Scope, now: float) -> KeyName | None:
+    def epoch_key_name(self, scope: Scope, now: float) -> KeyName | None:
         """Returns the epoch key under which `scope` seals now; None if no key here may seal.
 
         Scopes without an epoch key have a name too: it holds the epoch and the bump of sealing.
         """
         calendar = self._overlay.policy.calendar
         if not scope.keyed:
-            return KeyName(scope.filter, calendar.at(now), scope.bump)
+            return KeyName(scope.filter, calendar.epoch_at(now), scope.bump)
         found = self._scope_keys.to_seal(scope.filter, scope.bump, calendar, now)
         return None if found is None else found[0]
 
@@ -128,7 +128,7 @@ class DataKeys:
         """Returns the views for which a key of the scope is split now; none for plain scopes."""
         return () if scope.mode is Mode.PLAIN else self._topology.key_hops(scope, self._home)
 
-    def key(self, scope: Scope, name: KeyName, sequence: int, now: float) -> LiveKey:
+    def live_key(self, scope: Scope, name: KeyName, sequence: int, now: float) -> LiveKey:
         """Returns the scope's data key under `name`, renewed by count, bytes, age and epoch key, and for a number the
         present key sealed before: the number is the nonce, and a single nonce has a single content.
         """
@@ -155,18 +155,18 @@ class DataKeys:
         for key in self._live.values():
             key.forget_peer(peer)
 
-    def clear(self) -> None:
+    def end_all_keys(self) -> None:
         """Ends the use of all present keys."""
         self._live.clear()
 
-    def rotate(self, identity: Identity) -> None:
+    def rotate_identity(self, identity: Identity) -> None:
         """Takes another signing key, and ends the use of all present data keys."""
         self._identity = identity
-        self.clear()
+        self.end_all_keys()
 
-    def adopt(self, overlay: Overlay) -> None:
+    def adopt_overlay(self, overlay: Overlay) -> None:
         self._overlay, self._topology = overlay, Topology(overlay)
-        self.clear()
+        self.end_all_keys()
 
 
 def sends(
@@ -187,7 +187,7 @@ def sends(
     if key is None:
         return [Send(peer, wire, ticket)]
     if key.alone and not hosted:
-        before = [] if key.told(peer) else [key_alone(peer, view, key)]
+        before = [] if key.was_told_to(peer) else [key_alone(peer, view, key)]
         return [*before, Send(peer, wire, ticket)]
     if hosted or wire.retain or key.announcement_due(peer, now):
         carried = key.carried(_place(peer, view))
@@ -197,7 +197,7 @@ def sends(
 
 def key_alone(peer: str, view: RegionView, key: LiveKey) -> Send:
     """Returns a key on its own topic, with the share of that replica."""
-    key.tell(peer)
+    key.note_told(peer)
     return Send(peer, key.wire(_place(peer, view)))
 
 

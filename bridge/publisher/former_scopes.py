@@ -40,7 +40,7 @@ class FormerScopes:
         self._written = b""
         self._told: tuple[int, int] | None = None  # of what the row was made last
 
-    def adopt(self, secrets: Iterable[ScopeSecret]) -> None:
+    def adopt_scopes(self, secrets: Iterable[ScopeSecret]) -> None:
         """Adopts the scopes of another version of the overlay."""
         self._change(self._present, _plain(secrets))
 
@@ -73,7 +73,7 @@ class FormerScopes:
 
     # ------------------------------------------------------------------------------------------- over restarts
 
-    def changes(self) -> list[Keep]:
+    def changed_rows(self) -> list[Keep]:
         """Returns the row, if it changed since the last call."""
         now = self._behind, self._changes
         if now == self._told or not self._newest or self._is_open:  # or nothing is stored by these scopes yet
@@ -119,14 +119,14 @@ class OwnRights:
 
     def __init__(self, overlay: Overlay, name: str) -> None:
         self._name = name
-        self.adopt(overlay)
+        self.adopt_overlay(overlay)
 
-    def adopt(self, overlay: Overlay) -> None:
+    def adopt_overlay(self, overlay: Overlay) -> None:
         """Adopts another version of the overlay."""
         self._overlay = overlay
-        self.clear()
+        self.forget_answers()
 
-    def clear(self) -> None:
+    def forget_answers(self) -> None:
         """Forgets remembered answers at a review: an epoch may have begun."""
         # By wire filter, whether it may go in clear, and whether a retiring scope counts.
         self._some: dict[tuple[str, bool, bool], bool] = {}
@@ -146,7 +146,7 @@ class OwnRights:
         """Returns True if this member may publish on a clear topic of the scope."""
         return self._authorised(secret, secret.wire_topic(topic), now, began=False)
 
-    def record(self, secret: ScopeSecret, topic: str, now: float) -> bool:
+    def may_hold_record(self, secret: ScopeSecret, topic: str, now: float) -> bool:
         """Returns True if a batch of the scope may hold a record on this topic: a narrower scope may have taken the
         topic.
         """
@@ -167,7 +167,7 @@ class OwnRights:
         rights = self._records.get(wire_filter)
         if rights is None:
             scope = self._overlay.scope_named(wire_filter) or secret.scope
-            rights = self._overlay.rights_in(self._name, scope, self._overlay.policy.calendar.at(now))
+            rights = self._overlay.rights_in(self._name, scope, self._overlay.policy.calendar.epoch_at(now))
             self._records[wire_filter] = rights
         return rights
 
@@ -180,7 +180,7 @@ class OwnRights:
             return False
         if scope.mode is Mode.PLAIN and secret.scope.mode is not Mode.PLAIN:
             return False
-        epoch = self._overlay.policy.calendar.at(now)
+        epoch = self._overlay.policy.calendar.epoch_at(now)
         if wire_topic is None:
             return self._overlay.may_publish_in(self._name, scope, epoch)
         return self._overlay.may_publish(self._name, wire_topic, epoch)

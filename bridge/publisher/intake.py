@@ -42,28 +42,28 @@ LOOK_EVERY_S = 1.0  # how often a disk that could not be read is tried again, an
 class Shelf(Protocol):
     """The outbox on disk, as queries changing nothing."""
 
-    def first(self, start: int) -> tuple[int, int] | None:
+    def first_from(self, start: int) -> tuple[int, int] | None:
         """Returns sequence and time of storage (ms since the UNIX epoch) of the first entry on disk from `start`
         on.
         """
 
-    def is_left(self, sequence: int) -> bool:
+    def is_left_on_disk(self, sequence: int) -> bool:
         """Returns True if an entry is on disk and not in hand."""
 
-    def last_of(self, chain: str) -> int:
+    def last_of_chain(self, chain: str) -> int:
         """Returns the sequence of the last stored QoS >= 1 publication of a chain (`Sealer.chain_of`), 0 for none."""
 
 
 class NothingLeft:
     """The shelf of a party storing nothing."""
 
-    def first(self, start: int) -> tuple[int, int] | None:
+    def first_from(self, start: int) -> tuple[int, int] | None:
         return None
 
-    def is_left(self, sequence: int) -> bool:
+    def is_left_on_disk(self, sequence: int) -> bool:
         return False
 
-    def last_of(self, chain: str) -> int:
+    def last_of_chain(self, chain: str) -> int:
         return 0
 
 
@@ -85,7 +85,7 @@ class OutboxIntake:
         self._unstored: dict[int, Publication] = {}  # by number, ascending
         self._bounded = Fleeting(UNSTORED_MAX, UNSTORED_BYTES_MAX)
         self._last_stored: OrderedDict[str, int] = OrderedDict()
-        first = shelf.first(0)
+        first = shelf.first_from(0)
         self.left_from = None if first is None else first[0]
         """The first number that may be left on disk; None if nothing is."""
         self._page_at = self.left_from  # the next page begins there; None: all is read, or passed over
@@ -112,7 +112,7 @@ class OutboxIntake:
         """
         publication = event.publication
         self._unstored[event.sequence] = publication
-        self._bounded.add(event.sequence, len(publication.payload), publication.owner)
+        self._bounded.add_entry(event.sequence, len(publication.payload), publication.owner)
         gone = [count_of(self._unstored.pop(sequence)) for sequence in self._bounded.excess()]
         effects: list[Effect] = [Count("qos0_dropped", sum(gone))] if gone else []
         return effects if self._storing else effects + self.committed(Committed(()), now)
@@ -130,12 +130,12 @@ class OutboxIntake:
         first_storing = next(iter(self._storing), None)
         while self._unstored and (first_storing is None or next(iter(self._unstored)) < first_storing):
             sequence = next(iter(self._unstored))
-            self._bounded.remove(sequence)
+            self._bounded.remove_entry(sequence)
             ready.append((sequence, 0, self._unstored.pop(sequence)))
         ready.sort(key=itemgetter(0))
         taken, effects = self._sort_out(ready, now)
         if taken:
-            effects += self._publisher.take(taken, now)
+            effects += self._publisher.take_entries(taken, now)
         return effects
 
     def _sort_out(self, ready: Sequence[OutboxEntry], now: float) -> tuple[list[OutboxEntry], list[Effect]]:
@@ -174,7 +174,7 @@ class OutboxIntake:
         """
         known = self._last_stored.get(chain)
         if known is None:
-            known = self._shelf.last_of(chain)
+            known = self._shelf.last_of_chain(chain)
             self._remember(chain, known)
         return known if known < sequence else 0
 
@@ -193,10 +193,10 @@ class OutboxIntake:
         if self._scopes.is_behind(self.left_from):
             return True
         if self.left_from is None:
-            self._ahead.clear()
+            self._ahead.forget_blocks()
             return False
         return not self._ahead.may_go(sequence) or (
-            previous >= max(1, self.left_from) and self._shelf.is_left(previous)
+            previous >= max(1, self.left_from) and self._shelf.is_left_on_disk(previous)
         )
 
     def _leave(self, sequence: int, publication: Publication) -> None:
@@ -206,16 +206,16 @@ class OutboxIntake:
             # An older one of ours on that topic, sealed anew meanwhile, would come after this one.
             self._publisher.overtaken(publication.topic, publication.time_ms)
 
-    def is_left(self, sequence: int) -> bool:
+    def is_left_on_disk(self, sequence: int) -> bool:
         """Returns True if an entry is on disk, and not in hand."""
-        return self._shelf.is_left(sequence)
+        return self._shelf.is_left_on_disk(sequence)
 
     def wanted(self, now: float) -> list[Effect]:
         """Requests a page of left entries if they may go on now; called after every event."""
         if self.left_from is None or self._asked:
             return []
         if self._look_at is None or now >= self._look_at:
-            self._look(now)
+            self._check_left(now)
         start = self.left_from if self._left_is_old else self._next_page(now)
         if self._unreadable or start is None:
             return []
@@ -257,9 +257,9 @@ class OutboxIntake:
             taken, passed = self._not_passed(event.entries, now)
             self._page_at = following
             self.left_from = self.left_from if self._passed else following
-        self._look(now)
+        self._check_left(now)
         effects: list[Effect] = [LeaveOnDisk(passed)] if passed else []
-        return effects + (self._publisher.take(taken, now, late=True) if taken else [])
+        return effects + (self._publisher.take_entries(taken, now, late=True) if taken else [])
 
     def _not_passed(
         self, entries: tuple[OutboxEntry, ...], now: float
@@ -286,14 +286,14 @@ class OutboxIntake:
                 taken.append(entry)
         return tuple(taken), tuple(passed)
 
-    def _look(self, now: float) -> None:
+    def _check_left(self, now: float) -> None:
         """Checks the age of left entries: too old ones are read to be dropped, room or not. Retries a disk that could
         not be read.
         """
         self._unreadable = self._left_is_old = False
         self._look_at = None if self.left_from is None else now + LOOK_EVERY_S
         if self._max_age_s is not None and self.left_from is not None:
-            first = self._shelf.first(self.left_from)
+            first = self._shelf.first_from(self.left_from)
             self._left_is_old = first is not None and first[1] / 1000 + self._max_age_s < now
 
     @property

@@ -30,11 +30,11 @@ class SigningKey:
         """The key that takes over; None as a rule."""
         self._from = 0.0  # when the next one was heard of
 
-    def rotate(self, identity: Identity, now: float) -> None:
+    def rotate_identity(self, identity: Identity, now: float) -> None:
         """Takes a listed next key."""
         self.successor, self._from = identity, now
 
-    def settle(self, overlay: Overlay, now: float) -> None:
+    def switch_if_due(self, overlay: Overlay, now: float) -> None:
         """Switches to the next key if it is time, by the version in force."""
         if self.successor is None:
             return

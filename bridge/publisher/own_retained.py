@@ -11,7 +11,7 @@ after a restart of this gateway, sealed anew.
 Bounded in memory and in rows (`Keep`), from which a restart goes on. Fair by owner, the local user (or address), and
 by
 client: of the owner with most, the client with most loses its oldest. `publisher` seals and sends. Others'
-publications on these topics are unknown here unless the node reports them (`heard`).
+publications on these topics are unknown here unless the node reports them (`take_delivery`).
 """
 
 from __future__ import annotations
@@ -96,24 +96,24 @@ class OwnRetained:
         if len(self._expected) > EXPECTED_MAX:
             self._expected.popitem(last=False)
 
-    def published(self, sequence: int, publication: Publication, protected: bool) -> list[Effect]:
+    def take_published(self, sequence: int, publication: Publication, protected: bool) -> list[Effect]:
         """Remembers a retained publication; `protected`: its scope is sealed."""
         known = self._kept.get(publication.topic)
         if known is not None and known.sequence >= sequence:
             return []
-        self._drop(publication.topic)
+        self._drop_topic(publication.topic)
         owner = self._expected.pop(publication.topic, publication.owner)
-        self._add(KeptRetained(sequence, publication, protected, owner=owner))
+        self._add_kept(KeptRetained(sequence, publication, protected, owner=owner))
         self.changed[publication.topic] = None
         return self._shrink()
 
-    def _add(self, kept: KeptRetained) -> None:
+    def _add_kept(self, kept: KeptRetained) -> None:
         topic = kept.publication.topic
         self._kept[topic] = kept
-        self._weights.put(topic, kept.size + ENTRY_BYTES)
+        self._weights.set_weight(topic, kept.size + ENTRY_BYTES)
         self._bytes += kept.size
 
-    def sealed(self, entry: Entry, sealer: Sealer, now: float) -> list[Effect]:
+    def note_sealing(self, entry: Entry, sealer: Sealer, now: float) -> list[Effect]:
         """Notes the new sealing of a retained publication."""
         kept = self._kept.get(entry.publication.topic)
         if kept is None or kept.sequence != entry.sequence:
@@ -130,7 +130,7 @@ class OwnRetained:
         kept.wire, kept.key = entry.wire, entry.key
         self.changed[entry.publication.topic] = None
         self._bytes += kept.size - before
-        self._weights.put(kept.publication.topic, kept.size + ENTRY_BYTES)
+        self._weights.set_weight(kept.publication.topic, kept.size + ENTRY_BYTES)
         return self._shrink()
 
     def to_retell(
@@ -139,13 +139,13 @@ class OwnRetained:
         """Returns publications a replica may have lost, in order of sequence, if their sealing is current and the
         outbox (`entries`) does not hold them for the replica anyway. `retold` delays a replica asking too often.
         """
-        if not self._kept or not self.retold.take(peer, now):
+        if not self._kept or not self.retold.spend_one(peer, now):
             return []
         fits = [kept for kept in self._kept.values() if kept.wire is not None and kept.seal == seal_for(kept)]
         waits = {e.sequence for kept in fits if (e := entries.get(kept.sequence)) and peer not in e.acked}
         return sorted((kept for kept in fits if kept.sequence not in waits), key=lambda kept: kept.sequence)
 
-    def heard(self, effect: Deliver) -> Deliver:
+    def take_delivery(self, effect: Deliver) -> Deliver:
         """Returns another member's delivery, without its retain flag if the publication here is newer; otherwise drops
         the latter.
         """
@@ -163,16 +163,16 @@ class OwnRetained:
         """
         known = self._kept.get(topic)
         if known is not None and known.publication.time_ms <= time_ms:
-            self._drop(topic)
+            self._drop_topic(topic)
 
-    def due(self, seal_for: Callable[[KeptRetained], str], oldest: int, now: float) -> list[KeptRetained]:
+    def due_retained(self, seal_for: Callable[[KeptRetained], str], oldest: int, now: float) -> list[KeptRetained]:
         """Returns publications to seal anew, since their present sealing would differ. `seal_for` gives that sealing,
         empty for none now. `oldest` is the first epoch that is not dead. A publication never sealed is in the outbox.
         """
         due = []
         for kept in list(self._kept.values()):
             if kept.is_over(oldest, now):
-                self._drop(kept.publication.topic)
+                self._drop_topic(kept.publication.topic)
             elif kept.seal and (seal := seal_for(kept)) and seal != kept.seal:
                 due.append(kept)
         return sorted(due, key=lambda kept: kept.sequence)
@@ -180,21 +180,21 @@ class OwnRetained:
     def _shrink(self) -> list[Effect]:
         gone = 0
         while len(self._kept) > RETAINED_OWN_MAX or self._bytes > RETAINED_OWN_BYTES_MAX:
-            self._drop(self._weights.heaviest())
+            self._drop_topic(self._weights.heaviest())
             gone += 1
         return [Count("retained_own_dropped", gone)] if gone else []
 
-    def _drop(self, topic: str) -> None:
+    def _drop_topic(self, topic: str) -> None:
         known = self._kept.get(topic)
         if known is not None:
-            self._weights.drop(topic)
+            self._weights.drop_name(topic)
             del self._kept[topic]
             self._bytes -= known.size
             self.changed[topic] = None
 
     # ------------------------------------------------------------------------------------------- over restarts
 
-    def changes(self) -> list[Effect]:
+    def changed_rows(self) -> list[Effect]:
         """Returns the rows changed since the last call."""
         changed, self.changed = self.changed, {}
         rows = tuple((ROW + topic.encode(), _row(self._kept.get(topic))) for topic in changed)
@@ -202,7 +202,7 @@ class OwnRetained:
 
     def restore(self, rows: Iterable[tuple[bytes, bytes]], is_left: Callable[[int], bool]) -> None:
         """Restores the rows of a former process; skips foreign and damaged rows. Publications in the outbox
-        (`is_left`) come from there.
+        (`is_left_on_disk`) come from there.
         """
         found = []
         for name, row in rows:
@@ -213,7 +213,7 @@ class OwnRetained:
             if is_left(kept.sequence) or kept.epoch < 0:
                 kept.seal = ""
             if kept.publication.topic not in self._kept:
-                self._add(kept)
+                self._add_kept(kept)
 
 
 def snapshots(
@@ -255,7 +255,7 @@ def _kept(row: bytes) -> KeptRetained:
     reader = Reader(row)
     sequence, flags, epoch = reader.number(8), reader.number(1), reader.number(8) - 1
     owner = reader.text() if flags & OWNED else ""
-    record = next(unpacked(reader.rest(), sequence))
+    record = next(unpacked(reader.take_rest(), sequence))
     if isinstance(record, KeysError):
         raise record
     return KeptRetained(sequence, record.publication, bool(flags & ~OWNED), FORMER, epoch=epoch, owner=owner)

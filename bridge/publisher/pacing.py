@@ -36,7 +36,7 @@ class Pacing:
         self._estimated = 0  # bytes of what is being sealed
         self.opens_at: float | None = None
 
-    def adopt(self, budgets: MemberBudgets) -> None:
+    def adopt_budgets(self, budgets: MemberBudgets) -> None:
         """Adopts the budgets of a newer policy."""
         if budgets != self._values:
             self._values, self._budgets = budgets, ()
@@ -48,7 +48,7 @@ class Pacing:
         if self._life.keys_made != self._keys_paid:
             self._budgets[2].spend(self._life.keys_made - self._keys_paid, now)
             self._keys_paid = self._life.keys_made
-        if all(map(Budget.open, self._budgets, (now, now, now))):
+        if all(map(Budget.has_tokens, self._budgets, (now, now, now))):
             self.opens_at = None
             return True
         self.opens_at = now + max(budget.owed_s for budget in self._budgets) + 0.001
@@ -61,8 +61,8 @@ class Pacing:
             return []
         batches, sealed_bytes, keys = self._budgets
         taken = 0
-        for entry in entries[: max(1, int(keys.left))]:  # each may need a key
-            if taken and not (batches.left > 0 and sealed_bytes.left > 0):
+        for entry in entries[: max(1, int(keys.tokens_left))]:  # each may need a key
+            if taken and not (batches.tokens_left > 0 and sealed_bytes.tokens_left > 0):
                 break
             batches.spend(1, now)
             sealed_bytes.spend(entry.size, now)
@@ -72,14 +72,14 @@ class Pacing:
             self.held.update(dict.fromkeys(entry.sequence for entry in entries[taken:]))
         return entries[:taken]
 
-    def sealed(self, entries: Iterable[Entry], now: float) -> None:
+    def charge_sealed(self, entries: Iterable[Entry], now: float) -> None:
         """Charges the bytes by which sealing made the entries larger than estimated."""
         grown = sum([len(piece) for entry in entries for piece in entry.pieces]) - self._estimated
         self._estimated = 0
         if grown:
             self._budgets[1].spend(grown, now)
 
-    def released(self, entries: Mapping[int, Entry], now: float) -> list[tuple[int, str]]:
+    def release_waiting(self, entries: Mapping[int, Entry], now: float) -> list[tuple[int, str]]:
         """Returns numbers and chains of waiting entries that still exist, if they may go now."""
         if not self.held or not self.is_open(now):
             return []

@@ -61,7 +61,7 @@ def parts_of(entry: Entry, sealer: Sealer, now: float) -> list[Part]:
         secret = sealer.secret_for(each.publication.topic)
         if secret is None or (secret.scope.mode is Mode.PLAIN and before.scope.mode is not Mode.PLAIN):
             secret = before  # it waits under what it was committed for: what was protected goes never in clear
-        may_go = sealer.rights.record(secret, each.publication.topic, now)
+        may_go = sealer.rights.may_hold_record(secret, each.publication.topic, now)
         parts.setdefault((secret.scope.filter, may_go), (secret, []))[1].append(each)
     found: list[Part] = list(parts.values())
     return alone if len(found) == 1 and found[0][0] is before else found

@@ -133,7 +133,7 @@ class Publisher:
 
     def changes_at(self, now: float) -> tuple[int, int]:
         """Returns the number of changes of keys and rights, and the epoch; waiting entries may go after a change."""
-        return self.sealer.changes, self.sealer.calendar.at(now)
+        return self.sealer.changes, self.sealer.calendar.epoch_at(now)
 
     @property
     def wants_late(self) -> bool:
@@ -142,7 +142,7 @@ class Publisher:
 
     # --------------------------------------------------------------------------------------------- events
 
-    def take(self, entries: Sequence[OutboxEntry], now: float, late: bool = False) -> list[Effect]:
+    def take_entries(self, entries: Sequence[OutboxEntry], now: float, late: bool = False) -> list[Effect]:
         """Takes entries to seal, in order. `late` entries were left on disk, and new ones go beside them."""
         effects: list[Effect] = []
         taken: list[Entry] = []
@@ -160,20 +160,20 @@ class Publisher:
             publication = entry.publication
             entry.topic = self.sealer.wire_topic_of(entry.secret, publication)
             self.cuts.placed(entry)
-            self.predecessors.came(entry)
-            self._add(entry, late)
+            self.predecessors.join_chain(entry)
+            self._add_entry(entry, late)
             if publication.retain:
-                effects += self.retained.published(
+                effects += self.retained.take_published(
                     entry.sequence, publication, entry.secret.scope.mode is not Mode.PLAIN
                 )
             if publication.qos == 0:
-                self._fleeting.add(entry.sequence, entry.size, publication.owner)
+                self._fleeting.add_entry(entry.sequence, entry.size, publication.owner)
         effects += self._drop_expired([entry.sequence for entry in taken], now) if late else []
         return effects + self._drop_qos0() + self._pump(now)
 
-    def _add(self, entry: Entry, late: bool) -> None:
+    def _add_entry(self, entry: Entry, late: bool) -> None:
         self._entries[entry.sequence] = entry
-        self._residents.add(entry)
+        self._residents.add_entry(entry)
         self._young[entry.sequence] = None
         self._lanes.append(entry.sequence, entry.chain, late)
 
@@ -183,7 +183,7 @@ class Publisher:
         if not gone:
             return []
         dropped = sum(count_of(self._entries[sequence].publication) for sequence in gone)
-        self._forget(gone)
+        self._forget_entries(gone)
         return [Count("qos0_dropped", dropped)]
 
     def link_up(self, peer: str, now: float) -> list[Effect]:
@@ -198,7 +198,7 @@ class Publisher:
     def _open_lane(self, peer: str) -> None:
         self.cuts.forget_peer(peer)
         lacking = ((s, e.chain) for s, e in self._entries.items() if peer not in e.acked)
-        self._lanes.up(peer, lacking)
+        self._lanes.open_lane(peer, lacking)
         for key in {id(e.key): e.key for e in self._entries.values() if e.key}.values():
             key.forget_peer(peer)
         self.sealer.forget_peer(peer)
@@ -221,7 +221,7 @@ class Publisher:
 
     def link_down(self, peer: str) -> list[Effect]:
         self._up.discard(peer)
-        self._lanes.down(peer)
+        self._lanes.close_lane(peer)
         return []
 
     def acked(self, event: Acked, now: float, is_ahead: bool = False) -> list[Effect]:
@@ -230,16 +230,16 @@ class Publisher:
         One that `is_ahead` of our overlay may have closed the view that it was sealed for, and refused it: its
         acknowledgement does not count, and it gets the entry again once we have caught up.
         """
-        if not self._lanes.acknowledged(event.peer, event.ticket, now):
+        if not self._lanes.note_acknowledged(event.peer, event.ticket, now):
             return self._pump(now)
-        self.refusals.acknowledged(event.peer)
+        self.refusals.note_acknowledged(event.peer)
         entry = self._entries.get(event.ticket)
         if entry is not None and is_ahead:
             entry.goes_again, entry = True, None
         return [*(self._has(event.peer, entry, now) if entry is not None else ()), *self._pump(now)]
 
     def _has(self, peer: str, entry: Entry, now: float) -> list[Effect]:
-        self._residents.acknowledged(entry, peer)
+        self._residents.note_acknowledged(entry, peer)
         overdue = entry.publication.qos == 0 or now - entry.born >= STRAGGLER_S
         if has_enough(entry, self.view) if overdue else entry.acked.issuperset(self.view.members):
             return self._done(entry, now)
@@ -248,20 +248,20 @@ class Publisher:
         self._residents.move(entry, EntryTurn.HAD)
         return self._sweep()
 
-    def refused(self, event: NotTaken, now: float) -> list[Effect]:
+    def take_refusal(self, event: NotTaken, now: float) -> list[Effect]:
         """A replica did not take it: that is no acknowledgement, and it is offered again. What is too large for a
         passes it by once n - f others have it, and goes in parts if so many cannot.
         """
         effects: list[Effect] = [Count("refused_by_replica", 1, event.reason)]
         entry = self._entries.get(event.ticket)
-        if not self._lanes.refused(event.peer, event.ticket) or entry is None:
+        if not self._lanes.note_refused(event.peer, event.ticket) or entry is None:
             return effects + self._pump(now)
         if event.reason == Reason.SIZE:
             if self.cuts.too_large(event.peer, entry, self.view):
                 return [*effects, Count("batches_cut"), *self._pump(now)]
             if entry.publication.qos == 0 or has_enough(entry, self.view):
                 return effects + self._has(event.peer, entry, now) + self._pump(now)
-        self.refusals.refused(event.peer, event.ticket, event.reason, now)
+        self.refusals.note_refused(event.peer, event.ticket, event.reason, now)
         return effects + self._pump(now)
 
     def tick(self, now: float) -> list[Effect]:
@@ -272,23 +272,23 @@ class Publisher:
             del self._young[sequence]
             if has_enough(self._entries[sequence], self.view):
                 gone.append(sequence)
-        gone += self._repairable.due(now)
-        if due := {refused for refused in self.refusals.due(now) if refused[1] in self._entries}:
+        gone += self._repairable.due_entries(now)
+        if due := {refused for refused in self.refusals.due_offers(now) if refused[1] in self._entries}:
             back = {(sequence, self._entries[sequence].chain) for _, sequence in due}
             self._lanes.requeue(back, lambda peer, s: (peer, s) in due and peer not in self._entries[s].acked)
             self.sealer.ask_review()
-        effects = self._forget(gone)
-        effects += [sent for peer in self.retained.retold.due(now) for sent in self._retell(peer, now)]
-        self._lanes.keep(self._entries.__contains__, len(self._entries))
+        effects = self._forget_entries(gone)
+        effects += [sent for peer in self.retained.retold.due_keys(now) for sent in self._retell(peer, now)]
+        self._lanes.keep_waiting(self._entries.__contains__, len(self._entries))
         return [*effects, *self._drop_aged([], self._ages.too_long(self._entries, now), now), *self._pump(now)]
 
-    def asked(self, event: Received, now: float) -> list[Effect]:
+    def answer_request(self, event: Received, now: float) -> list[Effect]:
         """A replica of our region lacks pieces of ours. Raises BadFrame, NotAuthorised."""
         request = PullRequest.decode(event.wire.payload)
         if not self._repairable.answers.may_ask(event.peer, request.publisher, now):
             return [Count("pulls_refused")]
         check_ours(self.sealer.is_us(request.publisher))
-        return self._repairable.asked(event, request, self._entries.get(request.sequence), now)
+        return self._repairable.answer_request(event, request, self._entries.get(request.sequence), now)
 
     @property
     def next_deadline(self) -> float | None:
@@ -312,14 +312,14 @@ class Publisher:
         """Somebody else published on a clear topic, retained, at `time_ms`: an older one of ours is not sealed anew."""
         self.retained.overtaken(topic, time_ms)
 
-    def adopt(self, overlay: Overlay, secrets: Sequence[ScopeSecret], now: float) -> list[Effect]:
+    def adopt_overlay(self, overlay: Overlay, secrets: Sequence[ScopeSecret], now: float) -> list[Effect]:
         """Another version of the overlay, or other views, of the same regions: what is not sent yet follows it."""
-        self.sealer.adopt(overlay, secrets)
-        self._pacing.adopt(overlay.policy.budgets)
-        self._stand_ins.adopt(overlay)
+        self.sealer.adopt_overlay(overlay, secrets)
+        self._pacing.adopt_budgets(overlay.policy.budgets)
+        self._stand_ins.adopt_overlay(overlay)
         self._repairable.answers.forget_all_but(overlay.members)
-        effects = self._follow(overlay.views[self._home], now)
-        self.scopes.adopt(secrets)
+        effects = self._follow_view(overlay.views[self._home], now)
+        self.scopes.adopt_scopes(secrets)
         self._placed = -1
         for entry in self._entries.values():  # each keeps its scope as long as that is there
             entry.secret = self.sealer.renewed(entry.secret)
@@ -327,41 +327,41 @@ class Publisher:
             entry.topic = self.sealer.wire_topic_of(entry.secret, entry.publication)
         return effects + self._pump(now)
 
-    def _follow(self, view: RegionView, now: float) -> list[Effect]:
+    def _follow_view(self, view: RegionView, now: float) -> list[Effect]:
         """Opens and closes lanes for the replicas of another view."""
         before, self.view = self.view, view
         lanes = {peer for peer, _ in self._lanes}
         hand_over(self._entries.values(), self._residents, before, view, lanes, now)
         for peer in lanes - set(view.members):
-            self._lanes.down(peer)
+            self._lanes.close_lane(peer)
         for peer in [peer for peer in view.members if peer in self._up - lanes]:
             self._open_lane(peer)
         done = [s for s, entry in self._entries.items() if entry.acked.issuperset(view.members)]
         return self._done_without(done, now)
 
-    def rotate(self, identity: Identity) -> None:
+    def rotate_identity(self, identity: Identity) -> None:
         """Sign with another key of ours from now on. What is sealed stays: its certificate counts to its end."""
-        self.sealer.rotate(identity)
+        self.sealer.rotate_identity(identity)
 
     def _sweep(self) -> list[Effect]:
         """Drops the oldest entries that only stragglers lack, beyond their bounds."""
         effects: list[Effect] = []
         residents = self._residents
         while residents.settled_count > STRAGGLER_ENTRIES_MAX or residents.settled_bytes > STRAGGLER_BYTES_MAX:
-            effects += self._forget([residents.longest_settled])
+            effects += self._forget_entries([residents.longest_settled])
         if effects:
-            self._lanes.keep(self._entries.__contains__, len(self._entries))
+            self._lanes.keep_waiting(self._entries.__contains__, len(self._entries))
         return effects
 
     def _done(self, entry: Entry, now: float) -> list[Effect]:
         """Ends an entry that all have, or that is overdue; keeps its pieces for a while for replicas lacking some."""
-        gone = self._repairable.keep(entry, now)
+        gone = self._repairable.keep_entry(entry, now)
         if gone is None:
-            return self._forget([entry.sequence])
+            return self._forget_entries([entry.sequence])
         self._young.pop(entry.sequence, None)
-        self._fleeting.remove(entry.sequence)
+        self._fleeting.remove_entry(entry.sequence)
         self._residents.move(entry, EntryTurn.HAD)
-        return self._forget(gone)
+        return self._forget_entries(gone)
 
     def _done_without(self, sequences: Collection[int], now: float) -> list[Effect]:
         """Counts these entries as acknowledged by all: replicas lacking them get them no more."""
@@ -370,24 +370,24 @@ class Publisher:
             self._residents.need_not(self._entries[sequence], self.view.members)
         return [e for s in sequences if s in self._entries for e in self._done(self._entries[s], now)]
 
-    def _forget(self, sequences: Iterable[int]) -> list[Effect]:
+    def _forget_entries(self, sequences: Iterable[int]) -> list[Effect]:
         gone = tuple(sequences)
         if not gone:
             return []
         for sequence in gone:
-            self._residents.remove(self._entries.pop(sequence))
+            self._residents.remove_entry(self._entries.pop(sequence))
             self._young.pop(sequence, None)
-            self._fleeting.remove(sequence)
-            self._repairable.forget(sequence)
-        rows = self.cuts.rows(gone)
+            self._fleeting.remove_entry(sequence)
+            self._repairable.forget_entry(sequence)
+        rows = self.cuts.rows_of_gone(gone)
         return [Forget(rows)] if rows else []
 
-    def _drop(self, sequences: Sequence[int]) -> list[Effect]:
+    def _drop_unsent(self, sequences: Sequence[int]) -> list[Effect]:
         """Forgets entries that were not sent."""
         if not sequences:
             return []
-        self.predecessors.drop(self._entries[sequence] for sequence in sequences)
-        return self._forget(sequences)
+        self.predecessors.drop_entries(self._entries[sequence] for sequence in sequences)
+        return self._forget_entries(sequences)
 
     def _drop_expired(self, sequences: Iterable[int], now: float) -> list[Effect]:
         """Drops the unsent entries among these that are too old by either bound."""
@@ -398,21 +398,21 @@ class Publisher:
         if not (message or age):
             return []
         lost = sum(not self._entries[s].is_void and self._entries[s].standing is not Standing.SETTLED for s in age)
-        effects = self._drop(sorted(voided(self._entries, [*message, *age], self._residents, self._lanes, now)))
+        effects = self._drop_unsent(sorted(voided(self._entries, [*message, *age], self._residents, self._lanes, now)))
         counts = (("message", len(message)), ("age", lost))
         return [*effects, *(Count("outbox_expired", count, bound) for bound, count in counts if count)]
 
-    def _review(self, now: float) -> list[Effect]:
+    def _review_entries(self, now: float) -> list[Effect]:
         """Reviews sealed, waiting and retained entries after a change of epoch keys or rights."""
         scopes = {e.secret.scope.filter: e.secret.scope for e in self._entries.values()}
         self.sealer.review(scopes, now)
-        due = self.retained.due(self.sealer.seal_for, self.sealer.oldest(now), now) if len(self._lanes) else []
+        due = self.retained.due_retained(self.sealer.seal_for, self.sealer.oldest(now), now) if len(self._lanes) else []
         made, again, counted = snapshots(due, self._entries, self.sealer, self.view, now)
         for entry in made:
-            self._add(entry, late=False)
+            self._add_entry(entry, late=False)
         unseal(again, self._entries, self._residents, self._lanes)
         lacking, over = outdated(self._entries, self.sealer, self.view, self._lanes, now)
-        before, self._placed = self._placed, self.sealer.calendar.at(now)
+        before, self._placed = self._placed, self.sealer.calendar.epoch_at(now)
         is_other = before != self._placed  # scopes or rights may have changed
         lacking += homeless(self._entries, self.sealer, self.view, now) if is_other else []
         unseal(lacking, self._entries, self._residents, self._lanes)
@@ -425,7 +425,7 @@ class Publisher:
         self._place(self._entries if is_other else again, now)
         gone, lost = self._waiting.given_up(now)
         lost += self._done_without(over, now)
-        return [*lost, *self._drop(gone), *counted]
+        return [*lost, *self._drop_unsent(gone), *counted]
 
     def _place(self, sequences: Iterable[int], now: float) -> None:
         """Places the records of these entries, as far as unsealed, into scopes."""
@@ -435,8 +435,8 @@ class Publisher:
 
     def _pump(self, now: float) -> list[Effect]:
         """Fills every open window, in order; seals entries that are sent for the first time."""
-        effects = self._review(now) if self.sealer.review_due(now) or now >= self._waiting.give_up_at else []
-        if self._pacing.held and (paced := self._pacing.released(self._entries, now)):
+        effects = self._review_entries(now) if self.sealer.review_due(now) or now >= self._waiting.give_up_at else []
+        if self._pacing.held and (paced := self._pacing.release_waiting(self._entries, now)):
             self._lanes.requeue(paced, lambda peer, s: peer not in self._entries[s].acked)
         sendable: list[tuple[str, int]] = []
         lanes = deque[tuple[str, Lane]]()  # none, after most acknowledgements
@@ -447,10 +447,14 @@ class Publisher:
         while lanes:
             peer, lane = lanes.popleft()
             sealed_only = stands or self._residents.leads(peer)
-            taken = lane.take(now, self._is_sealed, self._residents.lacked_by(peer)) if sealed_only else lane.take(now)
+            taken = (
+                lane.take_into_flight(now, self._is_sealed, self._residents.lacked_by(peer))
+                if sealed_only
+                else lane.take_into_flight(now)
+            )
             if not taken:
                 continue
-            sealed, waits = self._sealed(taken, now)
+            sealed, waits = self._seal_taken(taken, now)
             effects += waits
             for sequence in taken:
                 if sequence in sealed:
@@ -472,7 +476,7 @@ class Publisher:
         entry = self._entries.get(sequence)
         return entry is None or entry.wire is not None
 
-    def _sealed(self, taken: Sequence[int], now: float) -> tuple[set[int], list[Effect]]:
+    def _seal_taken(self, taken: Sequence[int], now: float) -> tuple[set[int], list[Effect]]:
         """Seals entries a lane took, and returns the sealed ones."""
         entries, unsealed, sealed = self._entries, list[int](), set[int]()
         for sequence in taken:
@@ -492,16 +496,16 @@ class Publisher:
         able, waits = self._waiting.set_aside([s for s in unsealed if s in self._entries], self.sealer, now)
         ready = self._pacing.admitted([self._entries[s] for s in able], now)
         for entry in ready:
-            entry.previous = self.predecessors.of(entry)
-        unsealable, counted = self.sealer.seal(ready, now)
-        self._pacing.sealed(ready, now)
-        effects += [*waits, *self._drop(unsealable), *counted]
+            entry.previous = self.predecessors.predecessor_of(entry)
+        unsealable, counted = self.sealer.seal_entries(ready, now)
+        self._pacing.charge_sealed(ready, now)
+        effects += [*waits, *self._drop_unsent(unsealable), *counted]
         for entry in [each for each in ready if each.sequence in self._entries]:
             self._residents.move(entry, EntryTurn.SEALED)
             if entry.secret.scope.receipts and not entry.is_snapshot:
                 effects += self.told_sealed(entry)
             if entry.publication.retain and entry.wire is not None:
-                effects += self.retained.sealed(entry, self.sealer, now)
+                effects += self.retained.note_sealing(entry, self.sealer, now)
         return effects
 
     def _sends(self, peer: str, wire: Wire, key: LiveKey | None, of: Publication, ticket: int, at: float) -> list[Send]:

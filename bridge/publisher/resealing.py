@@ -176,12 +176,12 @@ def voided(entries: dict[int, Entry], old: Iterable[int], residents: Residents, 
             lanes.outdate(sequence)
         if entry.wire is not None or entry.standing is Standing.WAITING:  # else its turn to be sealed comes anyway
             back.append((sequence, entry.chain))
-        residents.remove(entry)
+        residents.remove_entry(entry)
         entry.publication, entry.is_void = _void_of(entry, now), True
         entry.wire = entry.name = entry.key = None
         entry.standing = ENTRY.after((EntryTurn.UNSEALED, entry.standing))
         entry.acked.clear()
-        residents.add(entry)
+        residents.add_entry(entry)
     lanes.requeue(back, lambda _peer, _sequence: True)
     return others
 

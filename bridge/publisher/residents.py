@@ -48,7 +48,7 @@ class Residents:
         self._settled: dict[int, None] = {}  # the longest settled first
         self._lead: Counter[str] = Counter()  # by replica: what it acknowledged and too few others did
 
-    def add(self, entry: Entry) -> None:
+    def add_entry(self, entry: Entry) -> None:
         self._count[entry.standing] += 1
         self._bytes[entry.standing] += entry.size
         if entry.standing is Standing.SETTLED:
@@ -56,7 +56,7 @@ class Residents:
         if entry.standing is Standing.SEALED:
             self._lead.update(entry.acked)
 
-    def remove(self, entry: Entry) -> None:
+    def remove_entry(self, entry: Entry) -> None:
         self._count[entry.standing] -= 1
         self._bytes[entry.standing] -= entry.size
         self._settled.pop(entry.sequence, None)
@@ -67,11 +67,11 @@ class Residents:
         """Moves an entry as the table of its life says."""
         standing = ENTRY.after((turn, entry.standing))
         if entry.standing is not standing:
-            self.remove(entry)
+            self.remove_entry(entry)
             entry.standing = standing
-            self.add(entry)
+            self.add_entry(entry)
 
-    def acknowledged(self, entry: Entry, peer: str) -> None:
+    def note_acknowledged(self, entry: Entry, peer: str) -> None:
         """Notes that a replica has the entry. Names are those of the home region's replicas, so there are few."""
         if peer not in entry.acked:
             entry.acked.add(peer)
@@ -80,7 +80,7 @@ class Residents:
     def need_not(self, entry: Entry, peers: Iterable[str]) -> None:
         """Counts the entry as acknowledged by these replicas."""
         for peer in peers:
-            self.acknowledged(entry, peer)
+            self.note_acknowledged(entry, peer)
 
     def leads(self, peer: str) -> bool:
         """Returns True if a replica is so far ahead of the others that it gets nothing new."""
@@ -194,19 +194,19 @@ class Fleeting:
     def __len__(self) -> int:
         return len(self._held)
 
-    def add(self, sequence: int, size: int, owner: str) -> None:
+    def add_entry(self, sequence: int, size: int, owner: str) -> None:
         parts = max(1, -(-size // self._part_bytes))
         self._held[sequence] = owner, parts
         self._parts += parts
         for part in range(parts):
             self._owned.add(owner, (sequence, part))
 
-    def remove(self, sequence: int) -> None:
+    def remove_entry(self, sequence: int) -> None:
         """Removes an entry, if it is here."""
         owner, parts = self._held.pop(sequence, ("", 0))
         self._parts -= parts
         for part in range(parts):
-            self._owned.drop(owner, (sequence, part))
+            self._owned.drop_thing(owner, (sequence, part))
 
     def excess(self) -> list[int]:
         """Removes entries beyond the bounds, and returns their numbers: the owner with most loses its oldest."""
@@ -214,7 +214,7 @@ class Fleeting:
         while self._parts > self._most:
             sequence, _ = self._owned.oldest_of_most()
             gone.append(sequence)
-            self.remove(sequence)
+            self.remove_entry(sequence)
         return gone
 
 
@@ -229,7 +229,7 @@ class Repairable:
     def __len__(self) -> int:
         return len(self.kept)
 
-    def keep(self, entry: Entry, now: float) -> list[int] | None:
+    def keep_entry(self, entry: Entry, now: float) -> list[int] | None:
         """Keeps an entry for a while. Returns the sequences going early for it; None if it need not be kept."""
         if entry.header is None or entry.header.mode not in (Mode.ONE, Mode.BLOCKS):
             return None
@@ -246,10 +246,10 @@ class Repairable:
             left -= size
         return gone
 
-    def forget(self, sequence: int) -> None:
+    def forget_entry(self, sequence: int) -> None:
         self._bytes -= self.kept.pop(sequence, (0.0, 0))[1]
 
-    def due(self, now: float) -> list[int]:
+    def due_entries(self, now: float) -> list[int]:
         """Returns the sequences that may go."""
         return [sequence for sequence, (until, _) in self.kept.items() if until <= now]
 
@@ -258,7 +258,7 @@ class Repairable:
         first = next(iter(self.kept.values()), None)
         return None if first is None else first[0]
 
-    def asked(self, event: Received, request: PullRequest, entry: Entry | None, now: float) -> list[Effect]:
+    def answer_request(self, event: Received, request: PullRequest, entry: Entry | None, now: float) -> list[Effect]:
         """Answers a replica of the home region lacking pieces of an entry."""
         if entry is None or entry.wire is None or entry.header is None:
             return []

@@ -27,7 +27,7 @@ class SealedBefore:
         self._former: dict[int, int] = {}  # of those, what a former life wrote
         self.changed: dict[int, None] = {}  # runs whose rows are to be written
 
-    def sealed(self, sequence: int) -> None:
+    def note_sealed(self, sequence: int) -> None:
         """Notes that a QoS 2 entry is sealed."""
         run, at = divmod(sequence, RUN_NUMBERS)
         before = self._runs.get(run, 0)
@@ -36,7 +36,7 @@ class SealedBefore:
         self._runs[run] = before | 1 << at
         self.changed[run] = None
         if len(self._runs) > RUNS_MAX:
-            self._forget(min(self._runs))
+            self._forget_run(min(self._runs))
 
     def may_be(self, sequence: int) -> bool:
         """Returns True if a former process may have sealed the number."""
@@ -47,16 +47,16 @@ class SealedBefore:
         """Forgets former runs without an entry among `sequences`, which are all that was left on disk."""
         there = {sequence // RUN_NUMBERS for sequence in sequences}
         for run in self._former.keys() - there:
-            self._forget(run)
+            self._forget_run(run)
 
-    def _forget(self, run: int) -> None:
+    def _forget_run(self, run: int) -> None:
         self._former.pop(run, None)
         if self._runs.pop(run, None) is not None:
             self.changed[run] = None
 
     # ------------------------------------------------------------------------------------------- over restarts
 
-    def changes(self) -> list[Keep]:
+    def changed_rows(self) -> list[Keep]:
         """Returns the rows changed since the last call."""
         changed, self.changed = self.changed, {}
         rows = tuple((ROW + number(run, 8), _row(self._runs.get(run))) for run in changed)

@@ -197,7 +197,7 @@ class Sealer:
 
     def oldest(self, now: float) -> int:
         """Returns the first epoch that is not dead."""
-        return self.calendar.at(now - self.calendar.grace_s - self.calendar.skew_s)
+        return self.calendar.epoch_at(now - self.calendar.grace_s - self.calendar.skew_s)
 
     def seal_of(self, entry: Entry) -> str:
         """Returns the names of an entry's present sealing, in the form of `seal_for`."""
@@ -240,26 +240,26 @@ class Sealer:
     def keys_changed(self) -> None:
         """Requests a review after new or replaced epoch keys."""
         self.changes += 1
-        self._data_keys.clear()
+        self._data_keys.end_all_keys()
         self.review_at = None
 
     def forget_peer(self, peer: str) -> None:
         """Announces data keys again to a peer that may have lost its memory."""
         self._data_keys.forget_peer(peer)
 
-    def adopt(self, overlay: Overlay, secrets: Sequence[ScopeSecret]) -> None:
+    def adopt_overlay(self, overlay: Overlay, secrets: Sequence[ScopeSecret]) -> None:
         """Adopts another version of the overlay, or other views, with unchanged regions."""
         self.changes += 1
         self._overlay = overlay
-        self.rights.adopt(overlay)
-        self._data_keys.adopt(overlay)
+        self.rights.adopt_overlay(overlay)
+        self._data_keys.adopt_overlay(overlay)
         self._set_secrets(secrets)
         self.review_at = None
 
-    def rotate(self, identity: Identity) -> None:
+    def rotate_identity(self, identity: Identity) -> None:
         """Signs with another key of this gateway from now on."""
         self._identity = identity
-        self._data_keys.rotate(identity)
+        self._data_keys.rotate_identity(identity)
         self.review_at = None
 
     def _set_secrets(self, secrets: Sequence[ScopeSecret]) -> None:
@@ -270,31 +270,33 @@ class Sealer:
     def review_due(self, now: float) -> bool:
         """Returns True if the keys or views for sealing may have changed since the last review."""
         if now < self._last_now - CLOCK_STEP_S:  # the clock was set back: the epoch is another one
-            self._data_keys.clear()
+            self._data_keys.end_all_keys()
             self._last_now, self.review_at = now, None
         return self.review_at is None or now >= self.review_at
 
     def review(self, scopes: Mapping[str, Scope], now: float) -> None:
         """Reviews keys and views of each scope, the gateway's own and these by wire filter."""
         calendar = self._overlay.policy.calendar
-        present = calendar.at(now)
+        present = calendar.epoch_at(now)
         all_scopes = {**scopes, **{secret.scope.filter: secret.scope for secret in self._secrets}}
-        self._names = {wire_filter: self._data_keys.name(scope, now) for wire_filter, scope in all_scopes.items()}
+        self._names = {
+            wire_filter: self._data_keys.epoch_key_name(scope, now) for wire_filter, scope in all_scopes.items()
+        }
         self._hops = {wire_filter: self._data_keys.hops(scope) for wire_filter, scope in all_scopes.items()}
         self._protections = {wire_filter: scope.protection for wire_filter, scope in all_scopes.items()}
-        self.rights.clear()
+        self.rights.forget_answers()
         grace = calendar.start_s(present) + calendar.grace_s if calendar.length_s else 0.0
         self.review_at = grace if grace > now else calendar.end_s(present)
 
     # -------------------------------------------------------------------------------------------- sealing
 
-    def seal(self, entries: Sequence[Entry], now: float) -> tuple[list[int], list[Effect]]:
+    def seal_entries(self, entries: Sequence[Entry], now: float) -> tuple[list[int], list[Effect]]:
         """Seals and signs entries that nothing hinders. Returns entries fitting no frame and never will."""
         stepped = abs(now - self._last_now) > CLOCK_STEP_S and self._last_now > 0
         if entries:
             self._last_now = now
         if entries and stepped:  # a key's age means nothing now
-            self._data_keys.clear()
+            self._data_keys.end_all_keys()
         unsealable: list[int] = []
         for entry in entries:
             try:
@@ -309,7 +311,7 @@ class Sealer:
                 entry.signed += ((PROPERTY_SHOWN, to_property(entry.shown)),)
             entry.header, entry.pieces = header, pieces
             if header.qos == 2:
-                self.sealed_before.sealed(entry.sequence)
+                self.sealed_before.note_sealed(entry.sequence)
             entry.wire = entry.with_pieces((0,) if header.mode in (Mode.COPIES, Mode.PLAIN) else ())
         sealed = len(entries) - len(unsealable)
         counted: list[Effect] = [Count("sealed", sealed)] if sealed else []
@@ -325,7 +327,7 @@ class Sealer:
         later_ms, calendar = before_ms + 1, self._overlay.policy.calendar
         if not now_ms < later_ms <= now_ms + CLOCK_STEP_S * 1000:  # the usual case
             return now_ms
-        return later_ms if calendar.at(later_ms / 1000) == calendar.at(now_ms / 1000) else now_ms
+        return later_ms if calendar.epoch_at(later_ms / 1000) == calendar.epoch_at(now_ms / 1000) else now_ms
 
     def _seal_one(self, entry: Entry, now: float) -> tuple[MessageHeader, tuple[bytes, ...]]:
         publication, scope = entry.publication, entry.secret.scope
@@ -342,7 +344,7 @@ class Sealer:
         if self.padding and wanted is not Mode.PLAIN:
             inner = fill(inner, self.padding)
         mode = content.chosen(wanted, len(inner) + TAG_BYTES, publication.retain)
-        key = None if mode is Mode.PLAIN else self._data_keys.key(scope, entry.name, entry.sequence, now)
+        key = None if mode is Mode.PLAIN else self._data_keys.live_key(scope, entry.name, entry.sequence, now)
         deadline_s = publication.expiry_s
         entry.sealed_ms = self._later(entry.sealed_ms, int(now * 1000))
         header = MessageHeader(

@@ -63,7 +63,7 @@ class RunAhead:
     def went(self, sequence: int) -> None:
         self._blocks.add(sequence // BLOCK_NUMBERS)
 
-    def clear(self) -> None:
+    def forget_blocks(self) -> None:
         """Forgets all blocks: nothing is late."""
         self._blocks.clear()
 
@@ -93,25 +93,25 @@ class Lane:
     def append(self, sequence: int, chain: str, late: bool) -> None:
         if late or chain in self._late_chains:
             if not self.late:
-                self._ahead.clear()
+                self._ahead.forget_blocks()
             self.late.append((sequence, chain))
             self._late_chains[chain] = self._late_chains.get(chain, 0) + 1
         else:
             self.new.append((sequence, chain))
 
-    def take(self, now: float, may: Callable[[int], bool] | None = None, lacked: int = 0) -> list[int]:
+    def take_into_flight(self, now: float, may: Callable[[int], bool] | None = None, lacked: int = 0) -> list[int]:
         """Moves entries into flight as far as the windows have room, one of each queue in turn. A queue stands still
         while its first entry may not go; without `may` all may. If both stand still, sendable entries come first:
         `lacked` counts the sendable entries the replica lacks. Otherwise two leading lanes, each behind an entry
         unsealed in the other, would wait for ever.
         """
-        taken = self._take(now, may)
+        taken = self._take_by_turns(now, may)
         if taken or may is None or lacked <= len(self.in_flight) or not self._stands(may):
             return taken
         self._bring_forward(may)
-        return self._take(now, may)
+        return self._take_by_turns(now, may)
 
-    def _take(self, now: float, may: Callable[[int], bool] | None) -> list[int]:
+    def _take_by_turns(self, now: float, may: Callable[[int], bool] | None) -> list[int]:
         taken: list[int] = []
         late_stands = new_stands = False
         while len(self.in_flight) < WINDOW_MAX:
@@ -161,7 +161,7 @@ class Lane:
         late = deque(sorted(self.late, key=lambda waiting: not may(waiting[0])))
         self._replace(late, deque(sorted(self.new, key=lambda waiting: not may(waiting[0]))))
 
-    def acknowledged(self, sequence: int, now: float) -> None:
+    def note_acknowledged(self, sequence: int, now: float) -> None:
         sent_at = self.in_flight.pop(sequence, now)
         self._late_in_flight.discard(sequence)
         took_s = now - sent_at
@@ -194,14 +194,14 @@ class Lane:
             back.update(self.new)
         self._replace(deque(sorted({*back, *self.late} - new)), deque(sorted(new)))
 
-    def keep(self, sequences: Callable[[int], bool]) -> None:
+    def keep_waiting(self, sequences: Callable[[int], bool]) -> None:
         """Forgets waiting entries that are gone."""
         late = deque(waiting for waiting in self.late if sequences(waiting[0]))
         self._replace(late, deque(waiting for waiting in self.new if sequences(waiting[0])))
 
     def _replace(self, late: deque[tuple[int, str]], new: deque[tuple[int, str]]) -> None:
         if not self.late:
-            self._ahead.clear()
+            self._ahead.forget_blocks()
         self.late, self.new = late, new
         self._late_chains = {}
         for _, chain in late:
@@ -221,7 +221,7 @@ class Lanes:
     def __len__(self) -> int:
         return len(self.lanes)
 
-    def up(self, peer: str, lacking: Iterable[tuple[int, str]]) -> None:
+    def open_lane(self, peer: str, lacking: Iterable[tuple[int, str]]) -> None:
         """Opens a lane. `lacking` holds sequence and chain of each entry the peer has not acknowledged, in any
         order.
         """
@@ -233,24 +233,24 @@ class Lanes:
         back, self._any_back = self._any_back, False
         return back
 
-    def down(self, peer: str) -> None:
+    def close_lane(self, peer: str) -> None:
         self.lanes.pop(peer, None)
 
     def append(self, sequence: int, chain: str, late: bool) -> None:
         for lane in self.lanes.values():
             lane.append(sequence, chain, late)
 
-    def acknowledged(self, peer: str, sequence: int, now: float) -> bool:
+    def note_acknowledged(self, peer: str, sequence: int, now: float) -> bool:
         """Opens the window. Returns False if the peer acknowledged a former sealing."""
         lane = self.lanes.get(peer)
         if lane is None:
             return True
         if lane.outdated and lane.answers_former(sequence):
             return False
-        lane.acknowledged(sequence, now)
+        lane.note_acknowledged(sequence, now)
         return True
 
-    def refused(self, peer: str, sequence: int) -> bool:
+    def note_refused(self, peer: str, sequence: int) -> bool:
         """Takes a refusal. Returns False if it concerns a former sealing, or no request."""
         lane = self.lanes.get(peer)
         if lane is None:
@@ -272,7 +272,7 @@ class Lanes:
         for sequence in sequences:
             self.outdate(sequence)
         for lane in self.lanes.values() if sequences else ():
-            lane.keep(lambda sequence: sequence not in sequences)
+            lane.keep_waiting(lambda sequence: sequence not in sequences)
 
     def requeue(self, entries: Iterable[tuple[int, str]], lacks: Callable[[str, int], bool]) -> None:
         """Puts entries, each a sequence and its chain, back into every lane whose replica lacks them."""
@@ -280,11 +280,11 @@ class Lanes:
         for peer, lane in self.lanes.items() if back else ():
             lane.requeue(entry for entry in back if entry[0] not in lane.in_flight and lacks(peer, entry[0]))
 
-    def keep(self, sequences: Callable[[int], bool], count: int) -> None:
+    def keep_waiting(self, sequences: Callable[[int], bool], count: int) -> None:
         """Forgets waiting entries that are gone, if the lanes are long enough: `count` sequences are not gone."""
         for lane in self.lanes.values():
             if len(lane) > 2 * count + WINDOW_MAX:
-                lane.keep(sequences)
+                lane.keep_waiting(sequences)
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,7 +305,7 @@ class Refusals:
         self.reasons: dict[str, str] = {}
         """The last reason of each replica that has refused and taken nothing since."""
 
-    def refused(self, peer: str, sequence: int, reason: str, now: float) -> None:
+    def note_refused(self, peer: str, sequence: int, reason: str, now: float) -> None:
         self.reasons[peer] = reason
         if peer not in self.rounds:
             if self._refused.pop(peer, 0) <= 0:
@@ -315,7 +315,7 @@ class Refusals:
         self._refused[peer] = self._refused.get(peer, 0) + 1
         self.rounds[peer].waits[sequence] = None
 
-    def acknowledged(self, peer: str) -> None:
+    def note_acknowledged(self, peer: str) -> None:
         """Counts an entry a replica took. Once the replica took as many as it refused since a round began, the next
         round counts as the first: a replica taking one in a thousand would otherwise get all the others every second.
         """
@@ -323,7 +323,7 @@ class Refusals:
         if peer in self._refused:
             self._refused[peer] -= 1
 
-    def due(self, now: float) -> Iterator[tuple[str, int]]:
+    def due_offers(self, now: float) -> Iterator[tuple[str, int]]:
         """Yields replicas and entries to offer again now."""
         for peer in [peer for peer, found in self.rounds.items() if found.again_at <= now]:
             for sequence in self.rounds.pop(peer).waits:
@@ -340,9 +340,9 @@ class StandIns:
     def __init__(self, overlay: Overlay, home: int) -> None:
         self._home = home
         self._marks: dict[str, int] = {}  # by silent replica: up to which sequence others got what it may not serve
-        self.adopt(overlay)
+        self.adopt_overlay(overlay)
 
-    def adopt(self, overlay: Overlay) -> None:
+    def adopt_overlay(self, overlay: Overlay) -> None:
         """Adopts another version of the overlay, or other views."""
         self._planes, self._members = Planes(overlay), overlay.views[self._home].members
         self.is_used = any(scope.by_planes for scope in overlay.policy.scopes)
@@ -373,7 +373,7 @@ class StandIns:
             if sequence <= mark:
                 break
             entry, scope = entries[sequence], entries[sequence].secret.scope
-            if entry.wire is None or peer in entry.acked or entry.publication.retain or not self._planes.open(scope):
+            if entry.wire is None or peer in entry.acked or entry.publication.retain or not self._planes.is_open(scope):
                 continue
             place = self._planes.place_of(scope, peer)
             if place is not None:

@@ -67,7 +67,7 @@ class Assembling:
         known = self._parts.get(name)
         if known is None or known.header.order < header.order:  # sealed anew, which counts
             if content.suffices(header, pieces):
-                self.forget(name)
+                self.forget_pieces(name)
                 return content.join(header, pieces)
             known = _Parts(header, now)
             self._parts.put(name, header.publisher, known, 0)
@@ -78,15 +78,15 @@ class Assembling:
         fresh = {index: piece for index, piece in pieces.items() if index not in known.pieces}
         if fresh:
             known.pieces.update(fresh)
-            self._pulls.came(self._pulls.get(name), peer, now - known.since)
+            self._pulls.content_came(self._pulls.get(name), peer, now - known.since)
         if content.suffices(header, known.pieces):
-            self.forget(name)
+            self.forget_pieces(name)
             return content.join(header, known.pieces)
         self._parts.grow(name, sum(map(len, fresh.values())))
-        self._pulls.begin(name, header.time_ms, header.publisher, now, PULL_S * (hops + 1))
+        self._pulls.begin_pull(name, header.time_ms, header.publisher, now, PULL_S * (hops + 1))
         return None
 
-    def holds(self, header: MessageHeader) -> bool:
+    def holds_pieces(self, header: MessageHeader) -> bool:
         """Returns True if pieces of the publication are here or requested."""
         name = (header.publisher, header.sequence)
         return self._parts.get(name) is not None or self._pulls.get(name) is not None
@@ -100,19 +100,19 @@ class Assembling:
         Returns True if the request is new.
         """
         before = self._pulls.get(name)
-        return self._pulls.begin(name, 0, name[0], now, HOLE_S, above) is not before
+        return self._pulls.begin_pull(name, 0, name[0], now, HOLE_S, above) is not before
 
     def asked_for(self, name: Name) -> bool:
         """Returns True if at least one replica was asked for the publication."""
         pull = self._pulls.get(name)
         return pull is not None and bool(pull.asked)
 
-    def forget(self, name: Name) -> None:
+    def forget_pieces(self, name: Name) -> None:
         """Forgets the pieces and the request of a publication: the content is whole, or nothing waits for it any
         more.
         """
         self._parts.pop(name)
-        self._pulls.end(name)
+        self._pulls.end_pull(name)
 
     def tick(self, now: float) -> list[Effect]:
         """Requests missing pieces that are due, and gives up requests that took too long."""
@@ -123,11 +123,11 @@ class Assembling:
         for pull in asking:
             known = self._parts.get(pull.name)
             if known is None and pull.time_ms:  # evicted, and not a hole
-                self._pulls.end(pull.name)
+                self._pulls.end_pull(pull.name)
                 continue
-            if known is None and not self._holes.take(pull.name[0], now):
+            if known is None and not self._holes.spend_one(pull.name[0], now):
                 continue  # it comes up again
-            sends = self._pulls.ask(pull, self._sources(known), () if known is None else _lacking(known))
+            sends = self._pulls.ask_next(pull, self._sources(known), () if known is None else _lacking(known))
             effects += [*sends, Count("pulls")] if sends else []
         return effects
 
@@ -165,9 +165,9 @@ class Skipped:
         self.up: set[str] = set()
         """Replicas with a link to this reader."""
         self._lows: FairTable[SkipName, dict[str, int]] = FairTable(SKIPS_MAX)
-        self.adopt(overlay)
+        self.adopt_overlay(overlay)
 
-    def adopt(self, overlay: Overlay) -> None:
+    def adopt_overlay(self, overlay: Overlay) -> None:
         """Adopts another version of the overlay, or other views."""
         self._view, self._planes = overlay.views[overlay.certificate(self._name).region], Planes(overlay)
 
@@ -180,7 +180,7 @@ class Skipped:
         Raises BadFrame.
         """
         low, scope = read_skip(properties, admitted.header), admitted.scope
-        if low is None and scope.shown and self._planes.open(scope):
+        if low is None and scope.shown and self._planes.is_open(scope):
             return admitted.header.previous if peer == self._planes.host_replica(scope, self._name) else None
         return low
 
@@ -189,11 +189,11 @@ class Skipped:
         reader's plane say that nothing is missing before it; None for the ordinary time.
         """
         lows, at = self._lows.get(name), arrived + SILENT_S
-        if not lows or now >= at or not self._planes.open(scope):
+        if not lows or now >= at or not self._planes.is_open(scope):
             return None
         return None if self._planes.host_replica(scope, self._name) in lows else at
 
-    def heard(self, name: SkipName, peer: str, low: int) -> None:
+    def note_statement(self, name: SkipName, peer: str, low: int) -> None:
         """Notes a replica's statement that everything after `low` was left out."""
         lows = self._lows.get(name)
         if lows is None:
@@ -210,7 +210,7 @@ class Skipped:
             return False
         said = {peer: low for peer, low in lows.items() if peer in self._view.members}
         needed = self._view.threshold
-        if self._planes.open(scope):
+        if self._planes.is_open(scope):
             host = self._planes.host_replica(scope, self._name)
             if said.get(host, name[2]) <= highest:
                 return True
@@ -219,6 +219,6 @@ class Skipped:
         low = agreed(said, needed)
         return low is not None and low <= highest
 
-    def done(self, name: SkipName) -> None:
+    def forget_statements(self, name: SkipName) -> None:
         """Forgets a publication waiting no more."""
         self._lows.pop(name)

@@ -43,7 +43,7 @@ class Evidence:
         self._standing: dict[tuple[Hop, ...], set[Combination]] = {}
         self._named: set[str] = set()
 
-    def adopt(self, overlay: Overlay) -> None:
+    def adopt_overlay(self, overlay: Overlay) -> None:
         """Adopts another version of the overlay or other views; keeps the explanations of views remaining open.
 
         An explanation concerns places in one set of views, so evidence of a view is never held against a member of
@@ -71,7 +71,7 @@ class Evidence:
             for place in sorted(mismatched)
         ]
         if len(hops) == 1:
-            return effects + self._name({member_at(self._overlay, hops[0], place) for place in mismatched})
+            return effects + self._name_liars({member_at(self._overlay, hops[0], place) for place in mismatched})
         standing = self._standing.get(hops)
         if standing is None:
             standing = self._standing[hops] = self._all_explanations(hops)
@@ -79,7 +79,7 @@ class Evidence:
         if refuted:
             standing -= refuted
             effects += self._suspect_inner(hops, refuted, winning, mismatched)
-            effects += self._name(self._in_none(hops, standing))
+            effects += self._name_liars(self._in_none(hops, standing))
         return effects
 
     def _all_explanations(self, hops: tuple[Hop, ...]) -> set[Combination]:
@@ -129,7 +129,7 @@ class Evidence:
             guilty |= {member_at(self._overlay, hop, p) for p in range(1, hop.count + 1) if p not in honest}
         return guilty
 
-    def _name(self, members: set[str]) -> list[Effect]:
+    def _name_liars(self, members: set[str]) -> list[Effect]:
         effects: list[Effect] = []
         for member in sorted(members - self._named):
             self._named.add(member)
@@ -165,7 +165,7 @@ class WrappedEvidence:
         self._walks: dict[tuple[Hop, ...], _Walks] = {}
         self._named: set[str] = set()
 
-    def adopt(self, overlay: Overlay) -> None:
+    def adopt_overlay(self, overlay: Overlay) -> None:
         """Adopts another version of the overlay or other views; keeps what concerns views remaining open."""
         self._overlay = overlay
         self._walks = {hops: walks for hops, walks in self._walks.items() if are_open(self._overlay, hops)}

@@ -101,21 +101,21 @@ class Collector:
             try:
                 effects += self._keys.restore(row, now)
             except KeysError:  # its epoch, view or author has ended meanwhile
-                self.kept.drop(KEY + key)
+                self.kept.drop_row(KEY + key)
         for key, let_in, peer, wire in kept_wires(rows):
-            self.kept.drop(key)  # it comes again below, if it still waits
+            self.kept.drop_row(key)  # it comes again below, if it still waits
             self.subscriptions.away.let_in = let_in
-            effects += self.received(Received(peer, wire, True), now) if peer in self._intake.overlay.members else []
+            effects += self.take_wire(Received(peer, wire, True), now) if peer in self._intake.overlay.members else []
             self.subscriptions.away.let_in = False
         return effects
 
-    def changes(self, now: float) -> list[Effect]:
+    def changed_rows(self, now: float) -> list[Effect]:
         """Returns the rows to store since the last call, and the wires to acknowledge after that."""
         if not (self.kept.changed or self.kept.streams or self._overflow.to_take):
             return []  # asked after every event
-        return self.kept.changes(now) + self._overflow.taken()
+        return self.kept.changed_rows(now) + self._overflow.taken()
 
-    def received(self, event: Received, now: float) -> list[Effect]:
+    def take_wire(self, event: Received, now: float) -> list[Effect]:
         """Takes a wire from a replica of the home region."""
         effects: list[Effect] = []
         try:
@@ -124,7 +124,7 @@ class Collector:
                 return [COPY]
             news, opened = self._intake.keys_of(event.peer, properties, now)
             effects += news if opened is None else news + self._wake(opened, now)
-            told = self._intake.told(properties, event.wire.topic)
+            told = self._intake.told_property(properties, event.wire.topic)
             may_be_new = self.subscriptions.may_be_new
             if told and self._intake.is_replayed(told, event.wire.topic, self._streams.get, now, may_be_new):
                 effects.append(Count("replays_dropped"))
@@ -133,7 +133,7 @@ class Collector:
                 pieces = self._intake.pieces(admitted, event.wire.payload, properties.get(PROPERTY_PART))
                 low = self.skipped.word(admitted, event.peer, properties)
                 if low is not None:
-                    self.skipped.heard(name_of(event.wire.topic, admitted), event.peer, low)
+                    self.skipped.note_statement(name_of(event.wire.topic, admitted), event.peer, low)
                 news = self._publication(event, admitted, pieces, now)
                 effects += news if low is None else news + self._bridged(name_of(event.wire.topic, admitted), now)
                 if _is_let_in(news):
@@ -162,7 +162,7 @@ class Collector:
             if stream is not None and name[2] in stream.held:
                 return self._advance(stream_id, now)
         if not self._waits(name):
-            self.skipped.done(name)
+            self.skipped.forget_statements(name)
         return []
 
     def _keep_waiting(self, event: Received, admitted: Admitted, now: float) -> None:
@@ -176,8 +176,8 @@ class Collector:
         streams = [self._streams.get(stream_id) for stream_id in self._lineages.streams_of(name)]
         return (
             any(stream is not None and sequence in stream.held for stream in streams)
-            or self._keyless.holds(name)
-            or self._joining.holds(topic, publisher, sequence)
+            or self._keyless.holds_name(name)
+            or self._joining.holds_waiting(topic, publisher, sequence)
             or self._assembling.holds_any((publisher, sequence))
             or self._overflow.get(name) is not None
         )
@@ -188,17 +188,17 @@ class Collector:
         effects += [effect for key_id in opened for effect in self._wake(key_id, now)]
         return effects + self._freed(now)
 
-    def adopt(self, overlay: Overlay, secrets: Sequence[ScopeSecret], now: float) -> list[Effect]:
+    def adopt_overlay(self, overlay: Overlay, secrets: Sequence[ScopeSecret], now: float) -> list[Effect]:
         """Adopts another version of the overlay, or other views, with unchanged regions."""
-        self.skipped.adopt(overlay)
+        self.skipped.adopt_overlay(overlay)
         self._overflow.hosted = overlay.hosted
-        self._opening.adopt(secrets)
-        self._handing_out.adopt(secrets)
-        self._joining.adopt(overlay)
-        effects, opened = self._intake.adopt(overlay, now)
+        self._opening.adopt_scopes(secrets)
+        self._handing_out.adopt_scopes(secrets)
+        self._joining.adopt_overlay(overlay)
+        effects, opened = self._intake.adopt_overlay(overlay, now)
         effects += [effect for key_id in opened for effect in self._wake(key_id, now)]
-        for event in self._ahead.take():
-            effects += self.received(event, now) if event.peer in overlay.members else []
+        for event in self._ahead.take_all():
+            effects += self.take_wire(event, now) if event.peer in overlay.members else []
         return effects + self._freed(now)
 
     def tick(self, now: float) -> list[Effect]:
@@ -212,7 +212,7 @@ class Collector:
             effects += self._advance(stream_id, now)
         if self._sweep_at and self._sweep_at <= now:
             for name in [name for name in self.kept.waiting if not self._waits(name)]:
-                self.kept.done(name)
+                self.kept.drop_publication(name)
             self._sweep_at = now + SWEEP_S if self.kept.waiting else 0.0
         return effects + self._freed(now)
 
@@ -241,7 +241,7 @@ class Collector:
         """Returns the rows that a collector of the scope alone, or of these streams of it, needs to go on."""
         found = [(stream_id, stream) for stream_id, stream in self.streams_of(scope) if not only or stream_id in only]
         streams = [(stream_key(stream_id), stream_row(stream)) for stream_id, stream in found]
-        return [*self._lineages.rows(), (SCOPE + number(scope, 4), b""), *streams]
+        return [*self._lineages.all_rows(), (SCOPE + number(scope, 4), b""), *streams]
 
     def goes_on(self, streams: Sequence[tuple[StreamId, Stream]]) -> None:
         """Takes streams of another collector, in which nothing waits, in the place of ours."""
@@ -266,13 +266,13 @@ class Collector:
 
     def filled(self, gap: Gap, now: float) -> list[Effect]:
         """Goes on behind a gap of which all that replicas have was read."""
-        self.gaps.end(gap)
+        self.gaps.end_gap(gap)
         effects: list[Effect] = []
         for stream_id in reversed(gap.streams):  # of the former keys first
             stream = self._streams.get(stream_id) or Stream()
             for sequence in [each for each in stream.held if stream.delivered(each)]:
-                self.kept.done(stream.held[sequence].name)
-                self._drop(stream, sequence)
+                self.kept.drop_publication(stream.held[sequence].name)
+                self._drop_waiting(stream, sequence)
             effects += self._advance(stream_id, now)
         return effects
 
@@ -284,7 +284,7 @@ class Collector:
         if is_patient and now < gap.gives_up:
             self._waiting.wakes(stream_id, min(gap.gives_up, now + REPAIR_S))
             return True
-        self.gaps.end(gap)
+        self.gaps.end_gap(gap)
         return False
 
     def _opens_gap(self, held: Held, stream: Stream, before: Stream, now: float) -> bool:
@@ -297,7 +297,7 @@ class Collector:
         parties = tuple(self._lineages.parties(header.publisher, before.highest + 1))
         streams = tuple((party, held.scope_stream[1]) for party in parties)
         span = max(since, now - scope.history.seconds), header.time_ms + 1
-        return self.gaps.open(Gap(streams, scope, parties, *span, now + GAP_S), now)
+        return self.gaps.open_gap(Gap(streams, scope, parties, *span, now + GAP_S), now)
 
     # --------------------------------------------------------------------------------------- publications
 
@@ -321,7 +321,7 @@ class Collector:
         in_hand = self._overflow.get(name_of(event.wire.topic, admitted)) if self._overflow else None
         if in_hand is not None and not in_hand.held.gains(admitted):
             return self._withhold_too(in_hand, event, now)
-        new = header.snapshot or not stream.knows(header.sequence, subscriptions.generation(number))
+        new = header.snapshot or not stream.knows_number(header.sequence, subscriptions.generation(number))
         if new and (is_over or not (header.retain or subscriptions.may_be_new(author, number, header.time_ms, now))):
             return [Count("expired" if is_over else "replays_dropped")]
         repaired = [Count("repairs")] if self._assembling.asked_for((header.publisher, header.sequence)) else []
@@ -342,7 +342,9 @@ class Collector:
             held.arrived = waiting.arrived
             return [*repaired, *self._hold(held, now, brought)]
         # The signed flag counts, not that of the packet, which any broker may set.
-        late = away.covers(header.time_ms, now)  # and no newer one makes up for it: it was published for us, too
+        late = away.covers_sealing(
+            header.time_ms, now
+        )  # and no newer one makes up for it: it was published for us, too
         if header.snapshot or (new and header.retain and not late and self._joining.may_be_old(held)):
             held.replayed = True
             return [*repaired, *([] if self._joining.offer(held) else [Count("replays_dropped")])]
@@ -364,10 +366,10 @@ class Collector:
                 return effects  # it is asked for all the same
             if self._lacks_key(held):
                 return effects + self._set_aside(held)
-            if brought is not None and (number := self._overflow.put(held, brought)):
+            if brought is not None and (number := self._overflow.put_in_hand(held, brought)):
                 return [*effects, Withhold(number)]
-            effects += self._make_room(held, now)
-        self._waiting.put(self._stream(held.stream_id, now), held)
+            effects += self._make_room_for(held, now)
+        self._waiting.put_held(self._stream(held.stream_id, now), held)
         return effects + self._advance(held.stream_id, now)
 
     def _is_news(self, stream: Stream, held: Held) -> bool:
@@ -380,7 +382,7 @@ class Collector:
             if header.order <= before.admitted.header.order:
                 return False
             # Sealed anew by a gateway that was killed: the key of the first sealing may never come.
-            self._drop(stream, header.sequence)
+            self._drop_waiting(stream, header.sequence)
         return True
 
     def _is_next(self, stream: Stream, held: Held) -> bool:
@@ -392,13 +394,13 @@ class Collector:
         before = self._stream_before(stream, held)
         return before is None or held.admitted.header.previous <= before.highest or self._is_bridged(before, held)
 
-    def _make_room(self, held: Held, now: float) -> list[Effect]:
+    def _make_room_for(self, held: Held, now: float) -> list[Effect]:
         """Ends the publisher's waits until `held`, which must be taken, has room; a skipped predecessor comes late,
         not lost.
         """
         effects: list[Effect] = [Count("waits_cut_short")]
         publisher = held.admitted.header.publisher
-        while not self._waiting.has_room(held) and (stream_id := self._waiting.of(publisher)) is not None:
+        while not self._waiting.has_room(held) and (stream_id := self._waiting.longest_waiting(publisher)) is not None:
             effects += self._advance(stream_id, now, is_patient=False)
         return effects
 
@@ -406,7 +408,7 @@ class Collector:
         """Takes a further replica's copy of a publication in hand."""
         if not event.acknowledged and (number := self._overflow.join(in_hand, event.peer)):
             return [Count("duplicates_dropped"), Withhold(number)]
-        return [Count("duplicates_dropped"), *self._make_room(in_hand.held, now), *self._admit(in_hand, now)]
+        return [Count("duplicates_dropped"), *self._make_room_for(in_hand.held, now), *self._admit(in_hand, now)]
 
     def _admit(self, in_hand: InHand, now: float) -> list[Effect]:
         """Moves a publication from hand into its stream, with the present time as its arrival."""
@@ -419,8 +421,8 @@ class Collector:
     def _freed(self, now: float) -> list[Effect]:
         """Moves publications from hand into their streams, in order, as far as there is room."""
         effects: list[Effect] = []
-        for publisher in self._overflow.among(self._waiting.left()) if self._overflow else ():
-            while (first := self._overflow.first(publisher)) is not None and self._may_enter(first.held):
+        for publisher in self._overflow.among(self._waiting.take_left_publishers()) if self._overflow else ():
+            while (first := self._overflow.first_of(publisher)) is not None and self._may_enter(first.held):
                 effects += self._admit(first, now)
         return effects
 
@@ -439,16 +441,16 @@ class Collector:
         if gone is not None:
             self.kept.stream_gone(gone[0])
             if (gap := self.gaps.get(gone[0])) is not None:
-                self.gaps.end(gap)
+                self.gaps.end_gap(gap)
             self._waiting.wakes(gone[0], None)
             if gone[1].remembers:
                 self.subscriptions.forgot(gone[0][0], self._lineages.stream_of(gone[0][1]), now)
             for sequence in list(gone[1].held):
-                self._drop(gone[1], sequence)
+                self._drop_waiting(gone[1], sequence)
         return stream
 
-    def _drop(self, stream: Stream, sequence: int) -> None:
-        self.skipped.done(self._waiting.take_held(stream, sequence).name)
+    def _drop_waiting(self, stream: Stream, sequence: int) -> None:
+        self.skipped.forget_statements(self._waiting.take_held(stream, sequence).name)
 
     def _wake(self, key_id: bytes, now: float) -> list[Effect]:
         """Continues the publications that waited for a key which has been opened."""
@@ -457,7 +459,7 @@ class Collector:
             held.arrived = now  # its predecessor's key may be as late
             stream = self._stream(held.stream_id, now)
             if self._is_news(stream, held):
-                self._waiting.put(stream, held)  # whether there is room or not: by far the most go on at once
+                self._waiting.put_held(stream, held)  # whether there is room or not: by far the most go on at once
             else:
                 effects.append(Count("duplicates_dropped"))
         return effects + [e for stream_id in self._waiting.naming(key_id) for e in self._advance(stream_id, now)]
@@ -503,10 +505,10 @@ class Collector:
             if turn is HeldTurn.OVER:
                 is_patient = True
                 effects.append(Count(COUNTED[stage]))
-            self._drop(stream, sequence)
+            self._drop_waiting(stream, sequence)
             match HELD.after((turn, stage)):
                 case HeldStage.DELIVERED:
-                    self.kept.done(held.name)
+                    self.kept.drop_publication(held.name)
                     effects += self._deliver(held, stream, bridged, now)
                 case HeldStage.SET_ASIDE:
                     effects += self._set_aside(held)
@@ -557,7 +559,7 @@ class Collector:
         return is_sealed and self._keys.waits_for(held.admitted)
 
     def _set_aside(self, held: Held) -> list[Effect]:
-        return [] if self._keyless.put(held) else [Count("keyless_overflow")]
+        return [] if self._keyless.put_held(held) else [Count("keyless_overflow")]
 
     def _stream_before(self, stream: Stream, held: Held) -> Stream | None:
         """Returns the stream in which a predecessor is missing unless it was delivered. Returns None for the first
@@ -579,7 +581,7 @@ class Collector:
         if not any(self.skipped.bridges(x.name, before.highest, x.admitted.scope, now - x.arrived) for x in words):
             return False
         for name in self._lineages.before(held):
-            self._assembling.forget(name)
+            self._assembling.forget_pieces(name)
         return True
 
     def _deliver(self, held: Held, stream: Stream, bridged: bool, now: float) -> list[Effect]:
@@ -587,18 +589,20 @@ class Collector:
         header = held.admitted.header
         if not held.replayed:
             previous = 0 if bridged else header.previous
-            late = stream.deliver(header.sequence, previous, self.subscriptions.generation(held.admitted.scope.stream))
+            late = stream.mark_delivered(
+                header.sequence, previous, self.subscriptions.generation(held.admitted.scope.stream)
+            )
             late = late or self._lineages.is_overtaken(held.stream_id, self._streams.get)
             stream.time_ms = header.time_ms if header.sequence == stream.highest else stream.time_ms
             self.kept.stream(held.stream_id, stream)
-            return self._handing_out.open(held, late)
+            return self._handing_out.hand_out(held, late)
         stream = self._stream(held.scope_stream, now)
         if stream.delivered(header.sequence):
             return [Count("duplicates_dropped")]
         late = header.sequence < stream.highest
-        stream.head.mark(header.sequence)  # live, it comes no more; without room for that `_joining` knows it
+        stream.head.mark_number(header.sequence)  # live, it comes no more; without room for that `_joining` knows it
         self.kept.stream(held.scope_stream, stream)
-        return self._handing_out.open(held, late)
+        return self._handing_out.hand_out(held, late)
 
 
 def _is_let_in(news: Sequence[Effect]) -> bool:

@@ -69,18 +69,18 @@ class FarAsking:
     def _home(self) -> int:
         return self._overlay.certificate(self._name).region
 
-    def rotate(self, identity: Identity) -> None:
+    def rotate_identity(self, identity: Identity) -> None:
         """Takes another key to sign with."""
         self._identity = identity
 
-    def adopt(self, overlay: Overlay) -> None:
+    def adopt_overlay(self, overlay: Overlay) -> None:
         """Takes another version of the overlay."""
         self._overlay = overlay
         for asked in self._asked.keys() - overlay.members.keys():
             for digest in self._asked.pop(asked).open:
                 del self._digests[digest]
 
-    def rest(self) -> None:
+    def erase_box_key(self) -> None:
         """Erases the key for boxes, since no reading is under way. Which ways are good stays known."""
         self._box_key = None
         self._digests.clear()
@@ -121,7 +121,7 @@ class FarAsking:
             self._box_key = BoxKey(self._random(32), self._random(64))
         return self._box_key
 
-    def received(self, event: Received, now: float) -> Received | None:
+    def open_far_page(self, event: Received, now: float) -> Received | None:
         """Returns the page in a far page, as from a linked replica; None for an unasked page, or a box for somebody
         else. Raises BadFrame, BadSignature: the sender should have dropped the page.
         """

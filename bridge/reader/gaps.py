@@ -48,19 +48,19 @@ class Gaps:
         """Gaps whose reading has to begin."""
         self.get = self._open.get
 
-    def open(self, gap: Gap, now: float) -> bool:
+    def open_gap(self, gap: Gap, now: float) -> bool:
         """Opens a gap; returns False if too many are read, or too many of its publisher were."""
         publisher = gap.publishers[-1]
         if len(self._by_publisher) >= GAPS_MAX or publisher in self._by_publisher:
             return False
-        if not self._budget.take(publisher, now):
+        if not self._budget.spend_one(publisher, now):
             return False
         self._by_publisher[publisher] = gap
         self._open.update(dict.fromkeys(gap.streams, gap))
         self.fresh.append(gap)
         return True
 
-    def end(self, gap: Gap) -> None:
+    def end_gap(self, gap: Gap) -> None:
         """Ends the wait for a gap, whether something was found or not."""
         gap.is_over = True
         self._by_publisher.pop(gap.publishers[-1], None)
@@ -72,4 +72,4 @@ class Gaps:
     def end_of(self, stream: int) -> None:
         """Ends all gaps of a scope, which its first number names."""
         for gap in [gap for gap in self._by_publisher.values() if gap.scope.stream == stream]:
-            self.end(gap)
+            self.end_gap(gap)

@@ -117,13 +117,13 @@ class HandingOut:
         """Called with each batch of a scope with receipts of which every record is handed out; the key is None in a
         plain scope.
         """
-        self.adopt(secrets)
+        self.adopt_scopes(secrets)
 
-    def adopt(self, secrets: Sequence[ScopeSecret]) -> None:
+    def adopt_scopes(self, secrets: Sequence[ScopeSecret]) -> None:
         """Adopts the scopes that this gateway reads from now on."""
         self._secrets = {secret.scope.filter: secret for secret in secrets}
 
-    def open(self, held: Held, late: bool) -> list[Effect]:
+    def hand_out(self, held: Held, late: bool) -> list[Effect]:
         """Decrypts a publication and hands it out. `late` is True if a later publication was handed out before."""
         admitted = held.admitted
         if held.is_over:
@@ -140,7 +140,7 @@ class HandingOut:
             return [Count("unopened"), Blame(admitted.publisher.name, False, str(error))]
         if admitted.header.retain and found.records:
             sent_ms, is_to_come = found.records[0].publication.time_ms, self._joining.is_to_come(held)
-            told = Rank.OVERTAKEN if is_to_come else self._joining.opened(held, sent_ms)
+            told = Rank.OVERTAKEN if is_to_come else self._joining.take_opened(held, sent_ms)
             if told is Rank.KNOWN:
                 return [Count("duplicates_dropped")]
             if told is Rank.OVERTAKEN and held.replayed and self._joining.may_be_old(held):
@@ -149,7 +149,9 @@ class HandingOut:
                 found.as_live()
                 late = late or self._joining.is_behind(held)
         if admitted.scope.receipts and not (held.replayed or found.expired or found.refused):
-            self.had(held, found.records, None if admitted.header.mode is Mode.PLAIN else self._keys.opened(admitted))
+            self.had(
+                held, found.records, None if admitted.header.mode is Mode.PLAIN else self._keys.opened_key(admitted)
+            )
         return found.delivered(admitted.publisher.name, admitted.header.time_ms, late, held.replayed)
 
     def _clear(self, held: Held) -> bytes:
@@ -158,7 +160,7 @@ class HandingOut:
         assert held.content is not None
         if header.mode is Mode.PLAIN:
             return held.content
-        key = self._keys.opened(held.admitted)
+        key = self._keys.opened_key(held.admitted)
         if key is None:
             raise BadContent("publication names a key that is not here any more")
         return key.open(header.prefix(), header.sequence, held.topic, held.content)

@@ -73,9 +73,9 @@ class Away:
 
     def is_fresh(self, time_ms: int, now: float) -> bool:
         """Returns True if a publication sealed at that time may be new."""
-        return self.let_in or abs(now - time_ms / 1000) <= FRESH_S or self.covers(time_ms, now)
+        return self.let_in or abs(now - time_ms / 1000) <= FRESH_S or self.covers_sealing(time_ms, now)
 
-    def covers(self, time_ms: int, now: float) -> bool:
+    def covers_sealing(self, time_ms: int, now: float) -> bool:
         """Returns True if a publication sealed at that time was sealed during the absence: replicas kept it for this
         reader.
         """
@@ -96,17 +96,17 @@ class Lineages:
         self._kept = kept
         self._former: dict[bytes, tuple[bytes, int]] = {}  # party -> the one before it, and the end of its numbers
         self._next: dict[bytes, list[bytes]] = {}  # the same backwards
-        self.adopt(overlay)
+        self.adopt_overlay(overlay)
 
-    def adopt(self, overlay: Overlay) -> None:
+    def adopt_overlay(self, overlay: Overlay) -> None:
         """Adopts another version of the overlay, in which members may have other keys."""
         self._overlay = overlay
         for member in overlay.members.values():
             if member.before is not None:
                 former = member.before.party_id, member.before.not_after_ms * NUMBERS_PER_MS
-                self._learn(member.certificate.party_id, *former)
+                self._learn_former(member.certificate.party_id, *former)
         for party in self._former.keys() - self._in_use():
-            self._forget(party)
+            self._forget_party(party)
 
     def parties(self, publisher: bytes, number: int) -> list[bytes]:
         """Returns the publisher and its predecessors down to the key under which that number was given, the oldest
@@ -176,12 +176,12 @@ class Lineages:
         after = map(streams, self.streams_after(stream_id))
         return any(stream is not None and stream.first is not None for stream in after)
 
-    def _learn(self, party: bytes, former: bytes, end: int) -> None:
+    def _learn_former(self, party: bytes, former: bytes, end: int) -> None:
         if party in self._former or party in self._before(former):  # what was decided once stays
             return
         self._succeeds(party, former, end)
         if self._kept is not None:
-            self._kept.put(*_row(party, former, end))
+            self._kept.put_row(*_row(party, former, end))
 
     def _succeeds(self, party: bytes, former: bytes, end: int) -> None:
         if party in self._former:
@@ -205,14 +205,14 @@ class Lineages:
         """Returns the parties whose predecessors matter: present keys of members, and their predecessors."""
         return {party for present in self._overlay.by_party for party in self._before(present)[:FORMER_MAX]}
 
-    def _forget(self, party: bytes) -> None:
+    def _forget_party(self, party: bytes) -> None:
         self._unlink(party)
         if self._kept is not None:
-            self._kept.drop(LINEAGE + party)
+            self._kept.drop_row(LINEAGE + party)
 
     # ------------------------------------------------------------------------------------------- over restarts
 
-    def rows(self) -> list[tuple[bytes, bytes]]:
+    def all_rows(self) -> list[tuple[bytes, bytes]]:
         """Returns all rows for a next process, for readers without `kept`."""
         return [_row(party, *known) for party, known in self._former.items()]
 
@@ -222,7 +222,7 @@ class Lineages:
             if len(party) == 16 and len(row) == 24 and party not in self._before(row[:16]):
                 self._succeeds(party, row[:16], int.from_bytes(row[16:]))
         for party in self._former.keys() - self._in_use():
-            self._forget(party)
+            self._forget_party(party)
 
 
 def _row(party: bytes, former: bytes, end: int) -> tuple[bytes, bytes]:
@@ -312,16 +312,16 @@ class Intake(Generic[Opened]):
         self._vouchers = Vouchers(overlay, home)
         self.lineages = Lineages(overlay, kept)
 
-    def adopt(self, overlay: Overlay, now: float) -> tuple[list[Effect], list[bytes]]:
+    def adopt_overlay(self, overlay: Overlay, now: float) -> tuple[list[Effect], list[bytes]]:
         """Adopts another version of the overlay, or other views, with unchanged regions. Returns effects and the ids
         of keys that were opened.
         """
         self.overlay = self._vouchers.overlay = overlay
         self._topology = Topology(overlay)
         self.assembling.replicas = asked(overlay, self.home)
-        self.admission.adopt(overlay, now)
-        self.lineages.adopt(overlay)
-        return self.keys.adopt(overlay, now)
+        self.admission.adopt_overlay(overlay, now)
+        self.lineages.adopt_overlay(overlay)
+        return self.keys.adopt_overlay(overlay, now)
 
     # --------------------------------------------------------------------------------------------- a wire
 
@@ -331,9 +331,9 @@ class Intake(Generic[Opened]):
         """
         if PROPERTY_KEY not in properties:
             return [], None
-        return self.keys.take(peer, properties, now)
+        return self.keys.take_key_wire(peer, properties, now)
 
-    def told(self, properties: Mapping[str, str], wire_topic: str) -> str | None:
+    def told_property(self, properties: Mapping[str, str], wire_topic: str) -> str | None:
         """Returns property `vmq` of a publication; None for a key standing alone. Raises BadFrame if a publication has
         no such property.
         """

@@ -101,7 +101,7 @@ class ScopeInterest:
         """
         self._version = max((int.from_bytes(row) for _, row in of_kind(rows, VERSION)), default=0)
 
-    def subscribed(
+    def take_subscription(
         self, topic_filter: str, now: float, wanted: Predicate | None = None, narrows: bool = False
     ) -> list[Effect]:
         """Takes a new local filter, or a wider predicate for a known one; with `narrows`, a possibly narrower
@@ -117,7 +117,7 @@ class ScopeInterest:
         self._filters[topic_filter] = wanted
         effects: list[Effect] = []
         if now >= self._review_at:
-            effects = self._review(now)
+            effects = self._review_scopes(now)
         elif is_new:
             effects = self._want({topic_filter}, now)
         for wire_filter, want in self._wants.items():
@@ -125,12 +125,12 @@ class ScopeInterest:
                 effects += self._widen(wire_filter, want, now)
         return effects
 
-    def unsubscribed(self, topic_filter: str, now: float) -> list[Effect]:
+    def drop_subscription(self, topic_filter: str, now: float) -> list[Effect]:
         """Removes a filter no local client wants any more. A scope that was withdrawn too often stays subscribed
         meanwhile, so that retained publications here stay up to date for the next client.
         """
         alone = [wire_filter for wire_filter, want in self._wants.items() if want.filters == {topic_filter}]
-        if len([each for each in alone if self._withdrawals.take(each, now)]) < len(alone):
+        if len([each for each in alone if self._withdrawals.spend_one(each, now)]) < len(alone):
             self._lingering.add(topic_filter)
             return []
         self._lingering.discard(topic_filter)
@@ -145,13 +145,13 @@ class ScopeInterest:
                     want.narrow_later(now)
         return effects
 
-    def adopt(self, overlay: Overlay, secrets: Sequence[ScopeSecret], now: float) -> list[Effect]:
+    def adopt_overlay(self, overlay: Overlay, secrets: Sequence[ScopeSecret], now: float) -> list[Effect]:
         """Adopts another version of the overlay, or other views, with unchanged regions: states newly readable
         scopes.
         """
         self._overlay = overlay
         self._secrets = list(secrets)
-        effects = self._review(now)
+        effects = self._review_scopes(now)
         self._withdrawals.forget_unless(lambda wire_filter: overlay.scope_named(wire_filter) is not None)
         for want in self._wants.values():  # a replica that adopts after us refuses a right that it does not know yet
             if want.filters:
@@ -159,17 +159,17 @@ class ScopeInterest:
                 want.narrow_at = now  # the owner may show other attributes, or hide them by another key
         return effects
 
-    def rotate(self, identity: Identity) -> None:
+    def rotate_identity(self, identity: Identity) -> None:
         """Signs with another key of this gateway from now on."""
         self._identity = identity
 
-    def _review(self, now: float) -> list[Effect]:
+    def _review_scopes(self, now: float) -> list[Effect]:
         """States wanted scopes that have become readable; withdraws scopes that are no longer readable."""
         calendar = self._overlay.policy.calendar
         self._reviewed_at = now
         # Replicas' clocks may be behind by skew_s, and would refuse a right that begins with the epoch.
-        self._review_at = calendar.end_s(calendar.at(now - calendar.skew_s)) + calendar.skew_s
-        epochs = {calendar.at(now), calendar.at(now - calendar.skew_s)}
+        self._review_at = calendar.end_s(calendar.epoch_at(now - calendar.skew_s)) + calendar.skew_s
+        epochs = {calendar.epoch_at(now), calendar.epoch_at(now - calendar.skew_s)}
         self._readable = {
             secret.scope.filter: secret
             for secret in self._secrets
@@ -247,7 +247,7 @@ class ScopeInterest:
     def link_up(self, peer: str) -> list[Effect]:
         """Repeats all statements to a connected replica, which may have lost its memory."""
         self._up.add(peer)
-        return [effect for f, want in self._wants.items() for effect in self._tell(peer, f, want)]
+        return [effect for f, want in self._wants.items() for effect in self._tell_statement(peer, f, want)]
 
     def link_down(self, peer: str) -> list[Effect]:
         self._up.discard(peer)
@@ -270,7 +270,7 @@ class ScopeInterest:
         want.acked.add(event.peer)
         return [Count("subscriptions_accepted")] if self._has_quorum(want) and not before else []
 
-    def refused(self, event: NotTaken, now: float) -> list[Effect]:
+    def take_refusal(self, event: NotTaken, now: float) -> list[Effect]:
         """Takes a replica's refusal of a statement: the replica no longer counts, and hears the statement again.
 
         A new statement follows once an honest replica must have refused; a few liars could otherwise make all replicas
@@ -306,7 +306,7 @@ class ScopeInterest:
         wanted = self.wanted()
         return {s.scope.filter: s.clear_filter for s in self._secrets if s.scope.filter in wanted}
 
-    def accepted(self, wire_filter: str) -> bool:
+    def is_accepted(self, wire_filter: str) -> bool:
         """Returns True if a quorum of the home region, in its view in force, acknowledged the statement on the
         scope.
         """
@@ -323,7 +323,7 @@ class ScopeInterest:
     def tick(self, now: float) -> list[Effect]:
         """Renews leases in time, and reviews the readable scopes in a new epoch."""
         was_set_back = now < self._reviewed_at - REPEAT_S
-        effects = self._review(now) if 0 < self._review_at <= now or (self._review_at and was_set_back) else []
+        effects = self._review_scopes(now) if 0 < self._review_at <= now or (self._review_at and was_set_back) else []
         for wire_filter, want in self._wants.items():
             # A clock that was set back: what it said before may be to come for replicas, and they refused it.
             due = want.renew_at <= now or now < want.stated_at - REPEAT_S
@@ -331,13 +331,13 @@ class ScopeInterest:
                 effects += self._state(wire_filter, want, True, now, want.statement.cover)
             if want.narrow_at <= now:
                 effects += self._narrow(wire_filter, want, now)
-        if self._withdrawals.due(now):
-            effects += [effect for each in tuple(self._lingering) for effect in self.unsubscribed(each, now)]
+        if self._withdrawals.due_keys(now):
+            effects += [effect for each in tuple(self._lingering) for effect in self.drop_subscription(each, now)]
         for peer, wire_filter in [told for told, at in self._again.items() if at <= now]:
             del self._again[peer, wire_filter]
             want = self._wants[wire_filter]
             if peer in self._up and peer not in want.acked and want.statement is not None:
-                effects += self._tell(peer, wire_filter, want)
+                effects += self._tell_statement(peer, wire_filter, want)
         return effects
 
     @property
@@ -355,7 +355,7 @@ class ScopeInterest:
         """
         self._version = max(self._version + 1, int(now * 1000))
         if self.kept is not None:
-            self.kept.put(VERSION, number(self._version, 8))
+            self.kept.put_row(VERSION, number(self._version, 8))
         expires_ms = int((now + self._lease_s) * 1000)
         before = want.statement if want.statement is not None and want.statement.on else None
         # Where only the cover is another, what is retained is here: it is left out for no cover.
@@ -370,9 +370,9 @@ class ScopeInterest:
         want.stated_at, want.renew_at, want.narrow_at = now, now + RENEW_AFTER_S, inf
         want.acked.clear()
         want.refused_by.clear()
-        return [effect for peer in sorted(self._up) for effect in self._tell(peer, wire_filter, want)]
+        return [effect for peer in sorted(self._up) for effect in self._tell_statement(peer, wire_filter, want)]
 
-    def _tell(self, peer: str, wire_filter: str, want: _Want) -> list[Effect]:
+    def _tell_statement(self, peer: str, wire_filter: str, want: _Want) -> list[Effect]:
         assert want.statement is not None
         self._last_ticket -= 1
         self._told.pop(self._tickets.get((peer, wire_filter), 0), None)
@@ -463,11 +463,11 @@ class Subscriptions:
                 continue
             known.course, known.whole_since = Course.LEFT, since
             known.until = int.from_bytes(until) / 1000 if until else now + GATEWAY_SESSION_S
-            self._keep(stream, known)
+            self._keep_row(stream, known)
         for _, row in of_kind(rows, ALIVE):
             self.away = Away(int.from_bytes(row) / 1000, now)
 
-    def follow(self, interest: ScopeInterest, overlay: Overlay, now: float) -> None:
+    def follow_interest(self, interest: ScopeInterest, overlay: Overlay, now: float) -> None:
         """Follows the present interest of local clients; replicas left out publications of scopes that have become
         wider.
         """
@@ -479,7 +479,7 @@ class Subscriptions:
                 self.paused(stream)
         for stream in wanted:
             if not self.is_wanted(stream):
-                self.resumed(stream, now)
+                self.resume_scope(stream, now)
         for stream in {scope.stream for scope in overlay.policy.scopes if scope.filter in widened} if widened else ():
             self.widened(stream, now)
 
@@ -491,7 +491,7 @@ class Subscriptions:
         known = self._of.get(stream)
         return Course.ENDED if known is None else known.course
 
-    def resumed(self, stream: int, now: float) -> None:
+    def resume_scope(self, stream: int, now: float) -> None:
         """Starts a subscription of the scope; publications of the time before are not waited for. Continues the former
         process's subscription if that ended not long ago.
         """
@@ -502,13 +502,13 @@ class Subscriptions:
             known.generation += 1
             known.since = known.whole_since = now
         known.move(CourseTurn.WANTED)
-        self._keep(stream, known)
+        self._keep_row(stream, known)
 
     def paused(self, stream: int) -> None:
         """Ends the subscription of the scope."""
         known = self._of[stream]
         known.move(CourseTurn.UNWANTED if known.course is Course.RUNNING else CourseTurn.OVERDUE)
-        self._kept.drop(SCOPE + number(stream, 4))
+        self._kept.drop_row(SCOPE + number(stream, 4))
         self._same_for_all(stream, known)
 
     def widened(self, stream: int, now: float) -> None:
@@ -516,7 +516,7 @@ class Subscriptions:
         if self._course(stream) is not Course.ENDED:
             known = self._of[stream]
             known.whole_since = now
-            self._keep(stream, known)
+            self._keep_row(stream, known)
 
     def forgot(self, author: bytes, stream: int, now: float) -> None:
         """Notes that an author's arrivals were forgotten. By the author's clock they may have been sealed a bit
@@ -526,15 +526,15 @@ class Subscriptions:
             return
         known = self._of[stream]
         known.forgotten[author] = now + FRESH_S
-        self._kept.put(SCOPE + number(stream, 4) + author, _ms(now + FRESH_S))
+        self._kept.put_row(SCOPE + number(stream, 4) + author, _ms(now + FRESH_S))
         if len(known.forgotten) > FORGOTTEN_MAX:
             known.whole_since = max(known.forgotten.values())
-            self._keep(stream, known)
+            self._keep_row(stream, known)
             self._same_for_all(stream, known)
 
     def _same_for_all(self, stream: int, known: _Subscription) -> None:
         for author in known.forgotten:
-            self._kept.drop(SCOPE + number(stream, 4) + author)
+            self._kept.drop_row(SCOPE + number(stream, 4) + author)
         known.forgotten.clear()
 
     def generation(self, stream: int) -> int:
@@ -563,9 +563,9 @@ class Subscriptions:
         since = max(known.whole_since, known.forgotten.get(author, 0.0)) if known.forgotten else known.whole_since
         return since < time_ms / 1000 <= now
 
-    def _keep(self, stream: int, known: _Subscription) -> None:
+    def _keep_row(self, stream: int, known: _Subscription) -> None:
         until = _ms(known.until) if known.course is Course.LEFT else b""
-        self._kept.put(SCOPE + number(stream, 4), _ms(known.whole_since) + until)
+        self._kept.put_row(SCOPE + number(stream, 4), _ms(known.whole_since) + until)
 
 
 def _ms(at: float) -> bytes:

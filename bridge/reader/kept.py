@@ -18,9 +18,9 @@
     q run                        which numbers of QoS 2 were sealed, of a run of numbers (`publisher.sealed_before`)
 
 Without these rows a restarted reader would deliver repetitions of replicas again, lose acknowledged publications, and
-take every retained publication for a live one. The machines change rows; `changes` returns the changed ones. The shell
-acknowledges a wire to its replica only after all its changed rows are on disk. This module decides nothing, writes no
-disk and seals no rows.
+take every retained publication for a live one. The machines change rows; `changed_rows` returns the changed ones. The
+shell acknowledges a wire to its replica only after all its changed rows are on disk. This module decides nothing,
+writes no disk and seals no rows.
 """
 
 from __future__ import annotations
@@ -46,21 +46,21 @@ Rows: TypeAlias = Sequence[tuple[bytes, bytes]]
 
 
 class KeptReader:
-    """Rows changed since the last call of `changes`, and the names of publications that have rows because they
+    """Rows changed since the last call of `changed_rows`, and the names of publications that have rows because they
     wait.
     """
 
     def __init__(self) -> None:
         self.changed: dict[bytes, bytes | None] = {}
         self.streams: dict[StreamId, Stream] = {}
-        """Streams whose rows changed, like those in `changed`; `changes` is asked if there are any."""
+        """Streams whose rows changed, like those in `changed`; `changed_rows` is asked if there are any."""
         self._waiting: dict[Name, dict[bytes, None]] = {}
         self._alive_at = 0.0
 
-    def put(self, key: bytes, value: bytes) -> None:
+    def put_row(self, key: bytes, value: bytes) -> None:
         self.changed[key] = value
 
-    def drop(self, key: bytes) -> None:
+    def drop_row(self, key: bytes) -> None:
         self.changed[key] = None
 
     def stream(self, stream_id: StreamId, stream: Stream) -> None:
@@ -69,25 +69,25 @@ class KeptReader:
 
     def stream_gone(self, stream_id: StreamId) -> None:
         self.streams.pop(stream_id, None)
-        self.drop(stream_key(stream_id))
+        self.drop_row(stream_key(stream_id))
 
     def waits(self, name: Name, peer: str, wire: Wire, arrived: float) -> None:
         """Keeps a wire until its publication is delivered or given up."""
         key = WAITING + name[0] + number(name[2], 8) + peer.encode()
         self._waiting.setdefault(name, {})[key] = None
-        self.put(key, wire_row(peer, as_read(wire), arrived))
+        self.put_row(key, wire_row(peer, as_read(wire), arrived))
 
-    def done(self, name: Name) -> None:
+    def drop_publication(self, name: Name) -> None:
         """Drops the rows of a publication waiting no more."""
         for key in self._waiting.pop(name, ()):
-            self.drop(key)
+            self.drop_row(key)
 
     @property
     def waiting(self) -> Iterable[Name]:
         """The names of publications that have rows because they wait."""
         return tuple(self._waiting)
 
-    def changes(self, now: float) -> list[Effect]:
+    def changed_rows(self, now: float) -> list[Effect]:
         """Returns the rows to store now; an empty list if nothing changed."""
         for stream_id, stream in self.streams.items():
             self.changed[stream_key(stream_id)] = stream_row(stream)
@@ -150,7 +150,7 @@ def wire_of(row: bytes) -> tuple[str, Wire, float]:
     reader = Reader(row)
     peer, arrived, topic, flags = reader.text(), reader.number(8) / 1000, reader.text(), reader.number(1)
     properties = tuple((reader.text(), reader.text()) for _ in range(reader.number(2)))
-    return peer, Wire(topic, reader.rest(), flags & 0x03, bool(flags & 0x80), properties), arrived
+    return peer, Wire(topic, reader.take_rest(), flags & 0x03, bool(flags & 0x80), properties), arrived
 
 
 def kept_wires(rows: Rows) -> list[tuple[bytes, bool, str, Wire]]:

@@ -82,7 +82,7 @@ class SearchDebts:
         self._refuted[publisher] = min(doublings + 1, DOUBLINGS_MAX)
         self._owe(publisher, max(choices, 1) * STEP_S * 2**doublings, now)
 
-    def opened(self, publisher: bytes) -> None:
+    def note_opened(self, publisher: bytes) -> None:
         """Resets the doubling after a key of the publisher opened."""
         self._refuted.pop(publisher, None)
 
@@ -102,13 +102,13 @@ class Opening(Protocol[Opened_co]):
     def may_open(self, header: KeyHeader) -> bool:
         """Returns True if this reader may read the scope of the key."""
 
-    def lacks(self, header: KeyHeader) -> bool:
+    def lacks_epoch_key(self, header: KeyHeader) -> bool:
         """Returns True if opening needs an epoch key that is not here."""
 
-    def check(self, header: KeyHeader) -> None:
+    def check_epoch_key(self, header: KeyHeader) -> None:
         """Raises WrongEpochKey if the epoch key here differs from the publisher's."""
 
-    def open(self, header: KeyHeader, level1: Mapping[int, bytes], secret: bytes) -> Opened_co:
+    def open_key(self, header: KeyHeader, level1: Mapping[int, bytes], secret: bytes) -> Opened_co:
         """Opens the key. `level1` holds k or more fitting values by place; `secret` follows from k of them. Raises
         BadContent.
         """
@@ -118,22 +118,22 @@ class OpeningKeys:
     """A gateway's `Opening`: the decryption keys of the scopes that it may read."""
 
     def __init__(self, secrets: Sequence[ScopeSecret], keys: ScopeKeys) -> None:
-        self.adopt(secrets)
+        self.adopt_scopes(secrets)
         self._keys = keys
 
-    def adopt(self, secrets: Sequence[ScopeSecret]) -> None:
+    def adopt_scopes(self, secrets: Sequence[ScopeSecret]) -> None:
         self._keyed = {secret.scope.filter: secret.scope.keyed for secret in secrets}
 
     def may_open(self, header: KeyHeader) -> bool:
         return header.scope in self._keyed
 
-    def lacks(self, header: KeyHeader) -> bool:
+    def lacks_epoch_key(self, header: KeyHeader) -> bool:
         return self._keyed[header.scope] and self._keys.get(header.epoch_key) is None
 
-    def check(self, header: KeyHeader) -> None:
+    def check_epoch_key(self, header: KeyHeader) -> None:
         check_epoch_key(header, self._epoch_key(header))
 
-    def open(self, header: KeyHeader, level1: Mapping[int, bytes], secret: bytes) -> DataKey:
+    def open_key(self, header: KeyHeader, level1: Mapping[int, bytes], secret: bytes) -> DataKey:
         return open_key(header, secret, self._epoch_key(header))
 
     def _epoch_key(self, header: KeyHeader) -> bytes | None:
@@ -204,26 +204,26 @@ class KeyRing(Generic[Opened]):
         self._lacking: dict[KeyName, set[bytes]] = {}  # epoch key -> ids of the keys that wait for it, or for another
         self._doubted: set[KeyName] = set()
 
-    def adopt(self, overlay: Overlay, now: float) -> tuple[list[Effect], list[bytes]]:
+    def adopt_overlay(self, overlay: Overlay, now: float) -> tuple[list[Effect], list[bytes]]:
         """Adopts another version of the overlay, or other views, with unchanged regions. Returns the results of
         `keys_changed`.
         """
         self._overlay, self._topology = overlay, Topology(overlay)
         for held in self._keys.values():
             held.seals_ms = overlay.policy.calendar.sealing_ms(held.header.epoch)
-        self._evidence.adopt(overlay)
-        self._wrapped_evidence.adopt(overlay)
+        self._evidence.adopt_overlay(overlay)
+        self._wrapped_evidence.adopt_overlay(overlay)
         self._contradicted = {
             hops: columns
             for hops, columns in self._contradicted.items()
             if all(overlay.view(hop.region, hop.view) for hop in hops)
         }
         effects, opened = self.keys_changed(now)
-        for peer, _, properties in self._early.take():
+        for peer, _, properties in self._early.take_all():
             if peer not in overlay.members:
                 continue
             try:
-                news, key_id = self.take(peer, properties, now)
+                news, key_id = self.take_key_wire(peer, properties, now)
             except KeysError as error:
                 news, key_id = refused(peer, error), None
             effects += news
@@ -247,19 +247,19 @@ class KeyRing(Generic[Opened]):
 
     # --------------------------------------------------------------------------------------------- shares
 
-    def take(self, peer: str, properties: Mapping[str, str], now: float) -> tuple[list[Effect], bytes | None]:
+    def take_key_wire(self, peer: str, properties: Mapping[str, str], now: float) -> tuple[list[Effect], bytes | None]:
         """Takes key header and shares from a wire. Returns effects and the id of the key if this wire opened it.
 
-        Raises the errors of `Admission.key` and `Admission.shares`.
+        Raises the errors of `Admission.key_header` and `Admission.shares`.
         """
         try:
-            header = self._admission.key(properties, now)
+            header = self._admission.key_header(properties, now)
         except UnknownView:
             keep_key(self._early, peer, properties, KEYS_TOPIC)
             return [Count("keys_ahead")], None
         if header is None:
             return [], None
-        key = self._keys.get(header.key_id) or self._add(header, peer)
+        key = self._keys.get(header.key_id) or self._add_key(header, peer)
         told = properties.get(PROPERTY_SHARES)
         if told is not None and key.told.get(peer) == told and PROPERTY_WRAPS not in properties:
             return [], None
@@ -283,7 +283,7 @@ class KeyRing(Generic[Opened]):
                 effects.append(Blame(peer, False, "a second, different share for one label"))
         if told is not None and len(told) <= REPEATED_CHARS_MAX and not effects:
             key.told[peer] = told
-        of_wraps = _NO_WRAPS if key.wraps is None else key.wraps.take(wraps, sender)
+        of_wraps = _NO_WRAPS if key.wraps is None else key.wraps.take_wraps(wraps, sender)
         effects += [Blame(peer, False, "a second, different wrap of one name")] if of_wraps.contradicts else []
         effects += [Count("wraps_received", len(of_wraps.believed))] if of_wraps.believed else []
         if not (fresh or of_wraps.counted):
@@ -299,21 +299,21 @@ class KeyRing(Generic[Opened]):
             counted = of_wraps.counted
             key.brought += [(peer, to_property(encode_wraps(header.key_id, key.hops, counted)))] if counted else []
         if key.search is not None:
-            key.search.add(fresh)
+            key.search.add_shares(fresh)
             if isinstance(key.search, WrapSearch):
                 key.search.add_wraps(of_wraps.believed)
         if fresh or of_wraps.believed:
             effects += self._recombine(key, now)
         if key.opened is None:
-            self._keep(key)
+            self._keep_row(key)
         return effects, header.key_id if key.opened is not None else None
 
-    def _keep(self, key: _Key[Opened]) -> None:
+    def _keep_row(self, key: _Key[Opened]) -> None:
         if self._kept is not None:
             row = key_row(to_property(key.header.encode()), key.secret, () if key.secret else key.brought)
-            self._kept.put(KEY + key.header.key_id, row)
+            self._kept.put_row(KEY + key.header.key_id, row)
 
-    def _add(self, header: KeyHeader, peer: str) -> _Key[Opened]:
+    def _add_key(self, header: KeyHeader, peer: str) -> _Key[Opened]:
         """Adds an unopened key, counted to its publisher together with the sender: any replica has thousands of old
         keys of its publishers, and replayed they would push out the key in use.
         """
@@ -322,21 +322,21 @@ class KeyRing(Generic[Opened]):
         key: _Key[Opened] = _Key(header, publisher, hops, self._overlay.policy.calendar.sealing_ms(header.epoch))
         if header.wrapped and wrapping_hops(hops):
             key.wraps = Wraps(honest_needed(hops[-1]))
-        self._put(key, header.publisher + peer.encode())
+        self._put_key(key, header.publisher + peer.encode())
         return key
 
-    def _put(self, key: _Key[Opened], owner: bytes) -> None:
+    def _put_key(self, key: _Key[Opened], owner: bytes) -> None:
         gone = self._keys.put(key.header.key_id, owner, key)
         if gone is not None:
             self._audits.pop(gone[0], None)
             self._searches.pop(gone[0], None)
             self._no_longer_lacks(gone[1].header)
             if self._kept is not None:
-                self._kept.drop(KEY + gone[0])
+                self._kept.drop_row(KEY + gone[0])
 
     # ------------------------------------------------------------------------------------------ using them
 
-    def knows(self, key_id: bytes) -> bool:
+    def knows_key(self, key_id: bytes) -> bool:
         """Returns True if the header of the key came."""
         return self._keys.get(key_id) is not None
 
@@ -345,7 +345,7 @@ class KeyRing(Generic[Opened]):
         key = self._keys.get(admitted.header.key_id)
         return key is None or (key.opened is None and _belongs(key, admitted))
 
-    def opened(self, admitted: Admitted) -> Opened | None:
+    def opened_key(self, admitted: Admitted) -> Opened | None:
         """Returns the opened key of a sealed publication, or None if the key is not opened yet. Raises BadContent if
         the key is for another publisher, scope or time.
         """
@@ -366,7 +366,7 @@ class KeyRing(Generic[Opened]):
             key.served.add(header.sequence)
         return key.opened
 
-    def held(self, key_id: bytes) -> tuple[KeyHeader, Opened | None, list[Share]] | None:
+    def held_key(self, key_id: bytes) -> tuple[KeyHeader, Opened | None, list[Share]] | None:
         """Returns the header of a key, the opened key if there is one, and the shares that came."""
         key = self._keys.get(key_id)
         return None if key is None else (key.header, key.opened, list(key.shares.values()))
@@ -376,28 +376,28 @@ class KeyRing(Generic[Opened]):
         return (key.header.key_id for key in self._keys.values())
 
     def restore(self, row: bytes, now: float) -> list[Effect]:
-        """Restores a key of a former process, opened or with its shares. Raises the errors of `take`."""
+        """Restores a key of a former process, opened or with its shares. Raises the errors of `take_key_wire`."""
         header_text, secret, brought = key_of(row)
         properties = {PROPERTY_KEY: header_text}
         if not secret:
-            return [e for peer, s in brought for e in self.take(peer, {**properties, carrying(s): s}, now)[0]]
-        header = self._admission.key(properties, now)
+            return [e for peer, s in brought for e in self.take_key_wire(peer, {**properties, carrying(s): s}, now)[0]]
+        header = self._admission.key_header(properties, now)
         assert header is not None
-        key = self._add(header, "")
+        key = self._add_key(header, "")
         key.secret = secret
-        self._put(key, header.publisher)
+        self._put_key(key, header.publisher)
         return self._recombine(key, now)
 
     def resume(self, header: KeyHeader, opened: Opened | None, shares: Iterable[Share]) -> None:
         """Takes a key an earlier process held and verified; ignores a key unknown to the present overlay."""
         try:
-            key = self._keys.get(header.key_id) or self._add(header, "")
+            key = self._keys.get(header.key_id) or self._add_key(header, "")
         except KeysError:
             return
         key.shares.update((share.label, share) for share in shares)
         if opened is not None:
             key.opened = opened
-            self._put(key, header.publisher)
+            self._put_key(key, header.publisher)
 
     # --------------------------------------------------------------------------------------------- search
 
@@ -406,7 +406,7 @@ class KeyRing(Generic[Opened]):
         header, opening = key.header, self._opening
         if key.unusable or not opening.may_open(header):
             return []
-        if opening.lacks(header):
+        if opening.lacks_epoch_key(header):
             return self._lack(header)
         if key.secret:
             return self._reopen(key)
@@ -417,7 +417,7 @@ class KeyRing(Generic[Opened]):
         search = key.search = key.search or self._search_of(key)
         before, weight = search.steps, 1 if key.wraps is None else WRAP_CHOICES
         try:
-            opening.check(header)
+            opening.check_epoch_key(header)
             found = search.search(TURN_CHOICES // weight, self._contradicted.get(key.hops, {}))
         except WrongEpochKey:
             key.unusable = True  # until keys come
@@ -440,7 +440,7 @@ class KeyRing(Generic[Opened]):
 
         def accept(secret: bytes) -> bool:
             try:
-                key.opened = self._opening.open(key.header, search.rows, secret)
+                key.opened = self._opening.open_key(key.header, search.rows, secret)
             except BadContent:
                 return False
             return True
@@ -450,7 +450,7 @@ class KeyRing(Generic[Opened]):
         else:
             search = WrapSearch(key.hops, key.header.digest, fits, accept)
             search.add_wraps(map(Wrap._make, key.wraps.believed.items()))
-        search.add(key.shares.values())
+        search.add_shares(key.shares.values())
         return search
 
     def _found(
@@ -458,12 +458,12 @@ class KeyRing(Generic[Opened]):
     ) -> list[Effect]:
         header = key.header
         key.combination, key.search = found.combination, None
-        self._put(key, header.publisher)
+        self._put_key(key, header.publisher)
         if self._kept is not None:
             key.secret = found.secret
             key.brought.clear()
-            self._keep(key)
-        self._debts.opened(header.publisher)
+            self._keep_row(key)
+        self._debts.note_opened(header.publisher)
         self._audits.setdefault(header.key_id, now + AUDIT_AFTER_S)
         effects: list[Effect] = [Count("recombined")]
         if contradicted := search.contradictions(found):
@@ -474,8 +474,8 @@ class KeyRing(Generic[Opened]):
     def _reopen(self, key: _Key[Opened]) -> list[Effect]:
         """Opens a key a former process recombined, without a second audit of its shares."""
         try:
-            self._opening.check(key.header)
-            key.opened = self._opening.open(key.header, {}, key.secret)
+            self._opening.check_epoch_key(key.header)
+            key.opened = self._opening.open_key(key.header, {}, key.secret)
         except WrongEpochKey:
             key.unusable = True  # until keys come
             return [Count("wrong_epoch_key"), *self._doubt(key.header)]

@@ -69,7 +69,7 @@ class Joining:
         self._waiting: FairBytes[str, Held] = FairBytes(WAITING_BYTES, KEPT_OVERHEAD_BYTES)
         self._until: OrderedDict[str, float] = OrderedDict()  # oldest first, all wait equally long
 
-    def adopt(self, overlay: Overlay) -> None:
+    def adopt_overlay(self, overlay: Overlay) -> None:
         """Adopts another version of the overlay, in which members may have other keys."""
         self._overlay = overlay
 
@@ -130,7 +130,7 @@ class Joining:
         last = self._last.get(_place(held))
         return last is not None and last.order[0] > held.admitted.header.sequence
 
-    def opened(self, held: Held, time_ms: int) -> Rank:
+    def take_opened(self, held: Held, time_ms: int) -> Rank:
         """Takes an opened publication, published at `time_ms` according to its author, and returns its rank."""
         known = _known(held, time_ms)
         place = _place(held)
@@ -139,7 +139,7 @@ class Joining:
             return Rank.KNOWN
         if last is not None and self._rank(last) > self._rank(known):
             return Rank.OVERTAKEN
-        self._learn(place, known)
+        self._learn_last(place, known)
         others = (self._last.get(other) for other in self._members.get(slot_of(place), ()))
         return Rank.NEWEST if all(each is None or each <= known for each in others) else Rank.OVERTAKEN
 
@@ -150,18 +150,18 @@ class Joining:
         if last.order[0] != known.order[0]:
             return False
         if self._rank(known) > self._rank(last):
-            self._learn(place, known._replace(time_ms=last.time_ms))
+            self._learn_last(place, known._replace(time_ms=last.time_ms))
         return True
 
-    def _learn(self, place: str, known: _Known) -> None:
-        self._kept.put(RETAINED + place.encode(), _row(known))
-        self._put(place, known)
+    def _learn_last(self, place: str, known: _Known) -> None:
+        self._kept.put_row(RETAINED + place.encode(), _row(known))
+        self._put_last(place, known)
 
-    def _put(self, place: str, known: _Known) -> None:
+    def _put_last(self, place: str, known: _Known) -> None:
         gone = self._last.put(place, known.member.encode(), known)
         self._members.setdefault(slot_of(place), set()).add(place)
         if gone is not None:
-            self._kept.drop(RETAINED + gone[0].encode())
+            self._kept.drop_row(RETAINED + gone[0].encode())
             slot = slot_of(gone[0])
             self._members[slot].discard(gone[0])
             if not self._members[slot]:
@@ -172,12 +172,12 @@ class Joining:
     def restore(self, place: str, row: bytes) -> None:
         """Restores a row of a former process. Raises BadFrame."""
         reader = Reader(row)
-        time_ms, party = reader.number(8), reader.take(16)
+        time_ms, party = reader.number(8), reader.take_bytes(16)
         order = reader.number(8), reader.number(8), reader.number(4), reader.number(8)
-        reader.end()
-        self._put(place, _Known(time_ms, place.rpartition("/")[2], order, party))
+        reader.expect_end()
+        self._put_last(place, _Known(time_ms, place.rpartition("/")[2], order, party))
 
-    def holds(self, topic: str, publisher: bytes, sequence: int) -> bool:
+    def holds_waiting(self, topic: str, publisher: bytes, sequence: int) -> bool:
         """Returns True if this publication waits for newer ones."""
         author = self._overlay.by_party.get(publisher)
         held = None if author is None else self._waiting.get(f"{slot_of(topic)}/{author.name}")

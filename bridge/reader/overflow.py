@@ -80,7 +80,7 @@ class Overflow:
         """Returns the publication in hand with this name."""
         return self._in_hand.get(name[0], {}).get(name)
 
-    def put(self, held: Held, brought: Received) -> int:
+    def put_in_hand(self, held: Held, brought: Received) -> int:
         """Keeps a publication in hand, in its latest given sealing. Returns the number under which its wire is
         withheld; 0 if there is no room here either.
         """
@@ -123,7 +123,7 @@ class Overflow:
         link = self._links.get(peer)
         return link is None or (link[publisher] < window // PARTS and link.total() < window // 2)
 
-    def first(self, publisher: bytes) -> InHand | None:
+    def first_of(self, publisher: bytes) -> InHand | None:
         """Returns the publication of this publisher with the lowest number."""
         entries = self._in_hand.get(publisher)
         return None if entries is None else min(entries.values(), key=lambda entry: entry.held.name[2])
@@ -199,15 +199,15 @@ class AheadScopes:
             # Announced, and now it comes: keys and shares may have come with either.
             earlier = {name: value for name, value in before.event.wire.properties if name != PROPERTY_PART}
             wire = replace(wire, properties=tuple((earlier | told).items()))
-        self._rows.put(row, wire_row(event.peer, wire, now))
+        self._rows.put_row(row, wire_row(event.peer, wire, now))
         kept = _Kept(replace(event, wire=wire), header, len(pieces))
-        gone = self._kept.keep(row, header.publisher + event.peer.encode(), kept, wire_bytes(wire)) or ()
+        gone = self._kept.keep_value(row, header.publisher + event.peer.encode(), kept, wire_bytes(wire)) or ()
         for lost, _ in gone:
-            self._rows.drop(lost)
+            self._rows.drop_row(lost)
         return kept_early(len(gone))
 
-    def take(self) -> list[Received]:
+    def take_all(self) -> list[Received]:
         """Removes all kept wires and returns them in order of arrival."""
         for row, _ in self._kept.items():
-            self._rows.drop(row)
-        return [replace(each.event, acknowledged=True) for each in self._kept.take()]
+            self._rows.drop_row(row)
+        return [replace(each.event, acknowledged=True) for each in self._kept.take_all()]

@@ -36,21 +36,21 @@ class PastCollector:
         """Of now: another list when rights changed."""
         self._collector: Collector | None = None
 
-    def adopt(self, overlay: Overlay, now: float) -> list[Effect]:
+    def adopt_era(self, overlay: Overlay, now: float) -> list[Effect]:
         """Takes the next era. The first one makes the collector."""
         secrets = [secret for secret in (_of_then(each, overlay) for each in self.secrets) if secret is not None]
         if self._collector is not None:
-            return self._collector.adopt(overlay, secrets, now)
+            return self._collector.adopt_overlay(overlay, secrets, now)
         self._collector = Collector(
             overlay, self._name, secrets, self._keys, own_too=not self._rows, region=self._region
         )
         effects = self._collector.restore(self._rows, now) if self._rows else []
-        self._collector.subscriptions.resumed(self._scope.stream, now)
+        self._collector.subscriptions.resume_scope(self._scope.stream, now)
         return effects
 
-    def received(self, event: Received, now: float) -> list[Effect]:
+    def take_copy(self, event: Received, now: float) -> list[Effect]:
         assert self._collector is not None
-        return self._collector.received(event, now)
+        return self._collector.take_wire(event, now)
 
     def keys_changed(self, now: float) -> list[Effect]:
         assert self._collector is not None

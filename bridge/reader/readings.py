@@ -123,8 +123,8 @@ class Readings:
         self._collector.gaps.end_of(scope.stream)
         since = max(since - OVERLAP_S, now - scope.history.seconds)
         reading = self._own[scope.stream] = self._reading(scope, since, rows)
-        self._collector.kept.put(BEHIND + number(scope.stream, 4), number(int((since + OVERLAP_S) * 1000), 8))
-        return [*self._begin(reading, now), Count("read_on")]
+        self._collector.kept.put_row(BEHIND + number(scope.stream, 4), number(int((since + OVERLAP_S) * 1000), 8))
+        return [*self._begin_reading(reading, now), Count("read_on")]
 
     def _rows_of(self, scope: Scope, rows: Rows) -> Rows:
         kinds = (LINEAGE, RETAINED, SCOPE)
@@ -159,7 +159,7 @@ class Readings:
                 reading.kept.clear()
                 reading.replay.is_last = False
         told = tuple([pair for pair in event.wire.properties if pair[0] in (PROPERTY_KEY, PROPERTY_SHARES)])
-        return self._collector.received(Received(event.peer, Wire(KEYS_TOPIC, b"", 1, False, told)), now)
+        return self._collector.take_wire(Received(event.peer, Wire(KEYS_TOPIC, b"", 1, False, told)), now)
 
     def _fill(self, gap: Gap, now: float) -> list[Effect]:
         """Begins to read a gap, unless its scope is being read on, or not ours any more."""
@@ -170,7 +170,7 @@ class Readings:
         rows = self._collector.rows_of(gap.scope.stream, gap.streams)
         reading = self._reading(gap.scope, gap.since, rows, gap)
         self._gaps.append(reading)
-        return self._begin(reading, now)
+        return self._begin_reading(reading, now)
 
     # ----------------------------------------------------------------------------------- clients' readings
 
@@ -189,12 +189,12 @@ class Readings:
         self._asked = [each for each in self._asked if each.ids]
         return self._from_queue(now)
 
-    def hold(self, reading: int, is_held: bool, now: float) -> list[Effect]:
+    def hold_reading(self, reading: int, is_held: bool, now: float) -> list[Effect]:
         """Stops a reading while the client has no room, or goes on."""
         for each in self._asked:
             if reading in each.ids:
                 (each.held.add if is_held else each.held.discard)(reading)
-                effects = self._followed(each, each.replay.hold(bool(each.held), now), now)
+                effects = self._followed(each, each.replay.hold_reading(bool(each.held), now), now)
                 return effects + self._from_queue(now)
         return []
 
@@ -229,7 +229,7 @@ class Readings:
         reading = self._reading(scope, since)
         reading.ids, reading.owner = [asked.reading], asked.owner
         self._asked.append(reading)
-        return self._begin(reading, now)
+        return self._begin_reading(reading, now)
 
     def _reading(self, scope: Scope, since: float, rows: Rows = (), gap: Gap | None = None) -> _Reading:
         home, region = self._overlay.certificate(self._name).region, keeping(self._overlay, self._name, scope)
@@ -239,19 +239,19 @@ class Readings:
         replay = Replay(self._overlay, self._name, past, scope, since, self.next_number, *only, region, ways)
         return _Reading(replay, past, gap=gap)
 
-    def _begin(self, reading: _Reading, now: float) -> list[Effect]:
+    def _begin_reading(self, reading: _Reading, now: float) -> list[Effect]:
         """Begins to ask."""
         home = self._overlay.certificate(self._name).region
-        return reading.replay.begin(asked_of(self._overlay, home, reading.replay.home, self.up), now)
+        return reading.replay.ask_eras(asked_of(self._overlay, home, reading.replay.home, self.up), now)
 
     # --------------------------------------------------------------------------------------------- events
 
-    def received(self, event: Received, now: float) -> list[Effect]:
+    def take_page(self, event: Received, now: float) -> list[Effect]:
         """Takes a page. Raises BadFrame for something else."""
         asked = number_of(event.wire.payload)
         for reading in self._all():
             if reading.replay.answers(event.peer, asked):
-                return self._followed(reading, reading.replay.received(event, now), now)
+                return self._followed(reading, reading.replay.take_page(event, now), now)
         return []  # of a reading that ended, or of a former process
 
     def link_up(self, peer: str, now: float) -> list[Effect]:
@@ -285,12 +285,12 @@ class Readings:
     def keys_changed(self, now: float) -> list[Effect]:
         return self._each(lambda replay: replay.keys_changed(now), now)
 
-    def adopt(self, overlay: Overlay, secrets: Sequence[ScopeSecret], now: float) -> list[Effect]:
+    def adopt_overlay(self, overlay: Overlay, secrets: Sequence[ScopeSecret], now: float) -> list[Effect]:
         """Takes another version of the overlay in force."""
         self._overlay, self._secrets = overlay, list(secrets)
         for reading in self._all():
             reading.past.secrets = self._secrets
-        return self._each(lambda replay: replay.adopt(overlay, now), now)
+        return self._each(lambda replay: replay.adopt_overlay(overlay, now), now)
 
     def tick(self, now: float) -> list[Effect]:
         begun = [effect for gap in tuple(self._collector.gaps.fresh) for effect in self._fill(gap, now)]
@@ -360,15 +360,15 @@ class Readings:
             return effects
         changed = reading.past.changed_streams()
         if changed and not replay.laps:
-            kept.put(BEHIND + number(stream, 4), number(int(replay.clock * 1000), 8))
+            kept.put_row(BEHIND + number(stream, 4), number(int(replay.clock * 1000), 8))
         kept.streams.update(changed)
         if replay.is_done:
             del self._own[stream]
             self._collector.goes_on(reading.past.streams())
-            kept.drop(BEHIND + number(stream, 4))
+            kept.drop_row(BEHIND + number(stream, 4))
             for key, event in reading.parked:
-                kept.drop(key)
-                effects += self._collector.received(event, now)
+                kept.drop_row(key)
+                effects += self._collector.take_wire(event, now)
             for event in reading.kept:
-                effects += self._collector.received(event, now)
+                effects += self._collector.take_wire(event, now)
         return effects

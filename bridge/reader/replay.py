@@ -90,15 +90,15 @@ def loaded(document: bytes, owner: bytes, time_ms: int) -> Overlay:
         raise OverlayError(f"a document of an era cannot be read: {error}") from None
     if not isinstance(parsed, dict):
         raise OverlayError("a document of an era is no object")
-    return Overlay.load(parsed, time_ms, owner)
+    return Overlay.from_document(parsed, time_ms, owner)
 
 
 def following(before: Overlay | None, after: Overlay, now: float) -> Overlay:
     """Returns an era's overlay at a member adopting now, after the era before."""
     if before is None:
-        return after.at(now)
+        return after.as_of(now)
     if after.policy.version == before.policy.version:
-        return before.hears(after.swap_news, now).endorsed(after.endorsements, now).at(now)
+        return before.hears(after.swap_news, now).endorsed(after.endorsements, now).as_of(now)
     return after.following(before, now)
 
 
@@ -159,7 +159,7 @@ class _Source:
         """Begins to ask behind a position."""
         self.after = self.at = at
 
-    def look(self, until_ms: int, publishers: Sequence[bytes]) -> None:
+    def look_at_next(self, until_ms: int, publishers: Sequence[bytes]) -> None:
         """Takes the next record apart, if there is one. Raises KeysError for one that was not asked for."""
         while self.head is None and self.pages:
             page = self.pages[0]
@@ -176,7 +176,7 @@ class _Source:
                 raise _out_of_order()
             self.at, self.head = position, _Record(position, body, header.key_id)
 
-    def take(self) -> _Record:
+    def take_record(self) -> _Record:
         """Takes out the next record."""
         assert self.head is not None
         record, self.head = self.head, None
@@ -196,10 +196,10 @@ class ReplayStage(Enum):
 class Judge(Protocol):
     """The machine of a reader that judges past publications as live ones. `now`: the clock of the reading."""
 
-    def adopt(self, overlay: Overlay, now: float) -> list[Effect]:
+    def adopt_era(self, overlay: Overlay, now: float) -> list[Effect]:
         """Takes the next era; the first one before anything else."""
 
-    def received(self, event: Received, now: float) -> list[Effect]:
+    def take_copy(self, event: Received, now: float) -> list[Effect]:
         """Takes a copy of a publication, with its key."""
 
     def keys_changed(self, now: float) -> list[Effect]:
@@ -270,16 +270,16 @@ class Replay:
 
     # --------------------------------------------------------------------------------------------- events
 
-    def begin(self, up: Sequence[str], now: float) -> list[Effect]:
+    def ask_eras(self, up: Sequence[str], now: float) -> list[Effect]:
         """Asks the replicas with a link for their eras."""
         self._up = set(up)
         self._sources = {peer: _Source() for peer in self.overlay.replicas(self.home)}
         self._lap_from, self._until_ms = now, self._until_ms or int((now + AHEAD_S) * 1000)
-        effects = [effect for peer in self._sources for effect in self._ask(peer, now)]
+        effects = [effect for peer in self._sources for effect in self._ask_replica(peer, now)]
         self._blocked_at, self._at = now, now + WAIT_S
         return effects
 
-    def received(self, event: Received, now: float) -> list[Effect]:
+    def take_page(self, event: Received, now: float) -> list[Effect]:
         """Takes a page for which `answers` is True."""
         source = self._sources[event.peer]
         try:
@@ -290,7 +290,7 @@ class Replay:
             if source.late_since:
                 source.waited_s += now - source.late_since
                 source.late_since = 0.0
-            self._take(event.peer, source, page, bodies)
+            self._take_page(event.peer, source, page, bodies)
             if source.waited_s >= self._patience_s and self._suffice([event.peer]):
                 return [*self._left_behind(event.peer, now), *self._advance(now)]
         except KeysError as error:
@@ -306,7 +306,7 @@ class Replay:
         is_same = self.scope.number == scope.number and abs(self.since_s - since_s) < 1.0
         return is_same and not self.has_begun
 
-    def hold(self, is_held: bool, now: float) -> list[Effect]:
+    def hold_reading(self, is_held: bool, now: float) -> list[Effect]:
         """Stops while nobody has room for what would be delivered, or goes on."""
         self._is_held = is_held
         return [] if is_held else self._advance(now)
@@ -320,14 +320,14 @@ class Replay:
         if source is None or self.stage is ReplayStage.DONE:
             return []
         source.asked = 0
-        return self._ask(peer, now) + self._advance(now)
+        return self._ask_replica(peer, now) + self._advance(now)
 
     def link_down(self, peer: str) -> None:
         self._up.discard(peer)
         if peer in self._sources:
             self._sources[peer].asked = 0
 
-    def adopt(self, overlay: Overlay, now: float) -> list[Effect]:
+    def adopt_overlay(self, overlay: Overlay, now: float) -> list[Effect]:
         """Takes another version of the overlay in force, which is the last era from now on."""
         self.overlay = overlay
         for peer in [peer for peer in self._sources if peer not in overlay.members]:
@@ -362,7 +362,7 @@ class Replay:
 
     # --------------------------------------------------------------------------------------------- asking
 
-    def _ask(self, peer: str, now: float) -> list[Effect]:
+    def _ask_replica(self, peer: str, now: float) -> list[Effect]:
         """Asks a replica for the next page, era list or document."""
         source = self._sources[peer]
         if source.asked or peer not in self._up or source.is_end or now < self._resumes:
@@ -383,7 +383,7 @@ class Replay:
         source.asked, source.request = request.number, request.encode()
         return [Send(peer, Wire(HISTORY_TOPIC, source.request))]
 
-    def _take(self, peer: str, source: _Source, page: HistoryPage, bodies: Sequence[Body]) -> None:
+    def _take_page(self, peer: str, source: _Source, page: HistoryPage, bodies: Sequence[Body]) -> None:
         """Takes a page into the queue of the replica. Raises BadFrame for a page beyond the request."""
         if page.eras is not None:
             source.eras = page.eras
@@ -433,9 +433,9 @@ class Replay:
             if lacking:
                 for peer in self._sources:
                     if not any(source.asked for source in self._sources.values()):
-                        effects += self._ask(peer, now)
+                        effects += self._ask_replica(peer, now)
                 return effects + self._block(now, [p for p, s in self._sources.items() if s.asked])
-            effects += self._start(now)
+            effects += self._start_first_era(now)
         if self.stage is ReplayStage.RECORDS:
             effects += self._records(now)
         return effects
@@ -447,7 +447,7 @@ class Replay:
         self._eras, self.stage = deque(eras), ReplayStage.DOCUMENTS
         self._documents[era_of(self.overlay)] = self.overlay
 
-    def _start(self, now: float) -> list[Effect]:
+    def _start_first_era(self, now: float) -> list[Effect]:
         """Begins under the first era, and asks for records."""
         self.stage, self._blocked_at = ReplayStage.RECORDS, None
         effects = self._next_eras(self.clock)
@@ -455,7 +455,7 @@ class Replay:
             effects += self._enter(self.overlay)
         for source in self._sources.values():
             source.goes_on(before(int(self.since_s * 1000)))
-        return effects + [effect for peer in self._sources for effect in self._ask(peer, now)]
+        return effects + [effect for peer in self._sources for effect in self._ask_replica(peer, now)]
 
     def _next_eras(self, at: float) -> list[Effect]:
         """Adopts the eras begun by a time. The first era is in force from the beginning."""
@@ -471,7 +471,7 @@ class Replay:
         if self._name not in overlay.members or self.home not in overlay.views:
             overlay = self.overlay  # we, or the region, came later; what other members were then is lost to us
         self._then, self.has_begun = overlay, True
-        return self._sifted(self._judge.adopt(overlay, self.clock), self.clock)
+        return self._sifted(self._judge.adopt_era(overlay, self.clock), self.clock)
 
     def _records(self, now: float) -> list[Effect]:
         """Takes the next publication, and asks for more."""
@@ -483,14 +483,14 @@ class Replay:
         else:
             effects += self._next_record(now)
         for peer in self._sources:
-            effects += self._ask(peer, now)
+            effects += self._ask_replica(peer, now)
         return effects
 
     def _next_record(self, now: float) -> list[Effect]:
         effects: list[Effect] = []
         for peer, source in list(self._sources.items()):
             try:
-                source.look(self._until_ms, self._publishers)
+                source.look_at_next(self._until_ms, self._publishers)
             except KeysError as error:
                 effects += self._misfit(peer, error)
         first = self._first()
@@ -512,7 +512,7 @@ class Replay:
         copies: dict[str, _Record] = {}
         for peer, source in self._sources.items():
             if source.head is not None and source.head.position == position:
-                copies[peer] = source.take()
+                copies[peer] = source.take_record()
         effects = self._pass_time(position.time_ms / 1000, now)
         assert self._then is not None
         told: dict[tuple[str, bytes], list[str]] = {}
@@ -529,7 +529,7 @@ class Replay:
                 except (KeysError, OurFault) as error:
                     effects.append(Blame(peer, False, str(error)))
                     continue
-                effects += self._sifted(self._judge.received(Received(peer, wire, True), self.clock), now)
+                effects += self._sifted(self._judge.take_copy(Received(peer, wire, True), self.clock), now)
         return effects
 
     def _pass_time(self, until: float, now: float) -> list[Effect]:
@@ -545,7 +545,7 @@ class Replay:
                 break
             self.clock = max(self.clock, due)
             effects += self._next_eras(self.clock)
-            if self._then is not None and (later := self._then.at(self.clock)) is not self._then:
+            if self._then is not None and (later := self._then.as_of(self.clock)) is not self._then:
                 effects += self._enter(later)
             effects += self._sifted(self._judge.tick(self.clock), now)
         self.clock = max(self.clock, until)
@@ -603,7 +603,7 @@ class Replay:
         self._at = min(self._at or self._blocked_at + WAIT_S, self._blocked_at + WAIT_S)
         for source in map(self._sources.__getitem__, lacking):
             source.late_since = source.late_since or now
-        return [effect for peer in lacking for effect in self._ask(peer, now)]
+        return [effect for peer in lacking for effect in self._ask_replica(peer, now)]
 
     def _impatient(self, now: float) -> list[Effect]:
         """Asks late replicas again; leaves those behind that have no link or are late for long, if the others
@@ -626,7 +626,7 @@ class Replay:
             self._sources[peer] = self._joining(peer)
         for peer in late:
             self._sources[peer].asked = 0  # request or page may be lost
-            effects += self._ask(peer, now)
+            effects += self._ask_replica(peer, now)
         return effects
 
     def _is_late(self, source: _Source, first: HistoryPosition | None) -> bool:

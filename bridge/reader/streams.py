@@ -67,7 +67,7 @@ class Head:
             and bool(self._marks.without(self.number + 1, previous))
         )
 
-    def take(self, first: int, last: int, previous: int) -> None:
+    def mark_successors(self, first: int, last: int, previous: int) -> None:
         """Marks [first, last], the successors of `previous` in their chain, as seen. Call `make_room` before."""
         if first <= self.number:  # else neither has it
             self._missed.remove(first, last)
@@ -100,7 +100,7 @@ class Head:
         while self.is_full_for(previous):
             self._missed.drop_lowest()
 
-    def mark(self, number: int) -> bool:
+    def mark_number(self, number: int) -> bool:
         """Marks a single number as seen before its turn. Returns False if too many numbers are marked."""
         if number <= self.number:
             self._missed.remove(number, number)
@@ -115,7 +115,7 @@ class Head:
         """Marks the numbers that are marked in another head."""
         for low, high in other._marks:
             for number in range(low, high + 1):
-                self.mark(number)
+                self.mark_number(number)
 
     @property
     def missed(self) -> tuple[tuple[int, int], ...]:
@@ -289,7 +289,7 @@ class Stream:
         """Returns True if a publication was delivered under this subscription."""
         return self.first is not None and self.generation == generation
 
-    def knows(self, sequence: int, generation: int) -> bool:
+    def knows_number(self, sequence: int, generation: int) -> bool:
         """Returns True if the state covers this number: a number at or before it was delivered under this
         subscription.
         """
@@ -299,7 +299,7 @@ class Stream:
         """Returns True if the number was delivered, or is too old to tell."""
         return self.head.has_seen(sequence)
 
-    def deliver(self, sequence: int, previous: int, generation: int) -> bool:
+    def mark_delivered(self, sequence: int, previous: int, generation: int) -> bool:
         """Marks an undelivered successor of `previous` (0 if unknown) as delivered. Returns True if a later one came
         before.
         """
@@ -308,7 +308,7 @@ class Stream:
             self.first, self.generation = sequence, generation
             previous = 0  # what was before the first is not missed
         self.head.make_room(previous)
-        self.head.take(sequence, sequence, previous)
+        self.head.mark_successors(sequence, sequence, previous)
         return late
 
 

@@ -44,13 +44,13 @@ class HeldRoom:
         parts = PARTS if self._bytes <= HELD_BYTES_MAX else max(PARTS, len(self._held))
         return count < HELD_MAX and before + size <= HELD_BYTES_MAX // parts
 
-    def add(self, publisher: bytes, size: int) -> None:
+    def add_publication(self, publisher: bytes, size: int) -> None:
         """Adds a waiting publication."""
         count, before = self._held.get(publisher, (0, 0))
         self._held[publisher] = count + 1, before + size
         self._bytes += size
 
-    def remove(self, publisher: bytes, size: int) -> None:
+    def remove_publication(self, publisher: bytes, size: int) -> None:
         """Removes a publication that was added with that many bytes."""
         count, before = self._held.pop(publisher)
         if count > 1:
@@ -74,21 +74,21 @@ class Keyless:
     def __len__(self) -> int:
         return len(self._held)
 
-    def holds(self, name: Name) -> bool:
+    def holds_name(self, name: Name) -> bool:
         """Returns True if the publication waits here."""
         return self._held.get(name) is not None
 
-    def put(self, held: Held) -> bool:
+    def put_held(self, held: Held) -> bool:
         """Keeps a publication. Returns False if another one was dropped to make room."""
         header = held.admitted.header
         name = (header.publisher, held.topic, header.sequence)
         before = self._held.pop(name)
         if before is not None:
-            self._forget(before)
+            self._forget_held(before)
         self._by_key.setdefault(header.key_id, {})[name] = None
         gone = self._held.put(name, header.publisher, held, held.size)
         for _, other in gone:
-            self._forget(other)
+            self._forget_held(other)
         return not gone
 
     def take_held(self, key_id: bytes) -> list[Held]:
@@ -96,7 +96,7 @@ class Keyless:
         found = [self._held.pop(name) for name in self._by_key.pop(key_id, ())]
         return sorted((held for held in found if held is not None), key=lambda held: held.admitted.header.sequence)
 
-    def _forget(self, held: Held) -> None:
+    def _forget_held(self, held: Held) -> None:
         header = held.admitted.header
         names = self._by_key[header.key_id]
         del names[header.publisher, held.topic, header.sequence]
@@ -123,11 +123,11 @@ class Waiting:
         """Returns True if another publication may wait."""
         return self._room.has_for(held.admitted.header.publisher, held.size)
 
-    def put(self, stream: Stream, held: Held) -> None:
+    def put_held(self, stream: Stream, held: Held) -> None:
         """Puts a publication into this stream, in which its number does not wait yet."""
         header = held.admitted.header
         stream.held[header.sequence] = held
-        self._room.add(header.publisher, held.size)
+        self._room.add_publication(header.publisher, held.size)
         stream_id, streams = held.stream_id, self._streams.setdefault(header.publisher, {})
         streams[stream_id] = streams.get(stream_id, 0) + 1
         if header.mode is not Mode.PLAIN:
@@ -137,7 +137,7 @@ class Waiting:
         """Removes a publication waiting no more."""
         held = stream.held.pop(sequence)
         header = held.admitted.header
-        self._room.remove(header.publisher, held.size)
+        self._room.remove_publication(header.publisher, held.size)
         self._left.add(header.publisher)
         stream_id, streams = held.stream_id, self._streams[header.publisher]
         if streams[stream_id] > 1:
@@ -157,11 +157,11 @@ class Waiting:
         """Returns the streams with waiting publications under this key."""
         return sorted({(author, topic) for author, topic, _ in self._by_key.get(key_id, ())})
 
-    def of(self, publisher: bytes) -> StreamId | None:
+    def longest_waiting(self, publisher: bytes) -> StreamId | None:
         """Returns the stream of this publisher with the longest wait."""
         return next(iter(self._streams.get(publisher, ())), None)
 
-    def left(self) -> set[bytes]:
+    def take_left_publishers(self) -> set[bytes]:
         """Returns publishers with a publication that left since the last call: there may be room."""
         left, self._left = self._left, set()
         return left

@@ -86,11 +86,11 @@ class Acknowledged:
     def restore(self, rows: Iterable[bytes]) -> None:
         """Takes rows that a former process asked to keep. Raises BadFrame."""
         for row in rows:
-            self._put(SealedBatch.decode(row))
+            self._put_batch(SealedBatch.decode(row))
 
-    def sealed(self, batch: SealedBatch, header: MessageHeader) -> list[Effect]:
+    def take_sealed(self, batch: SealedBatch, header: MessageHeader) -> list[Effect]:
         """Takes a batch that was just sealed."""
-        self._put(batch)
+        self._put_batch(batch)
         if header.qos and not header.retain:
             owed = self._owed.setdefault(batch.scope, [])
             if not owed or owed[-1][0] < batch.number:
@@ -100,11 +100,11 @@ class Acknowledged:
             del owed[: max(0, len(owed) - OWED_MAX)]
         return [KeepSealed(batch.number, batch.encode())]
 
-    def _put(self, batch: SealedBatch) -> None:
+    def _put_batch(self, batch: SealedBatch) -> None:
         name = batch.number, batch.frame_hash[:TAG_BYTES]
         self._sealed.put(name, batch.scope.to_bytes(4), _Ours(batch), batch.size)
 
-    def received(self, event: Received, now: float) -> list[Effect]:
+    def take_receipt(self, event: Received, now: float) -> list[Effect]:
         """Takes a receipt, the first copy of which counts."""
         frame = event.wire.payload
         if self._checks.has_seen(frame):
@@ -161,7 +161,7 @@ class Acknowledged:
 
     # ------------------------------------------------------------------------------------------ questions
 
-    def states(self) -> list[ReceiptState]:
+    def reader_states(self) -> list[ReceiptState]:
         """Returns the state of each reader in each scope, by scope and reader: that of its newest receipt, whichever
         of our keys it names.
         """
@@ -183,10 +183,10 @@ class Acknowledged:
             for name, state in sorted(newest.items(), key=lambda each: each[0])
         ]  # fmt: skip
 
-    def adopt(self, overlay: Overlay) -> None:
+    def adopt_overlay(self, overlay: Overlay) -> None:
         """Takes another version of the overlay, and forgets readers and scopes that have no receipts any more."""
         self._overlay = overlay
-        self._checks.adopt(overlay)
+        self._checks.adopt_overlay(overlay)
         scopes = {scope.number for scope in overlay.policy.scopes if scope.receipts}
         for name in [each for each, _ in self._readers.items()]:
             if name[0] not in overlay.members or name[1].scope not in scopes:

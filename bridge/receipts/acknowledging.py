@@ -53,7 +53,7 @@ class StreamNumbers:
     missing: tuple[Span, ...] = ()
 
     @classmethod
-    def of(cls, first: int, last: int, missing: Iterable[Span]) -> StreamNumbers:
+    def for_receipt(cls, first: int, last: int, missing: Iterable[Span]) -> StreamNumbers:
         """Returns the numbers as a receipt may have them; none if the first one is not known."""
         if not 0 < first <= last:
             return cls()
@@ -73,9 +73,11 @@ class HadBatch:
     latest: bytes
 
     @classmethod
-    def of(cls, header: MessageHeader, frame: bytes, records: Sequence[Numbered], blinding: bytes) -> HadBatch:
+    def from_records(
+        cls, header: MessageHeader, frame: bytes, records: Sequence[Numbered], blinding: bytes
+    ) -> HadBatch:
         """Returns the batch with these records. `frame`: header and signature; `blinding`: of it."""
-        found, hashed = records_root(blinding, [RecordFacts.of(record) for record in records]), sha256(frame)
+        found, hashed = records_root(blinding, [RecordFacts.from_record(record) for record in records]), sha256(frame)
         return cls(header.sequence, hashed, batch_hash(hashed, found), b"" if header.retain else frame)
 
 
@@ -128,9 +130,9 @@ class Acknowledging:
         if len(state.waiting) == 1:
             self._due_at = earliest(self._due_at, state.next_at)
         if self._waiting > WAITING_MAX:
-            self._make_room()
+            self._forget_oldest()
 
-    def _make_room(self) -> None:
+    def _forget_oldest(self) -> None:
         """Forgets the oldest batches of the publisher with most of them."""
         of_publisher: dict[bytes, int] = {}
         for chain, state in self._chains.items():
@@ -156,14 +158,14 @@ class Acknowledging:
             if self._closed:
                 self._mark += 1
                 effects.append(AskKept(self._mark))
-        up = [peer for peer in self._comebacks.due(now) if peer in self._up]
+        up = [peer for peer in self._comebacks.due_keys(now) if peer in self._up]
         return effects + [effect for peer in up for effect in self.link_up(peer, now)]
 
     def _close_due(self, now: float) -> None:
         for _, chain in sorted(
             (s.next_at, c) for c, s in self._chains.items() if s.waiting and _is_over(s.next_at, now)
         ):
-            if not _is_over(self._paced_until, now) or not self._pace.take(now):
+            if not _is_over(self._paced_until, now) or not self._pace.spend_one(now):
                 self._paced_until = max(self._paced_until, now + self._pace.wait_s)
                 break
             self._close(chain, now)
@@ -185,7 +187,7 @@ class Acknowledging:
         numbers = self._numbers_of(state.author, scope.stream)
         self._closed.append(_Closed(chain, numbers, batches))
 
-    def kept(self, mark: int, now: float) -> list[Effect]:
+    def send_kept(self, mark: int, now: float) -> list[Effect]:
         """Signs and sends what is on disk now."""
         effects: list[Effect] = []
         if mark != self._mark:
@@ -193,13 +195,13 @@ class Acknowledging:
         self._kept = mark
         while self._closed:
             closed = self._closed.popleft()
-            frame = self._signed(closed, now).encode()
+            frame = self._signed_receipt(closed, now).encode()
             self._again.put(closed.chain, closed.chain.publisher, (now, frame), len(frame))
             wire = Wire(RECEIPTS_TOPIC, frame)
             effects += [Count("receipts_signed"), *(Send(peer, wire) for peer in sorted(self._up))]
         return effects
 
-    def _signed(self, closed: _Closed, now: float) -> Receipt:
+    def _signed_receipt(self, closed: _Closed, now: float) -> Receipt:
         latest = next((had.latest for had in reversed(closed.batches) if had.latest), b"")
         draft = ReceiptBody(
             self._name,
@@ -226,7 +228,7 @@ class Acknowledging:
     def link_up(self, peer: str, now: float) -> list[Effect]:
         """Tells a replica of our region the newest receipts again; later, if its link comes up too often."""
         self._up.add(peer)
-        if not self._again.count() or not self._comebacks.take(peer, now):
+        if not self._again.count() or not self._comebacks.spend_one(peer, now):
             return []
         young = [frame for _, (at, frame) in self._again.items() if 0 <= now - at <= AGAIN_S]
         return [Send(peer, Wire(RECEIPTS_TOPIC, frame)) for frame in young]
@@ -234,7 +236,7 @@ class Acknowledging:
     def link_down(self, peer: str) -> None:
         self._up.discard(peer)
 
-    def adopt(self, overlay: Overlay) -> None:
+    def adopt_overlay(self, overlay: Overlay) -> None:
         """Takes another version of the overlay, and forgets chains of scopes without receipts and of strangers."""
         self._overlay = overlay
         for chain in [chain for chain in self._chains if not self._is_told(chain)]:
@@ -249,7 +251,7 @@ class Acknowledging:
         scope = self._overlay.scope_numbered(chain.scope)
         return scope is not None and scope.receipts and chain.publisher in self._overlay.by_party
 
-    def rotate(self, identity: Identity) -> None:
+    def rotate_identity(self, identity: Identity) -> None:
         """Signs with another key of ours from now on."""
         self._identity = identity
 

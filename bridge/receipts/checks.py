@@ -32,7 +32,7 @@ class ReceiptChecks:
         self._seen: FairTable[bytes, bool] = FairTable(SEEN_MAX)
         self._allowances: dict[str, Allowance] = {}
 
-    def adopt(self, overlay: Overlay) -> None:
+    def adopt_overlay(self, overlay: Overlay) -> None:
         """Takes another version of the overlay."""
         self._overlay = overlay
         self._allowances = {name: left for name, left in self._allowances.items() if name in overlay.members}
@@ -55,14 +55,14 @@ class ReceiptChecks:
         if not -AHEAD_S <= now - body.time_ms / 1000 <= AGE_S:
             raise NotFresh(f"{body.reader} signed a receipt at a time that cannot be")
         signer = verify_author(member, DOMAIN_RECEIPT, body.encode(), receipt.signature, now)
-        epoch = self._overlay.policy.calendar.at(now)
+        epoch = self._overlay.policy.calendar.epoch_at(now)
         try:
             if not scope.receipts or member.certificate.role not in READERS:
                 raise NotAuthorised(f"a receipt in scope {body.scope}, which has none")
             if not self._overlay.may_read(body.reader, scope, epoch):
                 raise NotAuthorised(f"{body.reader} may not read scope {body.scope}")
             allowance = self._allowances.setdefault(body.reader, Allowance(ALLOWED_BURST, ALLOWED_EVERY_S, now))
-            if not allowance.take(now):
+            if not allowance.spend_one(now):
                 raise TooOften(f"{body.reader} signs more receipts than a reader needs")
         except KeysError as error:
             error.author = next(c.party_id for c in member.certificates if c.public_key == signer)
@@ -82,7 +82,7 @@ class ReceiptChecks:
         if header.publisher != publisher.party_id or header.sequence > receipt.batches[-1].number:
             raise BadFrame("the latest header of a receipt is of another publisher or number")
         topic = batch_topic(receipt.body.scope)
-        if not self._sealings.has(header, frame, topic):
+        if not self._sealings.has_header(header, frame, topic):
             verify_header(header, frame, topic, publisher.public_key)
             self._sealings.saw(header, frame, topic, publisher)
 

@@ -54,10 +54,10 @@ class ReceiptRow:
         if frame.number(1) != _ROW:
             raise BadFrame("a receipt of another version")
         inner = Reader(frame.sized())
-        body, signature = ReceiptBody.read(inner), frame.take(SIGNATURE_BYTES)
-        inner.end()
-        batches = tuple((frame.number(8), frame.take(HASH_BYTES)) for _ in range(frame.number(2)))
-        frame.end()
+        body, signature = ReceiptBody.read(inner), frame.take_bytes(SIGNATURE_BYTES)
+        inner.expect_end()
+        batches = tuple((frame.number(8), frame.take_bytes(HASH_BYTES)) for _ in range(frame.number(2)))
+        frame.expect_end()
         return cls(body, signature, batches)
 
     def place_of(self, batch: SealedBatch) -> int | None:
@@ -147,7 +147,7 @@ class DeliveryProof:
             path([hashed for _, hashed in row.batches], at),
         )
 
-    def check(self) -> ProvenDelivery:
+    def check_proof(self) -> ProvenDelivery:
         """Returns the delivery that is proved. Raises NotProvedError."""
         try:
             return self._checked()
@@ -169,7 +169,7 @@ class DeliveryProof:
         verify(publisher.public_key, DOMAIN_PUBLISHED, sha256(frame) + hashed, self.signature)
         said = Reader(self.receipt.body)
         body = ReceiptBody.read(said)
-        said.end()
+        said.expect_end()
         verify(reader.public_key, DOMAIN_RECEIPT, self.receipt.body, self.receipt.signature)
         if body.reader != reader.name or body.chain != (signer.party_id, read_wire_topic(self.header.topic).scope):
             raise BadContent("the receipt is of another reader, publisher or scope")
@@ -211,7 +211,7 @@ class DeliveryProof:
         return document
 
     @classmethod
-    def of(cls, document: Mapping[str, Any]) -> DeliveryProof:
+    def from_document(cls, document: Mapping[str, Any]) -> DeliveryProof:
         """Reads a file's content; checks nothing yet. Raises NotProvedError."""
         if document.get("veilmq_delivery") != FORMAT:
             raise NotProvedError("it is no proof of a format that is known here; upgrade, or ask for the right file")
@@ -236,7 +236,7 @@ class DeliveryProof:
             of_base64(document["owner"]),
             of_base64(document["publisher"]),
             of_base64(document.get("header_certificate", "")),
-            SignedStatement.of(document["header"]),
+            SignedStatement.from_document(document["header"]),
             facts,
             _exact(record["salt"], SALT_BYTES),
             _whole(record["at"]),
@@ -244,7 +244,7 @@ class DeliveryProof:
             _way(record["path"]),
             of_base64(document["signature"]),
             of_base64(document["reader"]),
-            SignedStatement.of(receipt),
+            SignedStatement.from_document(receipt),
             batch_at,
             batch_way,
         )

@@ -42,7 +42,7 @@ class RecordFacts:
     payload_hash: bytes
 
     @classmethod
-    def of(cls, record: Numbered) -> RecordFacts:
+    def from_record(cls, record: Numbered) -> RecordFacts:
         publication = record.publication
         return cls(record.number, publication.time_ms, publication.topic, sha256(publication.payload))
 

@@ -78,7 +78,7 @@ class ReceiptBody:
         frame.opening(Kind.RECEIPT)
         body = cls(
             frame.text(),
-            frame.take(PARTY_ID_BYTES),
+            frame.take_bytes(PARTY_ID_BYTES),
             frame.number(4),
             frame.number(8),
             frame.number(8),
@@ -86,8 +86,8 @@ class ReceiptBody:
             tuple((frame.number(8), frame.number(8)) for _ in range(frame.number(1))),
             frame.sized(),
             frame.number(2),
-            frame.take(HASH_BYTES),
-            frame.take(HASH_BYTES),
+            frame.take_bytes(HASH_BYTES),
+            frame.take_bytes(HASH_BYTES),
         )
         if not 1 <= body.count <= BATCHES_MAX or len(body.missing) > MISSING_MAX:
             raise BadFrame(f"a receipt of {body.count} batches and {len(body.missing)} intervals")
@@ -127,9 +127,9 @@ class Receipt:
     def decode(cls, data: bytes) -> Receipt:
         """Reads a frame, and compares the list with its hash; the signature is not checked yet. Raises BadFrame."""
         frame = Reader(data)
-        body, signature = ReceiptBody.read(frame), frame.take(SIGNATURE_BYTES)
-        batches = tuple(Listed(frame.number(8), frame.take(TAG_BYTES)) for _ in range(body.count))
-        frame.end()
+        body, signature = ReceiptBody.read(frame), frame.take_bytes(SIGNATURE_BYTES)
+        batches = tuple(Listed(frame.number(8), frame.take_bytes(TAG_BYTES)) for _ in range(body.count))
+        frame.expect_end()
         if sha256(_list(batches)) != body.listed:
             raise BadFrame("the list of a receipt is not the one that was signed")
         if any(after.number <= before.number for before, after in pairwise(batches)):

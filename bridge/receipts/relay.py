@@ -33,7 +33,7 @@ class ReceiptRelay:
         self._newest: FairBytes[tuple[str, ChainId], tuple[int, bytes]] = FairBytes(RELAYED_BYTES_MAX, ENTRY_BYTES)
         self._comebacks: Deferrals[str] = Deferrals(COMEBACKS_BURST, COMEBACKS_EVERY_S)
 
-    def received(self, event: Received, now: float) -> list[Effect]:
+    def pass_receipt(self, event: Received, now: float) -> list[Effect]:
         """Takes a receipt, and passes the first copy on."""
         frame = event.wire.payload
         if self._checks.has_seen(frame):
@@ -50,15 +50,15 @@ class ReceiptRelay:
         wire = Wire(RECEIPTS_TOPIC, frame)
         return [
             Count("receipts_passed_on"),
-            *(Send(peer, wire) for peer in self._next(publisher) if peer != event.peer),
+            *(Send(peer, wire) for peer in self._next_hops(publisher) if peer != event.peer),
         ]
 
     def link_up(self, peer: str, now: float) -> list[Effect]:
         """Tells a receiver whose link came up the newest receipts that go there; later, if that is too often."""
-        if not self._newest.count() or not self._comebacks.take(peer, now):
+        if not self._newest.count() or not self._comebacks.spend_one(peer, now):
             return []
         onwards = {
-            publisher: peer in self._next(self._overlay.by_party[publisher])
+            publisher: peer in self._next_hops(self._overlay.by_party[publisher])
             for publisher in {chain.publisher for (_, chain), _ in self._newest.items()}
             if publisher in self._overlay.by_party
         }
@@ -67,24 +67,24 @@ class ReceiptRelay:
 
     def tick(self, now: float) -> list[Effect]:
         """Tells the postponed receipts."""
-        due = [peer for peer in self._comebacks.due(now) if peer in self._routes.up]
+        due = [peer for peer in self._comebacks.due_keys(now) if peer in self._routes.up]
         return [effect for peer in due for effect in self.link_up(peer, now)]
 
     @property
     def next_deadline(self) -> float | None:
         return self._comebacks.next_deadline
 
-    def adopt(self, overlay: Overlay) -> None:
+    def adopt_overlay(self, overlay: Overlay) -> None:
         """Takes another version of the overlay, or other views or trees; forgets what it has no use for."""
         self._overlay = overlay
-        self._checks.adopt(overlay)
+        self._checks.adopt_overlay(overlay)
         self._comebacks.forget_unless(overlay.members.__contains__)
         for name, _ in list(self._newest.items()):
             scope = overlay.scope_numbered(name[1].scope)
             if name[0] not in overlay.members or scope is None or not scope.receipts:
                 self._newest.pop(name)
 
-    def _next(self, publisher: Certificate) -> list[str]:
+    def _next_hops(self, publisher: Certificate) -> list[str]:
         """Returns the members to which a receipt for this publisher goes from here."""
         routes = self._routes
         if publisher.region == routes.region:

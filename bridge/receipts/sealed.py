@@ -35,14 +35,14 @@ class SealedBatch:
     correlations: tuple[tuple[int, bytes], ...] = ()
 
     @classmethod
-    def of(
+    def from_records(
         cls, sequence: int, scope: int, topic: str, frame: bytes, blinding: bytes, records: Iterable[Numbered]
     ) -> SealedBatch:
         """Returns the batch with these records, without those that are dropped."""
         found = tuple(records)
         correlations = [(each.number, each.publication.correlation_data) for each in found]
         given = tuple((each, data) for each, data in correlations if data is not None)
-        return cls(sequence, scope, topic, frame, blinding, tuple(map(RecordFacts.of, found)), given)
+        return cls(sequence, scope, topic, frame, blinding, tuple(map(RecordFacts.from_record, found)), given)
 
     @cached_property
     def frame_hash(self) -> bytes:
@@ -80,13 +80,13 @@ class SealedBatch:
         frame = Reader(row)
         if frame.number(1) != _ROW:
             raise BadFrame("a sealed batch of another version")
-        head = frame.number(8), frame.number(4), frame.text(), frame.sized(), frame.take(32)
+        head = frame.number(8), frame.number(4), frame.text(), frame.sized(), frame.take_bytes(32)
         records = tuple(_record(frame) for _ in range(frame.number(2)))
         correlations = tuple((frame.number(8), frame.sized()) for _ in range(frame.number(2)))
-        frame.end()
+        frame.expect_end()
         return cls(*head, records, correlations)
 
 
 def _record(frame: Reader) -> RecordFacts:
-    sequence, time_ms, payload_hash, topic = frame.number(8), frame.number(8), frame.take(32), frame.text()
+    sequence, time_ms, payload_hash, topic = frame.number(8), frame.number(8), frame.take_bytes(32), frame.text()
     return RecordFacts(sequence, time_ms, topic, payload_hash)

@@ -62,7 +62,7 @@ class Carrying:
 
     # ------------------------------------------------------------------------------------------- arriving
 
-    def first(
+    def pass_first_copy(
         self,
         sender: str,
         topic: str,
@@ -89,7 +89,7 @@ class Carrying:
                 effects += self._passing.give(peer, wire, admitted)
         else:
             for peer in passing.peers:
-                parts = self._passing.parts(passing.header, peer)
+                parts = self._passing.pieces_at(passing.header, peer)
                 held = self._have(passing, parts)
                 if held is None:
                     passing.owed[peer] = parts
@@ -101,7 +101,7 @@ class Carrying:
             effects += self._passing.for_others(passing, vector)
         if not passing.owed and self._pulls.get(passing.name) is None and (passing.pieces or not passing.header.retain):
             return effects  # the usual case
-        return effects + self._settle(passing, now)
+        return effects + self._settle_requests(passing, now)
 
     def is_whole_copy(self, admitted: Admitted, payload: bytes) -> bool:
         """Returns True for the content of a publication that passed lately, whole and in a single piece."""
@@ -140,7 +140,7 @@ class Carrying:
         passing = self._recent.get((header.publisher, header.sequence))
         return passing is not None and passing.header == header
 
-    def again(
+    def take_later_copy(
         self,
         sender: str,
         topic: str,
@@ -163,7 +163,7 @@ class Carrying:
             )  # None: a further copy of whole content
         pull = self._pulls.get(name)
         if passing is None:  # passed so long ago that it is forgotten; a neighbour may have asked again
-            return None if pull is None else self.first(sender, topic, signed, admitted, pieces, (), now)
+            return None if pull is None else self.pass_first_copy(sender, topic, signed, admitted, pieces, (), now)
         if passing.header != admitted.header:  # another sealing, be it in the same millisecond: pieces of two never mix
             return None
         if sender not in passing.announcers:
@@ -175,7 +175,7 @@ class Carrying:
             passing.owed = dict.fromkeys(passing.peers, (0,))
         passing.pieces.update(fresh)
         self._recent.grow(name, sum(map(len, fresh.values())))
-        self._pulls.came(pull, sender, now - passing.since)
+        self._pulls.content_came(pull, sender, now - passing.since)
         effects: list[Effect] = [Count("repairs")] if pull is not None and pull.asked else []
         for peer, parts in list(passing.owed.items()):
             held = self._have(passing, parts)
@@ -184,11 +184,11 @@ class Carrying:
                 effects += self._passing.carry(peer, passing, held)
         effects += self._passing.for_others(passing, vector)
         self._retain(passing, now)
-        return [*effects, *self._settle(passing, now), Count("content_after")]
+        return [*effects, *self._settle_requests(passing, now), Count("content_after")]
 
     def round(self, passing: Passing, peer: str) -> list[Effect]:
         """Sends a publication over another replica too, since its peer's link stands still."""
-        pieces = self._have(passing, self._passing.parts(passing.header, peer))
+        pieces = self._have(passing, self._passing.pieces_at(passing.header, peer))
         return self._passing.round(peer, passing, pieces or {})
 
     def lately(self, peer: str, now: float) -> list[Passing]:
@@ -208,7 +208,7 @@ class Carrying:
         passing = self._recent.get(name)
         return [] if passing is None else self.also(passing, peers)
 
-    def tell(self, peer: str, name: Name) -> list[Effect]:
+    def tell_header(self, peer: str, name: Name) -> list[Effect]:
         """Sends a header to the peer once more, for the properties going beside it now."""
         passing = self._recent.get(name)
         return [] if passing is None or peer not in self._routes.up else self._passing.on(peer, passing, {})
@@ -243,24 +243,24 @@ class Carrying:
             self._recent.grow(passing.name, len(piece))
         return {index: passing.pieces[index] for index in parts}
 
-    def _settle(self, passing: Passing, now: float) -> list[Effect]:
+    def _settle_requests(self, passing: Passing, now: float) -> list[Effect]:
         """Answers requests for pieces that are here now; asks for missing pieces, or stops asking."""
         effects: list[Effect] = []
         pull = self._pulls.get(passing.name)
         if pull is not None:
             for asker, parts in list(pull.askers.items()):
-                answer = self._answer(asker, passing, parts, now)
+                answer = self._answer_peer(asker, passing, parts, now)
                 if answer is not None:
                     del pull.askers[asker]
                     effects += answer
         if not self._missing(passing):
             if pull is not None:
-                self._pulls.end(passing.name)
+                self._pulls.end_pull(passing.name)
         elif pull is None:
             header = passing.header
             home, tree = passing.admitted.publisher.region, passing.admitted.tree
             regions = self._routes.topology.regions_between(home, self._routes.region, tree)
-            self._pulls.begin(passing.name, header.time_ms, header.publisher, now, PULL_S * regions)
+            self._pulls.begin_pull(passing.name, header.time_ms, header.publisher, now, PULL_S * regions)
         return effects
 
     def _missing(self, passing: Passing) -> tuple[int, ...]:
@@ -277,13 +277,13 @@ class Carrying:
         """Asks the next source for missing content; gives up content nobody has."""
         asking, gone = self._pulls.due_pulls(now)
         effects: list[Effect] = [Count("content_given_up", len(gone))] if gone else []
-        for peer in self._comebacks.due(now):
+        for peer in self._comebacks.due_keys(now):
             effects += self.link_up(peer, now) if peer in self._routes.up else []
         for pull in asking:
             passing = self._recent.get(pull.name)
             publisher = self._routes.overlay.by_party.get(pull.name[0])
             if publisher is None or (passing is None and not pull.askers):
-                self._pulls.end(pull.name)
+                self._pulls.end_pull(pull.name)
                 continue
             parts = self._missing(passing) if passing is not None else ()
             if passing is not None and parts:  # of this sealing, whichever time an asker named
@@ -293,7 +293,7 @@ class Carrying:
                 effects += [sent for peer in passing.owed for sent in self._passing.on(peer, passing, {})]
             announcers = passing.announcers if passing is not None else ()
             trees = self._may_name() if passing is None else [passing.admitted.tree]
-            sends = self._pulls.ask(pull, self._sources(publisher, announcers, trees), parts)
+            sends = self._pulls.ask_next(pull, self._sources(publisher, announcers, trees), parts)
             effects += [*sends, Count("pulls")] if sends else []
         return effects
 
@@ -321,7 +321,7 @@ class Carrying:
 
     # -------------------------------------------------------------------------------------------- answering
 
-    def asked(self, event: Received, now: float) -> list[Effect]:
+    def answer_request(self, event: Received, now: float) -> list[Effect]:
         """Answers a neighbour's request. Raises BadFrame, NotAuthorised."""
         peer, request = event.peer, PullRequest.decode(event.wire.payload)
         if not self._answers.may_ask(peer, request.publisher, now):
@@ -332,13 +332,13 @@ class Carrying:
             if not content.has_parts(passing.header, request.parts, request.time_ms):
                 return [Count("pulls_refused")]
             self._check_right(peer, passing, now)
-            answer = self._answer(peer, passing, request.parts, now)
+            answer = self._answer_peer(peer, passing, request.parts, now)
             if answer is not None:
                 return [*self._chain(peer, passing, request.above, now), *answer]
         elif not self._answers.may_ask_unknown(peer, request.publisher, now):
             return [Count("pulls_refused")]
         wants = request.publisher + peer.encode()  # an asker for much evicts its own requests
-        pull = self._pulls.begin(request.name, request.time_ms, wants, now, 0.0)
+        pull = self._pulls.begin_pull(request.name, request.time_ms, wants, now, 0.0)
         pull.askers[peer] = request.parts
         return [Count("pulls_passed_on")]
 
@@ -356,11 +356,11 @@ class Carrying:
                 break
             if not self._answers.may_ask(peer, before.header.publisher, now):
                 break
-            found = [*(self._answer(peer, before, (), now) or ()), *found]
+            found = [*(self._answer_peer(peer, before, (), now) or ()), *found]
             number = before.header.previous
         return found
 
-    def _answer(self, peer: str, passing: Passing, parts: tuple[int, ...], now: float) -> list[Effect] | None:
+    def _answer_peer(self, peer: str, passing: Passing, parts: tuple[int, ...], now: float) -> list[Effect] | None:
         """Returns the answer to an asker; None if we lack the content."""
         pieces = self._have(passing, content.enough(passing.header, _fitting(passing, parts) or passing.pieces))
         if pieces is None:
@@ -419,7 +419,7 @@ class Carrying:
         """
         is_near = self._routes.region_of(peer) == self._routes.region
         since = self._down.get(peer, now - UNNOTICED_S if is_near else None)
-        if since is None or not self._comebacks.take(peer, now):
+        if since is None or not self._comebacks.spend_one(peer, now):
             return []
         self._down.pop(peer, None)
         self._expire(now)
@@ -433,7 +433,7 @@ class Carrying:
             if peer not in self._wanting(admitted.publisher, admitted.scope, admitted.tree, now):
                 continue
             inline = content.rides_along(passing.header, passing.pieces)
-            pieces = passing.pieces if inline else self._have(passing, self._passing.parts(passing.header, peer))
+            pieces = passing.pieces if inline else self._have(passing, self._passing.pieces_at(passing.header, peer))
             effects += self._passing.on(peer, passing, pieces or {})
         return effects
 
@@ -450,7 +450,7 @@ class Carrying:
         return [
             sent
             for passing in found
-            if self._routes.planes.open(passing.admitted.scope) and not passing.header.retain
+            if self._routes.planes.is_open(passing.admitted.scope) and not passing.header.retain
             for sent in self._passing.on(peer, passing, passing.pieces)
         ]
 
@@ -464,7 +464,7 @@ class Carrying:
             and not passing.header.retain
         ]
 
-    def adopt(self, added: Iterable[str], now: float) -> None:
+    def adopt_replicas(self, added: Iterable[str], now: float) -> None:
         """Takes another version of the overlay, which the other parts know already.
 
         Links of `added` replicas are still to come: publications passing until then are sent when they do.

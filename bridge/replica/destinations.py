@@ -75,7 +75,7 @@ class SilentHosts(Generic[W]):
                 waiting.words = FairTable(WORDS_MAX)
         return found
 
-    def forget(self) -> None:
+    def forget_words(self) -> None:
         """Forgets all words: places and planes may differ in another version of the overlay."""
         self.waiting.clear()
 
@@ -121,14 +121,14 @@ class Destinations:
         self._ways_known: dict[tuple[str, int, str, int], _KnownWays] = {}
         """By publisher's name and region, scope and tree. Certified publishers only, so bounded by members x scopes."""
 
-    def adopt(self, overlay: Overlay) -> None:
+    def adopt_overlay(self, overlay: Overlay) -> None:
         """Takes another version of the overlay, and forgets former members."""
-        self.changed()
-        self.planes.adopt()
-        self.silent.forget()
+        self.forget_ways()
+        self.planes.adopt_overlay()
+        self.silent.forget_words()
         self._filtering.forget_all_but(overlay.members, overlay.by_party)
 
-    def changed(self) -> None:
+    def forget_ways(self) -> None:
         """Forgets the ways: a link came or went, or a member stated something."""
         self._ways_known.clear()
 
@@ -196,13 +196,13 @@ class Destinations:
         uninterested = self._routing.left_out(scope, shown) if shown is not None else frozenset()
         peers = self.planes.peers(name_of(header), admitted, vector, now, uninterested)
         if peers is not None:
-            self._note(admitted)
+            self._note_left_out(admitted)
         return peers
 
-    def again(self, admitted: Admitted, peer: str, now: float) -> list[str]:
+    def other_receivers(self, admitted: Admitted, peer: str, now: float) -> list[str]:
         """Returns other receivers for a publication sent to a peer whose link stands still."""
-        others = self.planes.again(name_of(admitted.header), admitted, peer, now)
-        self._note(admitted)
+        others = self.planes.other_receivers(name_of(admitted.header), admitted, peer, now)
+        self._note_left_out(admitted)
         return others
 
     def more(self, admitted: Admitted, now: float) -> list[str]:
@@ -210,10 +210,10 @@ class Destinations:
         if not admitted.scope.by_planes:
             return self._known_ways(admitted.publisher, admitted.scope, admitted.tree, now).peers
         peers = self.planes.more(name_of(admitted.header), admitted, now)
-        self._note(admitted)
+        self._note_left_out(admitted)
         return peers
 
-    def _note(self, admitted: Admitted) -> None:
+    def _note_left_out(self, admitted: Admitted) -> None:
         if admitted.scope.shown:
             given, left_out = self.planes.ways(name_of(admitted.header))
             self._filtering.passes(admitted.scope.filter, admitted.header, given, left_out)
@@ -229,7 +229,7 @@ class Destinations:
             found += ((PROPERTY_ROUTE, str(vector)),)
         return found
 
-    def heard(
+    def take_gap_word(
         self, peer: str, admitted: Admitted, properties: Mapping[str, str], now: float
     ) -> list[tuple[str, PublicationName]]:
         """Takes the word on a gap of a replica of the region before.
@@ -243,10 +243,10 @@ class Destinations:
         if low is None or before is None or peer not in self._routes.overlay.views[before].members:
             return []
         if scope.by_planes:
-            named = self.planes.named(admitted, read_vector(properties))
+            named = self.planes.planes_of_copy(admitted, read_vector(properties))
             return self._heard_in_planes(peer, admitted, low, named, now)
         threshold = self._routes.overlay.views[before].threshold
-        return _named(header, self._filtering.heard(scope.filter, header, peer, low, threshold))
+        return _named(header, self._filtering.take_gap_word(scope.filter, header, peer, low, threshold))
 
     def _heard_in_planes(
         self, peer: str, admitted: Admitted, low: int, named: Iterable[tuple[int, str]], now: float
@@ -272,8 +272,8 @@ class Destinations:
         return _named(header, self._filtering.believed(admitted.scope.filter, header, low, ways, is_passed))
 
     def tick(self, now: float) -> Iterator[tuple[str, PublicationName]]:
-        """Believes words on planes whose replica was silent for long enough. Yields peers as `heard` returns them: each
-        may be told before the next word counts.
+        """Believes words on planes whose replica was silent for long enough. Yields peers as `take_gap_word` returns
+        them: each may be told before the next word counts.
         """
         for word in self.silent.take_due_words(now):
             yield from self._believed(word.admitted, word.low, [word.plane], now)

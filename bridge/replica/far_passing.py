@@ -65,7 +65,7 @@ class _Lane:
     open: dict[bytes, tuple[FarRequest, str, float]] = field(default_factory=dict)
     waiting: FairTable[bytes, tuple[FarRequest, str, float]] = field(default_factory=lambda: FairTable(WAITING_MAX))
 
-    def next(self, now: float) -> tuple[bytes, FarRequest, str] | None:
+    def next_request(self, now: float) -> tuple[bytes, FarRequest, str] | None:
         """Takes out the waiting request that is passed on now: of the reader with fewest open ones; None without one,
         or without room. Of a reader with more, the oldest that is open for long makes room.
         """
@@ -81,7 +81,7 @@ class _Lane:
         self.waiting.pop(digest)
         return digest, request, peer
 
-    def settle(self, now: float) -> None:
+    def plan_look(self, now: float) -> None:
         """Works out when to look again."""
         ends = [until for _, _, until in self.open.values()] if len(self.waiting) else []
         times = [*ends, *(until - OPEN_S + HELD_S for until in ends)]
@@ -110,11 +110,11 @@ class FarPassing:
         # Requests for our own history that the recorder has not answered yet, by reader and number of the request.
         self._asked: FairTable[tuple[str, int], tuple[FarRequest, str]] = FairTable(ASKED_MAX)
 
-    def rotate(self, identity: Identity) -> None:
+    def rotate_identity(self, identity: Identity) -> None:
         """Takes another key to sign with."""
         self._identity = identity
 
-    def adopt(self, overlay: Overlay) -> None:
+    def adopt_overlay(self, overlay: Overlay) -> None:
         """Takes another version of the overlay, and forgets who is no member any more."""
         self._overlay = overlay
         self._lanes = {peer: lane for peer, lane in self._lanes.items() if peer in overlay.members}
@@ -122,7 +122,7 @@ class FarPassing:
         self._brought = {pair: each for pair, each in self._brought.items() if overlay.members.keys() >= {*pair}}
         self._taken = {pair: each for pair, each in self._taken.items() if overlay.members.keys() >= {*pair}}
 
-    def received(self, event: Received, now: float) -> list[Effect]:
+    def take_far_wire(self, event: Received, now: float) -> list[Effect]:
         """Takes a far request or a far page."""
         try:
             if is_far_request(event.wire.payload):
@@ -154,7 +154,7 @@ class FarPassing:
             lane.waiting.put(request.digest, request.reader.encode(), (request, event.peer, now + OPEN_S))
             return self._pass_on(behind, lane, now)
         self._asked.put((request.reader, inner.number), request.reader.encode(), (request, event.peer))
-        return self.answers(self._recorder.ask(request.reader, inner, now))
+        return self.answers(self._recorder.queue_request(request.reader, inner, now))
 
     def _check_way(self, request: FarRequest, peer: str, before: str) -> None:
         """Raises NotAuthorised for a request that came, or would go, another way than along the tree."""
@@ -188,12 +188,12 @@ class FarPassing:
         for digest in [digest for digest, (_, _, until) in lane.waiting.items() if until <= now]:
             lane.waiting.pop(digest)
         effects: list[Effect] = []
-        while len(lane.waiting) and (found := lane.next(now)) is not None:
+        while len(lane.waiting) and (found := lane.next_request(now)) is not None:
             digest, request, peer = found
             lane.open[digest] = request, peer, now + OPEN_S
             if behind in self._routes.up:
                 effects.append(Send(behind, Wire(FAR_TOPIC, request.encode())))
-        lane.settle(now)
+        lane.plan_look(now)
         return effects + ([Count("far_passed", len(effects))] if effects else [])
 
     # ---------------------------------------------------------------------------------------- and back
@@ -219,7 +219,7 @@ class FarPassing:
             if isinstance(effect, Send) and effect.wire.topic == HISTORY_TOPIC:
                 waits = self._asked.pop((effect.peer, number_of(effect.wire.payload)))
                 if waits is not None and waits[1] in self._routes.up:
-                    page = FarPage.of(waits[0], effect.wire.payload, self._identity)
+                    page = FarPage.for_request(waits[0], effect.wire.payload, self._identity)
                     found.append(Send(waits[1], Wire(FAR_TOPIC, page.encode())))
                 if waits is not None or effect.peer not in self._routes.up:
                     continue
@@ -242,7 +242,7 @@ def _allows(of: dict[tuple[str, str], Allowance], reader: str, link: str, times:
     allowance = of.get((reader, link))
     if allowance is None:
         allowance = of[reader, link] = Allowance(times * ASKS_BURST, ASKS_EVERY_S / times, now)
-    return allowance.take(now)
+    return allowance.spend_one(now)
 
 
 def _late(error: KeysError) -> KeysError:

@@ -69,11 +69,11 @@ class _Filtered:
         return way, lately[-1]
 
     def _low(self, way: str, number: int) -> int:
-        while begins := list(self._begin(way, number)):
+        while begins := list(self._run_starts(way, number)):
             number = min(begins) - 1
         return number
 
-    def _begin(self, way: str, number: int) -> Iterable[int]:
+    def _run_starts(self, way: str, number: int) -> Iterable[int]:
         for runs in (self.vouched, self.left_out.get(way, _NONE)):
             yield from (low for low, high in runs if low <= number <= high)
 
@@ -113,7 +113,9 @@ class Filtering:
         given = next((each for each in reversed(lately) if each.sequence == header.sequence), None)
         return None if given is None or given.low >= given.previous else given.low
 
-    def heard(self, scope: str, header: MessageHeader, peer: str, low: int, threshold: int) -> list[tuple[str, int]]:
+    def take_gap_word(
+        self, scope: str, header: MessageHeader, peer: str, low: int, threshold: int
+    ) -> list[tuple[str, int]]:
         """Takes the word of a replica of the region before that it left something out.
 
         Returns peers that may learn more now, each with the number of the publication to say it beside.
@@ -132,7 +134,7 @@ class Filtering:
     def believed(
         self, scope: str, header: MessageHeader, low: int, ways: Iterable[str], is_passed: bool = False
     ) -> list[tuple[str, int]]:
-        """Takes the word of a single replica that is believed alone, on these ways. Returns as `heard` does.
+        """Takes the word of a single replica that is believed alone, on these ways. Returns as `take_gap_word` does.
 
         `is_passed`: the publication was passed on before. Then the publication may no more be among the last of a
         neighbour, nor its gap among the last runs.

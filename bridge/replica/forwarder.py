@@ -97,7 +97,7 @@ class Forwarder:
             self.routing,
             self._destinations.planes,
             self._publication_wires,
-            self._keep,
+            self._retain_whole,
             self._wanting,
         )
         self._retained: Retained[HeldKey] = Retained()
@@ -123,22 +123,22 @@ class Forwarder:
         publisher's region on.
         """
         self.routes.up.add(peer)
-        self._destinations.changed()
+        self._destinations.forget_ways()
         self._young_until = min(self._young_until, now + YOUNG_S)
-        self._relay.begin(now)
+        self._relay.begin_comparing(now)
         self._keys.link_up(peer, now)
         late = self._late_over(peer, now)
         if not self.routes.is_replica(peer):
             return [*self._keys_for(peer, now), *late]
         return [*self._statements_for(peer, now), *self._keys_for(peer, now), *self._content.link_up(peer, now), *late]
 
-    def lost(self, peer: str, key: str, now: float) -> None:
+    def note_lost_key(self, peer: str, key: str, now: float) -> None:
         """Notes that a key header found no room at a reader: it goes again."""
-        self._keys.lost(peer, key, now)
+        self._keys.note_lost_key(peer, key, now)
 
     def _statements_for(self, peer: str, now: float) -> list[Effect]:
         """Returns all statements for a replica whose link came up; postpones them if it comes up too often."""
-        if not self._retells.take(peer, now):
+        if not self._retells.spend_one(peer, now):
             return []
         theirs = self.routes.region_of(peer)
         return [
@@ -151,9 +151,9 @@ class Forwarder:
         """Returns postponed wires: statements for replicas whose links came up too often, and retained publications for
         members that subscribed too often.
         """
-        up = [peer for peer in self._retells.due(now) if peer in self.routes.up]
+        up = [peer for peer in self._retells.due_keys(now) if peer in self.routes.up]
         effects = [effect for peer in up for effect in self._statements_for(peer, now)]
-        for member, wire_filter in self._newcomers.due(now):
+        for member, wire_filter in self._newcomers.due_keys(now):
             effects += self._serve_newcomer(member, wire_filter, now)
         return effects
 
@@ -174,36 +174,36 @@ class Forwarder:
 
     def link_down(self, peer: str, now: float) -> list[Effect]:
         self.routes.up.discard(peer)
-        self._destinations.changed()
+        self._destinations.forget_ways()
         self._keys.link_down(peer)
         self._content.link_down(peer, now)
         self.recorder.link_down(peer)
         return []
 
-    def adopt(self, overlay: Overlay, now: float) -> list[Effect]:
+    def adopt_overlay(self, overlay: Overlay, now: float) -> list[Effect]:
         """Takes another version of the overlay, or other views or trees of it."""
         self._overlay = overlay
-        self.routes.adopt(overlay)
-        self._admission.adopt(overlay, now)
-        self.routing.adopt(overlay)
+        self.routes.adopt_overlay(overlay)
+        self._admission.adopt_overlay(overlay, now)
+        self.routing.adopt_overlay(overlay)
         self._passed.forget_all_but(overlay.by_party)
         self._newcomers.forget_unless(lambda wanted: wanted[0] in overlay.members)
         self._retells.forget_unless(overlay.members.__contains__)
-        self._content.adopt(self.routes.added, now)
-        self._destinations.adopt(overlay)
-        self._relay.adopt(now)
+        self._content.adopt_replicas(self.routes.added, now)
+        self._destinations.adopt_overlay(overlay)
+        self._relay.adopt_overlay(now)
         self._sweep_at = None
-        return self._sweep(now) + self._keys.adopt(overlay, now) + self.recorder.adopt(overlay, now)
+        return self._sweep(now) + self._keys.adopt_overlay(overlay, now) + self.recorder.adopt_overlay(overlay, now)
 
     def early(self) -> list[Received]:
         """Takes out the publications that came before their tree, in the order of arrival, to be received again."""
-        return self._early.take()
+        return self._early.take_all()
 
     def erase(self) -> None:
         """Erases keys, shares and retained publications, since we are no replica any more."""
         self._keys.erase_all()
-        self._retained.drop(lambda *_: True)
-        self._early.take()
+        self._retained.drop_ended(lambda *_: True)
+        self._early.take_all()
 
     def tick(self, now: float) -> list[Effect]:
         """Passes on gathered shares, erases ended keys and publications, asks for content that does not come, and says
@@ -211,7 +211,7 @@ class Forwarder:
         """
         told: list[Effect] = []
         for peer, name in self._destinations.tick(now):
-            told += self._content.tell(peer, name)
+            told += self._content.tell_header(peer, name)
         told += self.recorder.tick(now)
         return self._sweep(now) + self._content.tick(now) + self._relay.tick(now) + self._tell_later(now) + told
 
@@ -232,12 +232,12 @@ class Forwarder:
             self._sweep_at = min(self._sweep_at, now + SWEEP_S)
         self._keys.erase_ended(now)
         oldest = self._admission.oldest(now)
-        gone = self._retained.drop(
+        gone = self._retained.drop_ended(
             lambda admitted, held: (
                 admitted.epoch < oldest
                 or admitted.header.publisher not in self._overlay.by_party
                 or not self.routes.topology.is_open(admitted.tree)
-                or (held is not None and self._keys.ended(held, now))
+                or (held is not None and self._keys.has_ended(held, now))
             )
         )
         return gathered + ([Count("retained_ended", gone)] if gone else [])
@@ -260,11 +260,11 @@ class Forwarder:
         for peer in self._destinations.loaded(event.links, now):
             effects.append(Count("links_still", 1, peer))
             for passing in self._content.lately(peer, now):
-                others = self._destinations.again(passing.admitted, peer, now)
+                others = self._destinations.other_receivers(passing.admitted, peer, now)
                 effects += self._content.also(passing, others) + self._content.round(passing, peer)
         return effects
 
-    def received(self, event: Received, now: float) -> list[Effect]:
+    def take_wire(self, event: Received, now: float) -> list[Effect]:
         """Handles a wire from a peer. An invalid one is dropped, counted and charged to the link."""
         keys, topic, properties = self._keys, event.wire.topic, dict(event.wire.properties)
         sweeps = keys.gathering or keys.untold.peers or self._sweep_at is None or now >= self._sweep_at
@@ -275,7 +275,7 @@ class Forwarder:
             if PROPERTY_HEADER not in properties:
                 raise BadFrame("publication without a signed header")
             if PROPERTY_KEY in properties:  # each copy has other shares: whatever becomes of it
-                effects += self._keys.take(event.peer, properties, now)
+                effects += self._keys.take_key(event.peer, properties, now)
             if not sweeps and event.peer in self.routes.replicas and self._is_copy(event, properties):
                 return [COPY]
             return effects + self._publication(event, properties, now)
@@ -291,11 +291,11 @@ class Forwarder:
         if topic == COMPARE_TOPIC:
             return self._relay.compared(event, now)
         if topic == PULL_TOPIC:
-            return self._content.asked(event, now)
+            return self._content.answer_request(event, now)
         if topic == HISTORY_TOPIC:
-            return self.recorder.asked(event, now)
+            return self.recorder.take_request(event, now)
         if carries_key_alone(topic):
-            return self._keys.take(event.peer, properties, now, topic)
+            return self._keys.take_key(event.peer, properties, now, topic)
         raise BadFrame("a topic that brings a replica nothing")
 
     def _is_copy(self, event: Received, properties: dict[str, str]) -> bool:
@@ -325,11 +325,11 @@ class Forwarder:
         goes_on = self.routing.goes_on(statement, now)
         if not self.routing.accept(statement, now):
             return []
-        self._destinations.changed()
+        self._destinations.forget_ways()
         peers = self._relay.onwards(statement, event.peer)
         effects: list[Effect] = [Count("statements"), *(Send(peer, event.wire) for peer in peers)]
         if not statement.on:
-            self._newcomers.drop((statement.member, statement.filter))
+            self._newcomers.drop_key((statement.member, statement.filter))
         elif not goes_on:
             effects += self._serve_newcomer(statement.member, statement.filter, now)
             effects += self._late_for(statement, now)
@@ -386,7 +386,7 @@ class Forwarder:
         ways = {tree.number: self._towards(member, scope, tree.number) for tree in self._overlay.trees.open}
         if not any(ways.values()):
             return []
-        if not self._newcomers.take((member, wire_filter), now):
+        if not self._newcomers.spend_one((member, wire_filter), now):
             return [Count("newcomers_unserved")]
         effects: list[Effect] = []
         for held in self._keys:
@@ -443,25 +443,25 @@ class Forwarder:
             signed += ((PROPERTY_SHOWN, told),)
         effects: list[Effect] = []
         if PROPERTY_SKIP in properties or self._destinations.silent.waiting:
-            for peer, told_beside in self._destinations.heard(event.peer, admitted, properties, now):
-                effects += self._content.tell(peer, told_beside)
+            for peer, told_beside in self._destinations.take_gap_word(event.peer, admitted, properties, now):
+                effects += self._content.tell_header(peer, told_beside)
         routed = self._destinations.by_planes(admitted, shown, vector, now) if by_planes else None
         if self._passed.seen(admitted, event.wire.topic):
             if routed:
                 return [*effects, *self._content.more(name_of(header), routed), Count("duplicates_dropped")]
-            news = self._content.again(event.peer, event.wire.topic, signed, admitted, pieces, now, vector)
+            news = self._content.take_later_copy(event.peer, event.wire.topic, signed, admitted, pieces, now, vector)
             if news and admitted.scope.history is not None:
-                self.recorder.note(name_of(header), len(event.wire.payload), now)
+                self.recorder.note_publication(name_of(header), len(event.wire.payload), now)
             return effects + (news if news is not None else [Count("duplicates_dropped")])
         if held is not None:
-            held.use.count(held.header.message_limit, now)
+            held.use.count_use(held.header.message_limit, now)
         peers = self._destinations.by_regions(admitted, shown, now) if routed is None else routed
         whole = routed is not None
-        effects += self._content.first(
+        effects += self._content.pass_first_copy(
             event.peer, event.wire.topic, signed, admitted, pieces, peers, now, whole, vector
         )
         if admitted.scope.history is not None and not header.snapshot:
-            self.recorder.note(name_of(header), len(event.wire.payload), now)
+            self.recorder.note_publication(name_of(header), len(event.wire.payload), now)
         effects.append(FORWARDED)
         return effects
 
@@ -488,16 +488,16 @@ class Forwarder:
                 raise BadFrame("a publication of another generation, or of another key of it, than it names")
             if header.mode is Mode.PLAIN:
                 generations.learn_plain(name, admitted, wire_topic, now)
-            generations.check(name, header.publisher, header.generation, header.time_ms)
+            generations.check_life(name, header.publisher, header.generation, header.time_ms)
         except KeysError as error:
             error.author = header.publisher
             raise
 
-    def _keep(self, wire: Wire, admitted: Admitted, now: float) -> None:
+    def _retain_whole(self, wire: Wire, admitted: Admitted, now: float) -> None:
         """Retains a publication whose content is whole."""
         held = self._keys.get(data_key_name(admitted))
         if self._retained.keep_value(wire, admitted, held, now) and held is None:
-            self._owing.topic(wire.topic, admitted)
+            self._owing.owe_topic(wire.topic, admitted)
 
     def _publication_wires(
         self, peer: str, wire: Wire, admitted: Admitted, held: HeldKey | None = None
@@ -513,7 +513,7 @@ class Forwarder:
         # Not whatever key rode along: its shares are for readers of its own scope only.
         held = held or self._keys.get((admitted.header.publisher, scope.filter, admitted.header.key_id))
         if held is None:
-            self._owing.peer(admitted, peer)
+            self._owing.owe_peer(admitted, peer)
             return [Send(peer, wire)]
         if scope.keys_on_topic:
             if not self._keys.concerns(peer, held):
@@ -540,7 +540,7 @@ class Forwarder:
         """
         if held.kept_until and self._sweep_at is not None:
             self._sweep_at = min(self._sweep_at, held.kept_until)
-        owed = self._owing.settle(held.name)
+        owed = self._owing.settle_key(held.name)
         known = [peer for peer in owed.peers if peer in self._overlay.members]
         scope = self._overlay.scope_named(held.header.scope)
         if scope is not None and scope.keys_on_topic:
@@ -554,7 +554,7 @@ class Forwarder:
     def _needed(self, held: HeldKey, now: float) -> bool:
         """Returns True if publications sealed under the key may still come, or are retained here."""
         scope = self._overlay.scope_named(held.header.scope)
-        return scope is not None and (held.use.live(scope.refresh, now) or self._retained.names(held.name))
+        return scope is not None and (held.use.live(scope.refresh, now) or self._retained.names_key(held.name))
 
     def _over(self, held: HeldKey, now: float) -> bool:
         """Returns True if an entry of the repository is to be erased. Keys that ride go when newer ones push them

@@ -40,7 +40,7 @@ class Passed:
         if claim.order:
             if not self._retained.outranks(wire_topic, claim.order):
                 return False
-        elif repeats is None or not repeats.knows(claim.sequence, claim.sealed_ms, claim.life):
+        elif repeats is None or not repeats.knows_sealing(claim.sequence, claim.sealed_ms, claim.life):
             return False
         return not self._content.recalls((claim.publisher, claim.sequence))
 

@@ -60,7 +60,7 @@ class PassingOn:
     def __init__(self, routes: Routes, planes: PlaneRouting, give: Give) -> None:
         self._routes, self._planes, self.give = routes, planes, give
 
-    def parts(self, header: MessageHeader, peer: str, carrier: str = "") -> tuple[int, ...]:
+    def pieces_at(self, header: MessageHeader, peer: str, carrier: str = "") -> tuple[int, ...]:
         """Returns the pieces a peer has from us, or from another replica of our region.
 
         The carrier itself has all pieces that it carries.
@@ -109,7 +109,7 @@ class PassingOn:
         for owner, is_free in self._planes.owners(scope, vector & ~passing.detours):
             went: list[Effect] = []
             for peer in (owner,) if is_free else passing.peers:
-                parts = self.parts(passing.header, peer, owner)
+                parts = self.pieces_at(passing.header, peer, owner)
                 pieces = {index: passing.pieces[index] for index in parts if index in passing.pieces}
                 if pieces and peer == owner:  # without a share: it has its own from those before us
                     went.append(Send(peer, content.wire(passing.topic, passing.header, passing.signed, pieces)))

@@ -98,13 +98,13 @@ class PlaneRouting:
                 found.append(peer)
         return found
 
-    def adopt(self) -> None:
+    def adopt_overlay(self) -> None:
         """Takes another version of the overlay, and forgets former links."""
         members = self._routes.overlay.members
         self._links = {peer: link for peer, link in self._links.items() if peer in members}
         self._takers.clear()
 
-    def load(self, peer: str) -> LinkLoad:
+    def link_load(self, peer: str) -> LinkLoad:
         """Returns the load of our link to a peer: a link that stands still, or is down, is never free."""
         link = self._links.get(peer)
         if peer not in self._routes.up or (link is not None and link.stands_still):
@@ -127,7 +127,7 @@ class PlaneRouting:
         nothing that this publication shows.
         """
         planes, scope = self._routes.planes, admitted.scope
-        here = planes.place_of(scope, self._routes.name) if planes.open(scope) else None
+        here = planes.place_of(scope, self._routes.name) if planes.is_open(scope) else None
         if here is None:
             return None
         served = self._served.get(name)
@@ -143,7 +143,7 @@ class PlaneRouting:
     def more(self, name: PublicationName, admitted: Admitted, now: float) -> list[str]:
         """Returns the receivers of our own plane for a publication we served, by all that is wanted now."""
         planes, scope, served = self._routes.planes, admitted.scope, self._served.get(name)
-        here = planes.place_of(scope, self._routes.name) if planes.open(scope) else None
+        here = planes.place_of(scope, self._routes.name) if planes.is_open(scope) else None
         if here is None or served is None or not served.planes >> here[1] & 1:
             return []
         copies = self._copies(scope, here, served, admitted, now)
@@ -154,10 +154,10 @@ class PlaneRouting:
         """Returns True if a publication was passed on by planes from here, as far as that is remembered."""
         return self._served.get(name) is not None
 
-    def again(self, name: PublicationName, admitted: Admitted, peer: str, now: float) -> list[str]:
+    def other_receivers(self, name: PublicationName, admitted: Admitted, peer: str, now: float) -> list[str]:
         """Returns other receivers for a publication sent to a peer whose link stands still."""
         planes, scope, served = self._routes.planes, admitted.scope, self._served.get(name)
-        here = planes.place_of(scope, self._routes.name) if planes.open(scope) else None
+        here = planes.place_of(scope, self._routes.name) if planes.is_open(scope) else None
         if here is None or served is None or peer not in served.sent:
             return []
         copies = self._copies(scope, here, served, admitted, now)
@@ -190,25 +190,25 @@ class PlaneRouting:
         return list(copies.found)
 
     def vector(self, name: PublicationName, peer: str) -> int:
-        """Returns the vector for the peer's copy, by the last result of `peers` or `again`."""
+        """Returns the vector for the peer's copy, by the last result of `peers` or `other_receivers`."""
         return self._round.vectors.get(peer, 0) if self._round.name == name else 0
 
     def ways(self, name: PublicationName) -> tuple[dict[str, tuple[str, ...]], frozenset[str]]:
-        """Returns the ways of each peer's copy, and unwanted ways, by the last result of `peers` or `again`.
+        """Returns the ways of each peer's copy, and unwanted ways, by the last result of `peers` or `other_receivers`.
 
         A way is named by the gateway, or by the replica of its plane, at its end.
         """
         return (self._round.ways, self._round.left_out) if self._round.name == name else ({}, frozenset())
 
-    def named(self, admitted: Admitted, vector: int) -> list[tuple[int, str]]:
+    def planes_of_copy(self, admitted: Admitted, vector: int) -> list[tuple[int, str]]:
         """Returns the planes a copy from the region before is for, each with its replica there."""
         planes, scope, home = self._routes.planes, admitted.scope, admitted.publisher.region
-        here = planes.place_of(scope, self._routes.name) if planes.open(scope) else None
+        here = planes.place_of(scope, self._routes.name) if planes.is_open(scope) else None
         before = self._routes.topology.last_before(home, self._routes.region, admitted.tree)
         if here is None or before is None:
             return []
         named = planes_of(vector or 1 << here[1])
-        return [(plane, self.replica((before, plane))) for plane in named if plane < planes.count(scope)]
+        return [(plane, self.replica((before, plane))) for plane in named if plane < planes.plane_count(scope)]
 
     def own_ways(self, admitted: Admitted, named: Iterable[int], now: float) -> list[str]:
         """Returns the ways going on from here in these planes."""
@@ -234,7 +234,7 @@ class PlaneRouting:
 
     def replicas(self, scope: Scope, region: int) -> list[str]:
         """Returns the replicas of a region, by plane."""
-        return [self.replica((region, plane)) for plane in range(self._routes.planes.count(scope))]
+        return [self.replica((region, plane)) for plane in range(self._routes.planes.plane_count(scope))]
 
     def taker(self, scope: Scope, region: int, plane: int) -> str:
         """Returns the replica of the next region taking copies of a plane.
@@ -245,12 +245,12 @@ class PlaneRouting:
         change would leave a gap between the publications of which the former and the new one can speak.
         """
         peer = self.replica((region, plane))
-        if not self.load(peer).is_free:
+        if not self.link_load(peer).is_free:
             up = [each for each in self.replicas(scope, region) if self.is_up(each)]
-            others = [each for each in up if self.load(each).is_free] or ([] if peer in up else up)
+            others = [each for each in up if self.link_load(each).is_free] or ([] if peer in up else up)
             former = self._takers.get(peer)
             if others and former not in others:
-                former = self._takers[peer] = min(others, key=lambda each: self.load(each).rank)
+                former = self._takers[peer] = min(others, key=lambda each: self.link_load(each).rank)
             return former if former is not None and others else peer
         return peer
 
@@ -275,9 +275,9 @@ class PlaneRouting:
         """
         if not vector or not self._routes.planes.detours(scope):
             return []
-        planes = planes_of(vector & (1 << self._routes.planes.count(scope)) - 1)
+        planes = planes_of(vector & (1 << self._routes.planes.plane_count(scope)) - 1)
         found = [self.replica((self._routes.region, plane)) for plane in planes]
-        return [(owner, self.load(owner).is_free) for owner in found if owner != self._routes.name]
+        return [(owner, self.link_load(owner).is_free) for owner in found if owner != self._routes.name]
 
     def replica(self, place: PlanePlace) -> str:
         """Returns the replica at a place."""
@@ -337,4 +337,4 @@ class _Copies:
         return self._routing.replica(place)
 
     def _load(self, place: PlanePlace) -> LinkLoad:
-        return self._routing.load(self._replica(place))
+        return self._routing.link_load(self._replica(place))

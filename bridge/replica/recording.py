@@ -86,7 +86,7 @@ class Recorder:
 
     # ------------------------------------------------------------------------------------------- keeping
 
-    def note(self, name: Name, size: int, now: float) -> None:
+    def note_publication(self, name: Name, size: int, now: float) -> None:
         """Notes a publication of a scope with a history, or further pieces of one."""
         self._fresh[name] = None
         self._fresh_bytes += size
@@ -94,7 +94,7 @@ class Recorder:
             self._write_at = now
         elif self._write_at is None:
             self._write_at = now + RECORD_S
-        self._settle()
+        self._set_deadline()
 
     def grew(self, held: HeldKey) -> list[Effect]:
         """Keeps a recorded key with all present shares."""
@@ -104,7 +104,7 @@ class Recorder:
         self.keyless.pop(held.name, None)
         return [Record((), (_kept(scope, held),))]
 
-    def adopt(self, overlay: Overlay, now: float) -> list[Effect]:
+    def adopt_overlay(self, overlay: Overlay, now: float) -> list[Effect]:
         """Takes another version of the overlay, or other views or trees of it."""
         self._overlay = overlay
         self._budgets = {peer: budget for peer, budget in self._budgets.items() if peer in overlay.members}
@@ -123,13 +123,13 @@ class Recorder:
         self._started_ms = self._started_ms or int(now * 1000)
         effects = self._era(now) if self._is_era_due else []
         if self._write_at is not None and self._write_at <= now:
-            effects += self._write()
+            effects += self._write_records()
         if self._ask_at is not None and self._ask_at <= now:
-            effects += self._read(now)
-        self._settle()
+            effects += self._begin_page(now)
+        self._set_deadline()
         return effects
 
-    def _write(self) -> list[Effect]:
+    def _write_records(self) -> list[Effect]:
         names, self._fresh, self._fresh_bytes, self._write_at = self._fresh, {}, 0, None
         records: list[HistoryRecord] = []
         keys: dict[DataKeyName, HistoryKey] = {}
@@ -154,23 +154,23 @@ class Recorder:
 
     # ------------------------------------------------------------------------------------------ answering
 
-    def asked(self, event: Received, now: float) -> list[Effect]:
+    def take_request(self, event: Received, now: float) -> list[Effect]:
         """Takes a request of a reader of our region. Raises BadFrame, NotAuthorised."""
         peer, request = event.peer, HistoryRequest.decode(event.wire.payload)
         if self._routes.is_replica(peer) or self._routes.region_of(peer) != self._routes.region:
             raise NotAuthorised(f"{peer} is no reader of this region")
-        return self.ask(peer, request, now)
+        return self.queue_request(peer, request, now)
 
-    def ask(self, peer: str, request: HistoryRequest, now: float) -> list[Effect]:
+    def queue_request(self, peer: str, request: HistoryRequest, now: float) -> list[Effect]:
         """Takes a request of a reader, also of another region; its pages are sent to it as if it had a link."""
         self._started_ms = self._started_ms or int(now * 1000)
         if not self.may_ask(peer, request, now):
             return [self._page(peer, HistoryPage(request.number, self._started_ms, is_refused=True)), _REFUSED]
         waiting = self._waiting.setdefault(peer, deque(maxlen=REQUESTS_MAX))
         waiting.append(request)
-        effects = self._write() if self._fresh else []  # what passed before is in the answer
-        effects += self._read(now)
-        self._settle()
+        effects = self._write_records() if self._fresh else []  # what passed before is in the answer
+        effects += self._begin_page(now)
+        self._set_deadline()
         return effects
 
     def may_ask(self, peer: str, request: HistoryRequest, now: float) -> bool:
@@ -182,14 +182,14 @@ class Recorder:
             for scope in scopes
         )
 
-    def _read(self, now: float) -> list[Effect]:
+    def _begin_page(self, now: float) -> list[Effect]:
         """Begins the next page, for the longest waiting reader with a budget."""
         self._ask_at = None
         if self._is_reading:
             return []
         for peer in list(self._waiting):
             budget = self._budgets.setdefault(peer, Budget(PAGE_BYTES_PER_S, PAGE_BYTES_BURST, now))
-            if not budget.open(now):
+            if not budget.has_tokens(now):
                 continue
             waiting = self._waiting.pop(peer)
             request = waiting.popleft()
@@ -219,8 +219,8 @@ class Recorder:
             effects += [sent, *([records] if records else [])]
         if not self.may_ask(event.peer, request, now):  # its right ended while we read
             effects = [self._page(event.peer, HistoryPage(request.number, self._started_ms, is_refused=True)), _REFUSED]
-        effects += self._read(now)
-        self._settle()
+        effects += self._begin_page(now)
+        self._set_deadline()
         return effects
 
     def _reaches(self, peer: str) -> bool:
@@ -240,7 +240,7 @@ class Recorder:
         bodies: list[bytes] = []
         named: set[bytes] = set()
         for record in event.records:
-            epoch = calendar.at((record.position.time_ms + 0.5) / 1000)
+            epoch = calendar.epoch_at((record.position.time_ms + 0.5) / 1000)
             if epoch not in rights:
                 rights[epoch] = scope is not None and self._overlay.may_read(event.peer, scope, epoch)
             if rights[epoch]:
@@ -262,7 +262,7 @@ class Recorder:
         """Forgets what a reader asked for."""
         self._waiting.pop(peer, None)
 
-    def _settle(self) -> None:
+    def _set_deadline(self) -> None:
         deadlines = [at for at in (self._write_at, self._ask_at) if at is not None]
         self.next_deadline = min(deadlines, default=None)
 

@@ -182,7 +182,7 @@ class Resplitter:
         """Stops sending to the peer."""
         self.untold.link_down(peer)
 
-    def lost(self, peer: str, key: str, now: float) -> None:
+    def note_lost_key(self, peer: str, key: str, now: float) -> None:
         """Notes that a key header found no room at a peer: it goes with the next publication, or alone after a
         while.
         """
@@ -190,11 +190,11 @@ class Resplitter:
         held = self._held.get((header.publisher, header.scope, header.key_id))
         if held is not None and peer in held.announced:
             held.announced[peer] = 0
-            self.untold.lost(peer, held.name, now)
+            self.untold.note_lost_key(peer, held.name, now)
 
-    def adopt(self, overlay: Overlay, now: float) -> list[Effect]:
+    def adopt_overlay(self, overlay: Overlay, now: float) -> list[Effect]:
         """Takes another version of the overlay, or other views. `Routes` and `Admission` have taken it before."""
-        self.generations.adopt(overlay)
+        self.generations.adopt_overlay(overlay)
         self.untold.forget_all_but(overlay.members)
         of_members = (pair for pair in self._new_keys if pair[0] in overlay.by_party and pair[1] in overlay.members)
         self._new_keys = {pair: self._new_keys[pair] for pair in of_members}
@@ -202,10 +202,10 @@ class Resplitter:
             for peer in [peer for peer in held.announced if peer not in overlay.members]:
                 del held.announced[peer]
         effects: list[Effect] = []
-        for sender, topic, properties in self._early.take():
+        for sender, topic, properties in self._early.take_all():
             if sender in overlay.members:
                 try:
-                    effects += self.take(sender, properties, now, topic)
+                    effects += self.take_key(sender, properties, now, topic)
                 except KeysError as error:
                     effects += refused(sender, error)
         return effects
@@ -213,7 +213,7 @@ class Resplitter:
     def erase_all(self) -> None:
         """Erases all keys, shares and seeds, since we are no replica any more."""
         self._held.clear()
-        self._early.take()
+        self._early.take_all()
         self._outdated = OutdatedKeys()
         self.gathering.clear()
         self.untold = UntoldKeys()
@@ -230,14 +230,14 @@ class Resplitter:
         ended = [
             held.name
             for held in self._held.values()
-            if held.header.publisher not in members or self.ended(held, now) or self._over(held, now)
+            if held.header.publisher not in members or self.has_ended(held, now) or self._over(held, now)
         ]
         for name in ended:
             self._held.pop(name)
             self.gathering.pop(name, None)
         self._known_seeds = {epoch: seed for epoch, seed in self._known_seeds.items() if epoch >= oldest}
 
-    def ended(self, held: HeldKey, now: float) -> bool:
+    def has_ended(self, held: HeldKey, now: float) -> bool:
         """Returns True if nothing under this key can be fresh any more. Regions of a former tree may be gone."""
         overlay, header = self._routes.overlay, held.header
         known = [hop for hop in header.hops if hop.region in overlay.latest]
@@ -259,21 +259,21 @@ class Resplitter:
 
     # --------------------------------------------------------------------------------------------- taking
 
-    def take(self, sender: str, properties: dict[str, str], now: float, topic: str = KEYS_TOPIC) -> list[Effect]:
+    def take_key(self, sender: str, properties: dict[str, str], now: float, topic: str = KEYS_TOPIC) -> list[Effect]:
         """Takes a key header and shares; peers that already have the header get the new shares at once.
 
         `topic`: the topic of the wire. Raises keys errors.
         """
         is_outdated = False
         try:
-            header = self._admission.key(properties, now)
+            header = self._admission.key_header(properties, now)
         except UnknownView:
             keep_key(self._early, sender, properties, topic)
             return [Count("keys_ahead")]
         except WrongEpochKey:
             if not self._routes.is_replica(sender):
                 raise
-            is_outdated, header = True, self._admission.key(properties, now, bumped=True)
+            is_outdated, header = True, self._admission.key_header(properties, now, bumped=True)
         if header is None:
             return []
         check_key_topic(topic, header)
@@ -281,19 +281,19 @@ class Resplitter:
         self._routes.topology.check_sender(sender, publisher, self._routes.region, header.tree)
         held = self._held.get((header.publisher, header.scope, header.key_id))
         if not is_outdated or (held is not None and not self._over(held, now)):
-            return self._take(sender, header, publisher, properties, now)
+            return self._take_verified(sender, header, publisher, properties, now)
         way = self._routes.topology.key_way(header, publisher.region, self._routes.region)
         if self._outdated.keep_wire(header, sender, properties) < way[-2].threshold:
             return [Count("keys_unvouched")]
         effects: list[Effect] = []
         for teller, told in self._outdated.take_wires(header):
             try:
-                effects += self._take(teller, header, publisher, told, now, now + AGE_S)
+                effects += self._take_verified(teller, header, publisher, told, now, now + AGE_S)
             except KeysError as error:
                 effects += refused(teller, error)
         return effects
 
-    def _take(
+    def _take_verified(
         self,
         sender: str,
         header: KeyHeader,
@@ -333,7 +333,7 @@ class Resplitter:
                 effects.append(Blame(sender, False, "a second, different share for one label"))
         if held.wrapped is not None and wraps:
             assert isinstance(expected[0], Place), "wraps come from a replica alone"
-            told = held.wrapped.others.take(wraps, expected[0])
+            told = held.wrapped.others.take_wraps(wraps, expected[0])
             held.came += [wrap.name for wrap in told.believed]
             effects += [Count("wraps_received", len(told.believed))] if told.believed else []
             effects += [Blame(sender, False, "a second, different wrap of one name")] if told.contradicts else []
@@ -402,7 +402,9 @@ class Resplitter:
             held = self._held.get(name)
             effects += self._pass_on(held, now) if held is not None else []
         for peer in self.untold.due_peers(now) if self.untold.peers else ():
-            lacking = {h.name: h for h in map(self._held.get, self.untold.of(peer)) if h and self._lacks(peer, h, now)}
+            lacking = {
+                h.name: h for h in map(self._held.get, self.untold.keys_for(peer)) if h and self._lacks(peer, h, now)
+            }
             effects += [self._news(peer, lacking[name]) for name in self.untold.next_of(peer, lacking, now)]
         return effects
 
@@ -425,7 +427,7 @@ class Resplitter:
         held = self._held.get(name)
         is_new = held is None or self._over(held, now)
         if held is None or is_new:
-            if not of_itself and not self._allowance(header.publisher, sender, now).take(now):
+            if not of_itself and not self._allowance(header.publisher, sender, now).spend_one(now):
                 raise TooOften("a publisher makes more data keys than its publications can need")
             held = HeldKey(header, Use(now), kept_until=kept_until)
             gone = self._held.put(name, header.publisher + sender.encode(), held)
@@ -526,7 +528,9 @@ class Resplitter:
         if held.wrapped is not None and held.wrapped.wraps_itself:
             seed = self._seed(held.header.epoch)
             assert seed is not None, "asked before"
-            return [self._split(held, held.wrapped.key(seed), place.region)[place.place - 1]] if shares else []
+            return (
+                [self._split(held, held.wrapped.wrap_key_share(seed), place.region)[place.place - 1]] if shares else []
+            )
         return [self._split(held, share, place.region)[place.place - 1] for share in shares.values()]
 
     def _split(self, held: HeldKey, share: Share, region: int) -> list[Share]:

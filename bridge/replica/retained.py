@@ -1,7 +1,7 @@
 """Retained publications of a replica, and its debts to peers until a key comes (docs/protocol.md §5.3).
 
 Of each member and topic the greatest (number, generation, key counter, sealing time) is kept, whichever came first;
-it is dropped (`drop`) with its epoch, since publishers seal retained publications anew in each. Not here: who may
+it is dropped (`drop_ended`) with its epoch, since publishers seal retained publications anew in each. Not here: who may
 have it (`forwarder`).
 """
 
@@ -66,7 +66,7 @@ class Retained(Generic[Key]):
         self._named[data_key_name(admitted)] += 1
         size = len(wire.payload) + len(wire.topic) + sum(len(text) for _, text in wire.properties)
         for _, gone in self._kept.put(wire.topic, header.publisher, Kept(order, wire, admitted, key), size):
-            self._forget(gone)
+            self._forget_name(gone)
         return True
 
     def outranks(self, wire_topic: str, order: tuple[int, ...]) -> bool:
@@ -74,7 +74,7 @@ class Retained(Generic[Key]):
         known = self._kept.get(wire_topic)
         return known is not None and known.order >= order
 
-    def names(self, key: DataKeyName) -> bool:
+    def names_key(self, key: DataKeyName) -> bool:
         """Returns True if a retained publication is sealed under this key."""
         return key in self._named
 
@@ -83,7 +83,7 @@ class Retained(Generic[Key]):
         if kept is not None and data_key_name(kept.admitted) == name:
             kept.key = key
 
-    def drop(self, ended: Callable[[Admitted, Key | None], bool]) -> int:
+    def drop_ended(self, ended: Callable[[Admitted, Key | None], bool]) -> int:
         """Drops all publications that have `ended`; returns their number."""
         gone = [kept.wire.topic for kept in self.values() if ended(kept.admitted, kept.key)]
         for topic in gone:
@@ -93,9 +93,9 @@ class Retained(Generic[Key]):
     def _pop(self, wire_topic: str) -> None:
         gone = self._kept.pop(wire_topic)
         if gone is not None:
-            self._forget(gone)
+            self._forget_name(gone)
 
-    def _forget(self, gone: Kept[Key]) -> None:
+    def _forget_name(self, gone: Kept[Key]) -> None:
         name = data_key_name(gone.admitted)
         self._named[name] -= 1
         if not self._named[name]:
@@ -118,19 +118,19 @@ class Owing:
     def __init__(self) -> None:
         self._owed: FairTable[DataKeyName, Owed] = FairTable(OWED_MAX)
 
-    def peer(self, admitted: Admitted, peer: str) -> None:
+    def owe_peer(self, admitted: Admitted, peer: str) -> None:
         """Notes that `peer` got the publication without its key."""
         if admitted.header.mode is not Mode.PLAIN:
             self._entry(admitted).peers.add(peer)
 
-    def topic(self, wire_topic: str, admitted: Admitted) -> None:
+    def owe_topic(self, wire_topic: str, admitted: Admitted) -> None:
         """Notes that the publication is retained without its key."""
         if admitted.header.mode is not Mode.PLAIN:
             topics = self._entry(admitted).topics
             if len(topics) < OWED_TOPICS_MAX:
                 topics.add(wire_topic)
 
-    def settle(self, name: DataKeyName) -> Owed:
+    def settle_key(self, name: DataKeyName) -> Owed:
         """Returns and forgets the debts for a key that came."""
         return self._owed.pop(name) or Owed()
 

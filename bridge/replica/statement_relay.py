@@ -48,7 +48,7 @@ class StatementRelay:
         across = routes.is_replica(sender)
         before = routes.region_of(sender) if across else None
         scope = routes.overlay.scope_named(statement.filter)
-        if scope is None or not routes.planes.open(scope):
+        if scope is None or not routes.planes.is_open(scope):
             regions = [other for other in routes.topology.neighbours(routes.region) if other != before]
             return [peer for region in regions for peer in routes.replicas_up(region)]
         here = routes.planes.place_of(scope, routes.name)
@@ -61,7 +61,7 @@ class StatementRelay:
         found: list[str] = []
         nearby = routes.topology.neighbours(routes.region)
         neighbours = [other for other in nearby if routes.topology.carries(other, scope)]
-        for place, step in spread(here, PlaneStep.PRIMARY, before, neighbours, routes.planes.count(scope)):
+        for place, step in spread(here, PlaneStep.PRIMARY, before, neighbours, routes.planes.plane_count(scope)):
             if step is PlaneStep.PRIMARY:
                 peer = routes.planes.replica(place)
                 found += [peer] if peer in routes.up else routes.replicas_up(place[0])
@@ -71,7 +71,7 @@ class StatementRelay:
 
     # ------------------------------------------------------------------------------------------ comparing
 
-    def begin(self, now: float) -> None:
+    def begin_comparing(self, now: float) -> None:
         """Starts comparing if some scope goes by planes: a link came up, or the overlay changed."""
         if not any(scope.by_planes for scope in self._routes.overlay.policy.scopes):
             self.next_deadline = None
@@ -99,14 +99,14 @@ class StatementRelay:
         if not differ or event.peer not in self._routes.up:
             return []
         allowance = self._answers.setdefault(event.peer, Allowance(ANSWERS_BURST, ANSWERS_EVERY_S, now))
-        if not allowance.take(now):
+        if not allowance.spend_one(now):
             return []
         rows = [one for one in self._rows(now) if _bucket(one) in differ]
         return [Send(event.peer, Wire(SUBSCRIBE_TOPIC, one.encode())) for one in rows]
 
-    def adopt(self, now: float) -> None:
+    def adopt_overlay(self, now: float) -> None:
         """Takes another version of the overlay."""
-        self.begin(now)
+        self.begin_comparing(now)
         members = self._routes.overlay.members
         self._answers = {peer: left for peer, left in self._answers.items() if peer in members}
 

@@ -31,7 +31,7 @@ class UntoldKeys:
     def __init__(self) -> None:
         self.peers: dict[str, _Peer] = {}
 
-    def lost(self, peer: str, name: DataKeyName, now: float) -> None:
+    def note_lost_key(self, peer: str, name: DataKeyName, now: float) -> None:
         """Notes that the key found no room at the peer."""
         untold = self.peers.setdefault(peer, _Peer(now + RETELL_S))
         untold.keys[name] = None
@@ -56,13 +56,13 @@ class UntoldKeys:
         """Returns the peers to send keys now."""
         return [peer for peer, untold in self.peers.items() if untold.at <= now]
 
-    def of(self, peer: str) -> Collection[DataKeyName]:
+    def keys_for(self, peer: str) -> Collection[DataKeyName]:
         """Returns the lost keys a peer was not sent since."""
         return self.peers[peer].keys.keys()
 
     def next_of(self, peer: str, lacking: Collection[DataKeyName], now: float) -> list[DataKeyName]:
-        """Returns the keys to send the peer now. `lacking`: the keys of `of(peer)` that it still lacks; the rest is
-        forgotten.
+        """Returns the keys to send the peer now. `lacking`: the keys of `keys_for(peer)` that it still lacks; the rest
+        is forgotten.
         """
         untold = self.peers[peer]
         told = list(islice(lacking, untold.many))

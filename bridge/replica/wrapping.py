@@ -29,7 +29,7 @@ class WrappedKey:
         """True behind the publisher's region, whose replicas split their shares as ever."""
         return len(self._way) > 1
 
-    def key(self, seed: bytes) -> Share:
+    def wrap_key_share(self, seed: bytes) -> Share:
         """Returns our wrap key, as what is split for a next region."""
         if self._key is None:
             self._key = wrap_key(self._header.digest, self._own, seed)
@@ -50,6 +50,6 @@ class WrappedKey:
     def _own_wraps(self, shares: Collection[Share], seed: bytes) -> list[Wrap]:
         lacking = [share for share in shares if share.label not in self._sealed]
         if lacking:
-            sealing = WrapKey(self.key(seed).value, self._header.digest, self._own)
+            sealing = WrapKey(self.wrap_key_share(seed).value, self._header.digest, self._own)
             self._sealed.update((share.label, sealing.seal(share)) for share in lacking)
         return [self._sealed[share.label] for share in shares]

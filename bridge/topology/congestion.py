@@ -46,19 +46,19 @@ class LinkStatus:
         self._before = (0, 0)
         self.queued = 0
 
-    def entered(self, now: float) -> None:
+    def count_entered(self, now: float) -> None:
         """Counts a message waiting for the link."""
         self._roll(now)
         self._in += 1
         self.queued += 1
 
-    def left(self, now: float) -> None:
+    def count_left(self, now: float) -> None:
         """Counts a message that was sent."""
         self._roll(now)
         self._out += 1
         self.queued -= 1
 
-    def load(self, now: float) -> LinkLoad:
+    def load_at(self, now: float) -> LinkLoad:
         """Returns the load by the last whole window."""
         self._roll(now)
         came, went = self._before

@@ -3,7 +3,7 @@
 Plane j of a region is the replica at place j + 1 of its view in force; a scope has as many planes as its smallest
 region has replicas, further replicas stand by. A gateway hangs on a plane for each scope, derived from the gateway's
 name, so that nobody has to be told. Content of sealed scopes goes from place to place anyway, and may take detours.
-While a region changes its view, members may disagree about places: then `open` returns False, and publications go as
+While a region changes its view, members may disagree about places: then `is_open` returns False, and publications go as
 in any other scope. While two trees of regions are open, the same holds.
 """
 
@@ -23,15 +23,15 @@ class Planes:
         self._counts: dict[str, int] = {}  # by scope: number of planes, 0 while they are not open
         self._hosts: dict[tuple[str, str], int] = {}  # by member and scope
 
-    def open(self, scope: Scope) -> bool:
+    def is_open(self, scope: Scope) -> bool:
         """Returns True if publications of the scope go by planes now."""
-        return scope.by_planes and self.count(scope) > 0
+        return scope.by_planes and self.plane_count(scope) > 0
 
     def detours(self, scope: Scope) -> bool:
         """Returns True if content of a sealed scope may now take a detour over another replica of a next region."""
-        return scope.planes and not scope.by_planes and self.count(scope) > 0
+        return scope.planes and not scope.by_planes and self.plane_count(scope) > 0
 
-    def count(self, scope: Scope) -> int:
+    def plane_count(self, scope: Scope) -> int:
         """Returns the number of planes of a scope; 0 while one of its regions changes its view, or two trees are
         open.
         """
@@ -52,18 +52,18 @@ class Planes:
     def place_of(self, scope: Scope, replica: str) -> PlanePlace | None:
         """Returns the place of a replica; None if the replica stands by, or is not in the view in force."""
         region = self._overlay.certificate(replica).region
-        members = self._overlay.views[region].members[: self.count(scope)]
+        members = self._overlay.views[region].members[: self.plane_count(scope)]
         return (region, members.index(replica)) if replica in members else None
 
     def host(self, scope: Scope, member: str) -> int:
-        """Returns the plane a gateway hangs on. Called while the scope is `open`."""
+        """Returns the plane a gateway hangs on. Called while `is_open` is True."""
         asked = member, scope.filter
         found = self._hosts.get(asked)
         if found is None:
             digest = hashlib.sha256(f"{member}\0{scope.filter}".encode()).digest()
-            found = self._hosts[asked] = int.from_bytes(digest[:8]) % self.count(scope)
+            found = self._hosts[asked] = int.from_bytes(digest[:8]) % self.plane_count(scope)
         return found
 
     def host_replica(self, scope: Scope, member: str) -> str:
-        """Returns the replica of a gateway's own region the gateway hangs on. Called while the scope is `open`."""
+        """Returns the replica of a gateway's own region the gateway hangs on. Called while `is_open` is True."""
         return self.replica((self._overlay.certificate(member).region, self.host(scope, member)))

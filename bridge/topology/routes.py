@@ -25,7 +25,7 @@ class Routes:
         self.added: frozenset[str] = frozenset()
         """Replicas that became neighbours with the last change: their links are still to come."""
 
-    def adopt(self, overlay: Overlay) -> None:
+    def adopt_overlay(self, overlay: Overlay) -> None:
         """Takes another version of the overlay, or other views or trees of it."""
         before = self._beside()
         self.overlay, self.topology, self.planes = overlay, Topology(overlay), Planes(overlay)

@@ -122,7 +122,7 @@ class RowTable:
         self._scot, self.here = scot, here
         self.rows: dict[Hashable, PlaneRow] = {}
 
-    def subscribed(
+    def enter_subscription(
         self,
         subscription: Hashable,
         last_hop: PlanePlace | None = None,
@@ -135,7 +135,7 @@ class RowTable:
         self.rows[subscription] = PlaneRow(last_hop, vector if last_hop is not None else 1 << self.here[1])
         return self._onwards(last_hop, step)
 
-    def unsubscribed(
+    def remove_subscription(
         self, subscription: Hashable, last_hop: PlanePlace | None = None, step: PlaneStep = PlaneStep.PRIMARY
     ) -> list[tuple[PlanePlace, PlaneStep]]:
         """Removes a subscription. Returns the brokers to which it went, each with its step; none for an unknown
@@ -163,16 +163,16 @@ class RowTable:
 
 def subscribe_all(scot: Scot, tables: dict[PlanePlace, RowTable], subscription: Hashable, host: PlanePlace) -> int:
     """Carries a single subscription through the tables until nobody passes it on. Returns the number of messages."""
-    steps = [(host, to, step) for to, step in tables[host].subscribed(subscription)]
+    steps = [(host, to, step) for to, step in tables[host].enter_subscription(subscription)]
     for sender, to, step in steps:  # grows in the loop
-        following = tables[to].subscribed(subscription, sender, step, 1 << host[1])
+        following = tables[to].enter_subscription(subscription, sender, step, 1 << host[1])
         steps += [(to, then, state) for then, state in following]
     return len(steps)
 
 
 def unsubscribe_all(tables: dict[PlanePlace, RowTable], subscription: Hashable, host: PlanePlace) -> int:
     """Removes a single subscription from the tables as `subscribe_all` carried it. Returns the number of messages."""
-    steps = [(host, to, step) for to, step in tables[host].unsubscribed(subscription)]
+    steps = [(host, to, step) for to, step in tables[host].remove_subscription(subscription)]
     for sender, to, step in steps:
-        steps += [(to, then, state) for then, state in tables[to].unsubscribed(subscription, sender, step)]
+        steps += [(to, then, state) for then, state in tables[to].remove_subscription(subscription, sender, step)]
     return len(steps)

@@ -63,14 +63,14 @@ class _Bin:
 
 
 class LinkWitness:
-    """The notes of a member about its links; the caller shows the links every few seconds (`look`)."""
+    """The notes of a member about its links; the caller shows the links every few seconds (`note_links`)."""
 
     def __init__(self) -> None:
         self._bins: dict[str, list[_Bin]] = {}
         self._last: dict[str, LinkNow] = {}
         self._at: float | None = None
 
-    def look(self, links: Mapping[str, LinkNow], now: float) -> None:
+    def note_links(self, links: Mapping[str, LinkNow], now: float) -> None:
         """Takes all links, at a time that never runs back. While none of them stands the fault is ours, and nothing is
         noted. A link counts from its first standing: a member that has not started yet has not failed.
         """

@@ -204,11 +204,11 @@ class Availability:
     def __len__(self) -> int:
         return len(self._entities)
 
-    def guard(self, own: OwnTopics) -> None:
+    def reserve_topics(self, own: OwnTopics) -> None:
         """Reserves the availability topics, so that no client says who is available."""
         own.add_documents(self._prefix, entity_level(self._gateway), "availability")
 
-    def state(self, client_id: str) -> str | None:
+    def state_of(self, client_id: str) -> str | None:
         """Returns `online`, `offline`, or None for an entity never seen (or evicted)."""
         entity = self._entities.get(client_id)
         return entity.state if entity else None
@@ -246,7 +246,7 @@ class Availability:
         entity.connected = True
         self._seen(entity, now)
         self._turn(event.client_id, entity, ONLINE, "connected", now)
-        self._look(event.client_id, entity, now, effects)
+        self._judge_silence(event.client_id, entity, now, effects)
 
     def _on_seen(self, event: EntitySeen, now: float, effects: list[AvailabilityEffect]) -> None:
         entity = self._entities.get(event.client_id)
@@ -255,7 +255,7 @@ class Availability:
         self._seen(entity, now)
         if entity.state == OFFLINE:  # silent beyond its keep-alive, but the connection held
             self._turn(event.client_id, entity, ONLINE, "seen again", now)
-            self._look(event.client_id, entity, now, effects)
+            self._judge_silence(event.client_id, entity, now, effects)
 
     def _on_gone(self, event: EntityGone, now: float, effects: list[AvailabilityEffect]) -> None:
         entity = self._entities.get(event.client_id)
@@ -264,7 +264,7 @@ class Availability:
         entity.connected = False
         reason = event.reason or ("disconnected" if event.clean else "connection lost")
         self._turn(event.client_id, entity, OFFLINE, reason, now)
-        self._look(event.client_id, entity, now, effects)
+        self._judge_silence(event.client_id, entity, now, effects)
 
     def _on_remembered(self, event: EntityRemembered, now: float, effects: list[AvailabilityEffect]) -> None:
         if event.client_id in self._entities:
@@ -275,7 +275,7 @@ class Availability:
         entity.state = ONLINE
         entity.since_ms, entity.seen_ms = event.since_ms, event.last_seen_ms
         entity.announced = now
-        self._schedule(event.client_id, entity, now + self._rejoin_s)
+        self._schedule_check(event.client_id, entity, now + self._rejoin_s)
 
     # ----------------------------------------------------------------------------------------- details
 
@@ -299,8 +299,8 @@ class Availability:
         return entity
 
     def _not_away(self, client_id: str, entity: _Entity) -> None:
-        if client_id in self._offline.of(entity.owner):
-            self._offline.drop(entity.owner, client_id)
+        if client_id in self._offline.things_of(entity.owner):
+            self._offline.drop_thing(entity.owner, client_id)
 
     def _turn(self, client_id: str, entity: _Entity, state: str, reason: str, now: float) -> None:
         if entity.state == state and entity.reason:
@@ -321,9 +321,9 @@ class Availability:
             if self._current(entry):
                 entity = self._entities[entry[1]]
                 entity.due = None
-                self._look(entry[1], entity, now, effects)
+                self._judge_silence(entry[1], entity, now, effects)
 
-    def _look(self, client_id: str, entity: _Entity, now: float, effects: list[AvailabilityEffect]) -> None:
+    def _judge_silence(self, client_id: str, entity: _Entity, now: float, effects: list[AvailabilityEffect]) -> None:
         """Judges silence, publishes changes as the pace allows, and plans the next check."""
         if now >= (silent := self._silent_at(entity)):
             if entity.connected:
@@ -336,9 +336,9 @@ class Availability:
             entity.dirty = False
             entity.announced = now
         if entity.dirty:
-            self._schedule(client_id, entity, entity.announced + self._settle_s)
+            self._schedule_check(client_id, entity, entity.announced + self._settle_s)
         elif entity.state == ONLINE:
-            self._schedule(client_id, entity, min(self._silent_at(entity), entity.announced + self._refresh_s))
+            self._schedule_check(client_id, entity, min(self._silent_at(entity), entity.announced + self._refresh_s))
 
     def _silent_at(self, entity: _Entity) -> float:
         if not entity.connected:
@@ -366,7 +366,7 @@ class Availability:
             time_ms=self._wall.ms(now),
         )
 
-    def _schedule(self, client_id: str, entity: _Entity, due: float) -> None:
+    def _schedule_check(self, client_id: str, entity: _Entity, due: float) -> None:
         if entity.due is not None and entity.due <= due:
             return  # an earlier check is planned, and plans the next
         entity.due = due

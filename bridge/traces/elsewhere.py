@@ -34,21 +34,21 @@ class Elsewhere:
         self._ours = ours
         self._budget = FairBudget(ASKED_THERE_PER_S, 2 * ASKED_THERE_PER_S, 0.0)  # one holder alone has half
 
-    def ask(self, traced: Traced, ping: Ping, now: float) -> list[AskThere | Count]:
+    def ask_others(self, traced: Traced, ping: Ping, now: float) -> list[AskThere | Count]:
         """Asks an entity that is silent here through its other witnesses; nothing if it has none."""
         token = traced.voice.token
         if not self._ours.others or token is None or token.seat is None:
             return []
         holder = traced.advertisement.certificate.name
-        if not self._budget.take(holder.encode(), now):
+        if not self._budget.spend_one(holder.encode(), now):
             return []
         traced.aside = traced.aside or traced.session.aside()
         of = holder, traced.voice.topic, traced.session.session
-        said = traced.aside.say(Word.PING, ECHO.pack(*ping))
+        said = traced.aside.say_word(Word.PING, ECHO.pack(*ping))
         asks = AskThere(traced.session.session, relayed_to(*of), said, relayed_from(*of), holder)
         return [asks, Count("entities_asked_there")]
 
-    def heard(self, traced: Traced, data: bytes, now: float) -> Health | None:
+    def take_other_answer(self, traced: Traced, data: bytes, now: float) -> Health | None:
         """Takes an answer another witness passed on. Returns the entity's health if that is news. Raises keys
         errors.
         """

@@ -104,7 +104,7 @@ class Fleet:
         dues = [*self._say_at.values(), *(at for at, _ in self._alerts[:1])]
         return min(dues, default=None)
 
-    def guard(self, own: OwnTopics) -> None:
+    def reserve_topics(self, own: OwnTopics) -> None:
         """Reserves the topics of the fleet, so that no client publishes there."""
         own.add_shown(f"{self.prefix}/")
 
@@ -125,7 +125,7 @@ class Fleet:
             group = self._groups[name] = {}
         member, effects = group.get(event.entity), list[FleetEffect]()
         if member is None:
-            effects += self._make_room(now)
+            effects += self._evict_oldest(now)
             self._count += 1
             group = self._groups.setdefault(name, {})
             member = group[event.entity] = _Member("", 0)
@@ -146,7 +146,7 @@ class Fleet:
                 effects.append(self._alert(event.entity, member, now, back=True))
         return effects
 
-    def _make_room(self, now: float) -> list[FleetEffect]:
+    def _evict_oldest(self, now: float) -> list[FleetEffect]:
         """Forgets the oldest entity of the largest group, if there is no room for one more."""
         if self._count < ENTITIES_MAX:
             return []

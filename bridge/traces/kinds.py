@@ -257,16 +257,16 @@ class WantedTraces:
     time_ms: int = 0
     signature: bytes = field(default=bytes(SIGNATURE_BYTES), repr=False)
 
-    def body(self) -> bytes:
+    def signed_bytes(self) -> bytes:
         wants = self.interest | _ANEW * self.anew
         parts = (opening(Kind.INTEREST), sized(self.tracker.encode()), number(wants, 1), number(self.time_ms, 8))
         return b"".join((*parts, sized(self.credentials)))
 
     def encode(self) -> bytes:
-        return self.body() + self.signature
+        return self.signed_bytes() + self.signature
 
     def signed(self, tracker: Identity, topic: bytes) -> WantedTraces:
-        return replace(self, signature=tracker.sign(DOMAIN_INTEREST, topic + self.body()))
+        return replace(self, signature=tracker.sign(DOMAIN_INTEREST, topic + self.signed_bytes()))
 
     def verify(self, topic: bytes, authority: bytes, now_ms: int) -> Certificate:
         """Returns the certificate of the tracker: a certified entity's or tracker's, which signed for this topic within
@@ -276,7 +276,7 @@ class WantedTraces:
         tracker.verify(authority, now_ms)
         if tracker.role is not Role.ENTITY or tracker.name != self.tracker:
             raise NotAuthorised("a tracker that is somebody else")
-        verify(tracker.public_key, DOMAIN_INTEREST, topic + self.body(), self.signature)
+        verify(tracker.public_key, DOMAIN_INTEREST, topic + self.signed_bytes(), self.signature)
         if abs(now_ms - self.time_ms) > WANTED_FRESH_MS:
             raise Expired("a tracker's wish is not of now; set its clock")
         return tracker
@@ -291,8 +291,8 @@ class WantedTraces:
         except UnicodeDecodeError:
             raise BadFrame("a tracker's name is not UTF-8") from None
         wants, time_ms, credentials = reader.number(1), reader.number(8), reader.sized()
-        signature = reader.take(SIGNATURE_BYTES)
-        reader.end()
+        signature = reader.take_bytes(SIGNATURE_BYTES)
+        reader.expect_end()
         interest = wants & ~_ANEW
         if interest > EVERYTHING:
             raise BadFrame(f"interest {interest} is of no known kind")
@@ -319,7 +319,7 @@ class Audience:
         self.gauge_at = now + self._pause_s
         self._pause_s = min(2 * self._pause_s, GAUGE_IDLE_S)
 
-    def answered(self, wanted: WantedTraces, now: float) -> None:
+    def take_interest(self, wanted: WantedTraces, now: float) -> None:
         """Takes a tracker's answer; forgets a tracker wanting nothing any more."""
         trackers = self._trackers = self._trackers or OrderedDict()
         trackers.pop(wanted.tracker, None)

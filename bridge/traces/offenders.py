@@ -62,7 +62,7 @@ class Offenders:
         self._budgets[key] = budget
         if len(self._budgets) > CLIENTS_MAX:
             self._budgets.popitem(last=False)
-        if not budget.take(now):
+        if not budget.spend_one(now):
             raise TooOften(f"{what} requests come faster than this broker answers them")
 
     def charge(self, client: str, figure: str, error: KeysError) -> list[Charged]:

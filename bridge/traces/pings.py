@@ -130,7 +130,7 @@ class PingMetrics:
 
 
 class Pulse:
-    """The pings of an entity. `tick` when `next_deadline` is reached; `answered` for every answer.
+    """The pings of an entity. `tick` when `next_deadline` is reached; `take_echo` for every answer.
 
     A broker has tens of thousands of these and does little else: the consequences of an answer are computed once, on
     arrival, and a ping that is answered in time leaves no object behind.
@@ -209,7 +209,7 @@ class Pulse:
         ping = self._ping(now) if now >= self._next_ping else None
         return ping, self.health if self.health is not before else None
 
-    def answered(self, number: int, sent_ms: int, now: float) -> Health | None:
+    def take_echo(self, number: int, sent_ms: int, now: float) -> Health | None:
         """Takes an answer and returns the entity's health, if it changed. Ignores an echo of a ping never sent, or a
         second echo.
         """
@@ -223,13 +223,13 @@ class Pulse:
         if self._reordered >= 2 * _LEADING:
             self._reordered = self._reordered % _LEADING | _LEADING
         self._highest_answered = max(self._highest_answered, number)
-        self._learn(round_trip_s, now)
+        self._learn_round_trip(round_trip_s, now)
         self._is_vouched = False
         self._wait_for_the_rest(now)
         before, self.health = self.health, ENTITY.after((Sign.LIFE, self.health))
         return self.health if before is not self.health else None
 
-    def begin(self, now: float) -> None:
+    def ask_at_once(self, now: float) -> None:
         """Plans the next ping at once: the entity spoke, so it listens now and could not answer before. The caller
         calls `lives` next.
         """
@@ -294,7 +294,7 @@ class Pulse:
         self._next_ping = min(self._next_ping, max(now, self._last_ping + self._repeat_s(now)))
         return self.health if is_news else None
 
-    def lost(self, now: float) -> None:
+    def connection_ended(self, now: float) -> None:
         """Takes note that the connection ended: the entity is asked at once, and the wait begins now, whatever the
         interval.
         """
@@ -417,7 +417,7 @@ class Pulse:
             (number, at, min(missed_at + late_s, at + longest_s)) for number, at, missed_at in self._waiting
         ]
 
-    def _learn(self, round_trip_s: float, now: float) -> None:
+    def _learn_round_trip(self, round_trip_s: float, now: float) -> None:
         """Updates the smoothed round trip and its deviation (RFC 6298, section 2)."""
         smoothed, deviation = self._smoothed_s, self._deviation_s
         seems_slow = smoothed > self._preset.timeout_initial_s and self._answers < EXPERIENCE

@@ -46,7 +46,7 @@ class Rejoining:
         """Counts a single missing entity less, whatever became of it."""
         self._missing -= 1
 
-    def came(self, now: float) -> None:
+    def count_return(self, now: float) -> None:
         """Counts a missing entity that is back."""
         self._turn(now)
         self._came += 1

@@ -49,10 +49,14 @@ class RememberedEntity:
         if reader.number(1) != _VERSION:
             raise BadFrame("a record of another version")
         advertisement, token = Advertisement.decode(reader.sized()), Token.decode(reader.sized())
-        holder, session, key = reader.take(KEY_BYTES), reader.take(SESSION_BYTES), reader.take(KEY_BYTES)
-        trace_key = reader.take(reader.number(1))
-        held = fields_of(reader.take(reader.number(4)))
-        reader.end()
+        holder, session, key = (
+            reader.take_bytes(KEY_BYTES),
+            reader.take_bytes(SESSION_BYTES),
+            reader.take_bytes(KEY_BYTES),
+        )
+        trace_key = reader.take_bytes(reader.number(1))
+        held = fields_of(reader.take_bytes(reader.number(4)))
+        reader.expect_end()
         try:
             holds = {Interest(int(i)): (TraceKind(kind), dict(fields)) for i, (kind, fields) in held.items()}
         except (ValueError, TypeError):

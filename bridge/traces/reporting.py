@@ -87,7 +87,7 @@ class Reporter:
         """The time for the next call of `due_reports`; None if nothing is held back."""
         return max(self._held[0][0], self._resumes_at) if self._held else None
 
-    def guard(self, own: OwnTopics) -> None:
+    def reserve_topics(self, own: OwnTopics) -> None:
         """Reserves the report topics: a client publishing there would speak in a gateway's name."""
         own.add_documents(self._prefix, entity_level(self._name), "trace")
 
@@ -95,7 +95,7 @@ class Reporter:
         """Returns True if an entity with these restrictions may be reported."""
         return f"{self._prefix}/#" in discoverers or admits(discoverers, self._name, self._domain)
 
-    def told(
+    def report_trace(
         self, entity: str, kind: TraceKind, fields: Mapping[str, object], now: float, to: Interest | None = None
     ) -> list[ReportEffect]:
         """Reports a trace of an entity that consents, at the pace of its kind. `to`: the trace's interest, None for the
@@ -108,11 +108,11 @@ class Reporter:
         if (interest_of(kind) if to is None else to) in _STEADY:
             if 0 <= now - pace.steady.get(kind, float("-inf")) < STEADY_S:  # a clock that goes back stops nothing
                 return effects
-            if not self._steady.take(now):
+            if not self._steady.spend_one(now):
                 return [*effects, Count("reports_skipped")]
             pace.steady[kind] = now
             return [*effects, self._report(pace, told)]
-        if pace.held is None and pace.changes.take(now) and self._changes.take(now):
+        if pace.held is None and pace.changes.spend_one(now) and self._changes.spend_one(now):
             return [*effects, self._report(pace, told)]
         if pace.held is None:
             heapq.heappush(self._held, (now + CHANGES_EVERY_S, entity))
@@ -126,12 +126,12 @@ class Reporter:
         while self._held and self._held[0][0] <= now and self._resumes_at <= now:
             pace = self._paces.get(self._held[0][1])
             held = None if pace is None else pace.held
-            if held is not None and not self._changes.take(now):
+            if held is not None and not self._changes.spend_one(now):
                 self._resumes_at = now + 1 / REPORTS_PER_S
                 return
             heapq.heappop(self._held)
             if pace is not None and held is not None:
-                pace.changes.take(now)
+                pace.changes.spend_one(now)
                 pace.held = None
                 yield self._report(pace, held)
 

@@ -41,7 +41,7 @@ def not_known(knock: Knock) -> list[Say | Count]:
 
 def answer(traced: Traced, knock: Knock, random: Callable[[int], bytes], now_ms: int) -> list[Say | Count]:
     """Answers a knock; the entity is told to register if we have no right to speak of it. Raises keys errors."""
-    certificate, (session, key) = traced.advertisement.certificate, traced.session.kept
+    certificate, (session, key) = traced.advertisement.certificate, traced.session.session_and_key
     if knock.name != certificate.name:
         raise BadContent("a knock in another entity's name")
     knock.verify(key, traced.knocked_ms, now_ms)
@@ -49,7 +49,7 @@ def answer(traced: Traced, knock: Knock, random: Callable[[int], bytes], now_ms:
     token = traced.voice.token
     if token is None or token.not_after_ms < now_ms:  # the token was lost on its way: nobody would hear of a death
         return not_known(knock)
-    said, next_key = knock.resumed(key, random(NONCE_BYTES))
+    said, next_key = knock.resumed_session(key, random(NONCE_BYTES))
     traced.knocked_ms, traced.coming = knock.time_ms, TraceSession(session, next_key, 1, certificate.public_key)
     return [Say(answers_to(certificate.name), said, 0)]
 

@@ -63,10 +63,10 @@ def sign(traced: Traced, word: Word, body: bytes, now: float) -> tuple[Health | 
         if len(body) not in (ECHO.size, PING.size):
             raise BadFrame("an answer echoes a ping's number and time")
         number, sent_ms = ECHO.unpack_from(body)
-        return pulse.answered(number, sent_ms, now), {"ping": number, "latency_ms": int(now * 1000) - sent_ms}
+        return pulse.take_echo(number, sent_ms, now), {"ping": number, "latency_ms": int(now * 1000) - sent_ms}
     if not traced.spoke:
         traced.spoke = True
-        pulse.begin(now)
+        pulse.ask_at_once(now)
     return pulse.lives(now), {}
 
 
@@ -80,7 +80,7 @@ def metrics(traced: Traced, now: float) -> list[Told]:
         "loss_rate": round(found.loss_rate, 4), "reordered_rate": round(found.reordered_rate, 4),
         "latency_ms": _ms(found.latency_s), "jitter_ms": _ms(found.jitter_s),
     }  # fmt: skip
-    return traced.voice.tell(TraceKind.NETWORK_METRICS, measured, now)
+    return traced.voice.tell_trace(TraceKind.NETWORK_METRICS, measured, now)
 
 
 def _ms(seconds: float | None) -> int | None:

@@ -47,21 +47,21 @@ class Sweep:
         self._due[place] = NEVER
         self._free.append(place)
 
-    def put(self, place: int, at: float) -> None:
+    def set_time(self, place: int, at: float) -> None:
         """Sets the time of a place, in place of its former time."""
         self._due[place] = at
         if at < self._bound:  # noqa: PLR1730  a call of min for each of ten thousand a second
             self._bound = at
 
     @property
-    def first(self) -> float:
-        """The time before which nothing is due; exact after `ready`."""
+    def first_due(self) -> float:
+        """The time before which nothing is due; exact after `due_places`."""
         if self._is_stale:
             self._is_stale = False
             self._bound = float(self._due[: self._used].min(initial=NEVER))
         return self._bound
 
-    def ready(self, now: float, most: int) -> tuple[float, list[int]]:
+    def due_places(self, now: float, most: int) -> tuple[float, list[int]]:
         """Returns the earliest of the times that are due by `now` (`now` if there is none), and at most `most` due
         places, earliest first.
         """

@@ -106,7 +106,7 @@ class Voice:
         self._number = 0
         self._wishes: OrderedDict[bytes, tuple[WantedTraces, Certificate]] | None = None  # verified wishes
 
-    def knows(self, wish: bytes) -> bool:
+    def knows_wish(self, wish: bytes) -> bool:
         """Returns True if a tracker's wish was verified before, so that it costs no verification."""
         return self._wishes is not None and wish in self._wishes
 
@@ -124,7 +124,7 @@ class Voice:
         """The verified token and the 32 secret bytes of its key, of this session or a former one."""
         return self._right or self.former
 
-    def held(self, token: Token, secret: bytes, now_ms: int) -> bool:
+    def holds_token(self, token: Token, secret: bytes, now_ms: int) -> bool:
         """Returns True if this token and key, bit by bit, were handed over and verified before, and the token counts
         now.
         """
@@ -140,9 +140,9 @@ class Voice:
         errors; Expired states the difference of our clocks.
         """
         reader = Reader(body)
-        token, secret = Token.decode(reader.sized()), reader.take(KEY_BYTES)
-        reader.end()
-        if self.held(token, secret, now_ms):
+        token, secret = Token.decode(reader.sized()), reader.take_bytes(KEY_BYTES)
+        reader.expect_end()
+        if self.holds_token(token, secret, now_ms):
             self.authorise_again()
             return
         try:
@@ -163,17 +163,17 @@ class Voice:
         self._right, self._holder = self.former, None
 
     @property
-    def again(self) -> dict[Interest, tuple[TraceKind, dict[str, object]]]:
+    def present_states(self) -> dict[Interest, tuple[TraceKind, dict[str, object]]]:
         """The present state, by interest; told to trackers coming later."""
         return {each[0]: (each[1], dict(zip(each[2::2], each[3::2], strict=True))) for each in self._held}
 
-    def holds(self, interest: Interest, kind: TraceKind, fields: Mapping[str, object], now: float) -> None:
+    def set_state(self, interest: Interest, kind: TraceKind, fields: Mapping[str, object], now: float) -> None:
         """Sets the present state for an interest, with the time since when; told to trackers coming later."""
         self._hold({interest: (kind, {**fields, "since_ms": self._wall.ms(now)})})
 
     def inherit(self, before: Voice) -> None:
         """Takes over the state of a former voice, until the entity says otherwise."""
-        self._hold(before.again)
+        self._hold(before.present_states)
 
     def _hold(self, holding: Holding) -> None:
         held = {each[0]: each for each in self._held}
@@ -181,21 +181,21 @@ class Voice:
             held[interest] = (interest, kind, *chain.from_iterable(fields.items()))
         self._held = tuple(held.values())
 
-    def record(self, session: bytes, key: bytes) -> RememberedEntity | None:
+    def remembered_entity(self, session: bytes, key: bytes) -> RememberedEntity | None:
         """Returns the record that must survive a restart; None while we have no right to speak."""
         if self._right is None:
             return None
-        return RememberedEntity(self.advertisement, *self._right, session, key, self._trace_key, self.again)
+        return RememberedEntity(self.advertisement, *self._right, session, key, self._trace_key, self.present_states)
 
     def restore(self, record: RememberedEntity, now: float) -> None:
-        """Takes up a record of `record`. Trace numbers continue above the former ones, since they begin at the wall's
-        time in ms.
+        """Takes up a record of `remembered_entity`. Trace numbers continue above the former ones, since they begin at
+        the wall's time in ms.
         """
         self._right = record.token, record.holder
         self._trace_key, self._number = record.trace_key, self._wall.ms(now)
         self._hold(record.holds)
 
-    def seal(self, trace_key: bytes, now: float) -> None:
+    def seal_under(self, trace_key: bytes, now: float) -> None:
         """Seals all further traces under this key. Raises BadFrame for a key of the wrong length."""
         if len(trace_key) != KEY_BYTES:
             raise BadFrame(f"a trace key has {KEY_BYTES} bytes")
@@ -204,7 +204,7 @@ class Voice:
 
     # --------------------------------------------------------------------------------------------- telling
 
-    def tell(
+    def tell_trace(
         self,
         kind: TraceKind,
         fields: Mapping[str, object],
@@ -230,7 +230,7 @@ class Voice:
         if is_news and interest is Interest.CHANGES and kind is not TraceKind.GAUGE_INTEREST:
             told.append(Stood(known.descriptor.removeprefix(DESCRIPTOR), kind, known.discoverers))
         if reporter is not None:
-            told += reporter.told(known.descriptor.removeprefix(DESCRIPTOR), kind, fields, now, to)
+            told += reporter.report_trace(known.descriptor.removeprefix(DESCRIPTOR), kind, fields, now, to)
         where = gauge_topic(self.topic) if kind is TraceKind.GAUGE_INTEREST else trace_topic(self.topic, interest)
         if not wanted:
             return told
@@ -249,14 +249,14 @@ class Voice:
         if self._right is None or now < self.audience.gauge_at:
             return []
         self.audience.gauged(now)
-        told = self.tell(TraceKind.GAUGE_INTEREST, {"sealed": bool(self._trace_key)}, now)
+        told = self.tell_trace(TraceKind.GAUGE_INTEREST, {"sealed": bool(self._trace_key)}, now)
         if not self.is_heard:
             self._holder = None  # made again at the next change
         return told
 
     # -------------------------------------------------------------------------------------------- trackers
 
-    def answered(self, data: bytes, authority: bytes, now: float) -> list[Told]:
+    def take_interest(self, data: bytes, authority: bytes, now: float) -> list[Told]:
         """Takes a tracker's answer; a tracker coming anew is told the present state. A byte-by-byte repetition was
         verified before: it only keeps the interest alive. Raises keys errors.
         """
@@ -277,11 +277,11 @@ class Voice:
             if is_anew and self._keyed is not None:
                 self._keyed.pop(tracker.party_id, None)
             effects = self._give_key(tracker)
-        self.audience.answered(wanted, now)
+        self.audience.take_interest(wanted, now)
         if is_anew:
-            for interest, (kind, fields) in self.again.items():
+            for interest, (kind, fields) in self.present_states.items():
                 if interest in wanted.interest:
-                    effects += self.tell(kind, fields, now, to=interest, is_news=False)
+                    effects += self.tell_trace(kind, fields, now, to=interest, is_news=False)
         return effects
 
     def _verified(self, data: bytes, authority: bytes, now: float) -> tuple[WantedTraces, Certificate]:

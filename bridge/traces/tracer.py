@@ -107,7 +107,7 @@ class Tracer:
     @property
     def next_deadline(self) -> float | None:
         """The time at which something may be due; never too late."""
-        first = self._sweep.first
+        first = self._sweep.first_due
         return None if first == NEVER else first
 
     def handle(self, event: TracingEvent, now: float) -> list[TracingEffect]:
@@ -153,13 +153,13 @@ class Tracer:
         registration.verify(advertisement, now_ms)
         if former is None and len(self._traced) >= ENTITIES_MAX and self._places.is_even:
             raise TooOften(f"{ENTITIES_MAX} entities are registered; raise the bound or use another broker")
-        before = None if former is None else self._forget(former)
+        before = None if former is None else self._forget_session(former)
         session, key = self._random(SESSION_BYTES), self._random(KEY_BYTES)
         ours = TraceSession(session, key, 1, advertisement.certificate.public_key)
         voice = Voice(advertisement, self._random, now, self._reporter, self._wall, self.listens)
         if before is not None:
             if before.is_missing:
-                self._rejoining.came(now)
+                self._rejoining.count_return(now)
             voice.inherit(before.voice)
             voice.former = before.voice.right
         speaks_at = to_broker(advertisement.topic, session)
@@ -167,11 +167,11 @@ class Tracer:
         self._traced[session] = traced
         self._sessions[advertisement.topic] = self._spoken[speaks_at] = session
         self._clients.add(event.client, session)
-        self._schedule(traced)
+        self._schedule_session(traced)
         answer = registered(registration.request, session, key, advertisement, self._random(32))
         evicted = self._places.put(session, advertisement.certificate.name.encode(), advertisement.topic)
         if evicted is not None:
-            self._forget(evicted[0])
+            self._forget_session(evicted[0])
         news = Say(answers_to(event.client), answer), Registered(registration, advertisement, event.client)
         return [*news, Count("entities_registered"), *([Count("entities_evicted")] if evicted else [])]
 
@@ -182,7 +182,7 @@ class Tracer:
         self._placed[place] = session
         return place
 
-    def _forget(self, session: bytes) -> Traced:
+    def _forget_session(self, session: bytes) -> Traced:
         traced = self._traced.pop(session)
         self._sweep.give_back(traced.place)
         self._overdue -= traced.pulse is not None and traced.pulse.is_overdue
@@ -191,7 +191,7 @@ class Tracer:
         self._changed.add(traced.voice.topic)
         self._places.pop(session)
         del self._sessions[traced.voice.topic], self._spoken[traced.speaks_at]
-        self._clients.drop(traced.client, session)
+        self._clients.drop_thing(traced.client, session)
         return traced
 
     def _gone(self, event: ClientGone, now: float) -> list[TracingEffect]:
@@ -199,32 +199,32 @@ class Tracer:
         connection.
         """
         effects: list[TracingEffect] = []
-        for session in sorted(self._clients.of(event.client)):
+        for session in sorted(self._clients.things_of(event.client)):
             traced = self._traced[session]
             effects += self._stands(traced, TraceKind.DISCONNECT, {"clean": event.clean}, now)
             if traced.pulse is not None:
                 before = traced.pulse.is_overdue
-                traced.pulse.lost(now)
+                traced.pulse.connection_ended(now)
                 self._overdue += traced.pulse.is_overdue - before
-                self._schedule(traced)
+                self._schedule_session(traced)
         return effects
 
     def _stands(self, traced: Traced, kind: TraceKind, fields: Mapping[str, object], now: float) -> list[TracingEffect]:
         """Tells the new state of an entity, also to trackers coming later."""
         sick = {"sick": round(self.self_health.score, 2)} if self.self_health.score >= 0.05 else {}
         said = {**fields, **sick}
-        traced.voice.holds(Interest.CHANGES, kind, said, now)
+        traced.voice.set_state(Interest.CHANGES, kind, said, now)
         self._changed.add(traced.voice.topic)
         if self.self_health.score >= SICK:
             self._doubted.add(traced.voice.topic)
-        return [*traced.voice.tell(kind, said, now, to=Interest.CHANGES)]
+        return [*traced.voice.tell_trace(kind, said, now, to=Interest.CHANGES)]
 
     def _say_again(self, now: float) -> list[TracingEffect]:
         """Repeats the traces we told while we were not well: trackers with several witnesses ignored them."""
         effects: list[TracingEffect] = []
         for topic in [self._doubted.pop() for _ in range(min(len(self._doubted), DUE_AT_ONCE))]:
             session = self._sessions.get(topic)
-            held = None if session is None else self._traced[session].voice.again.get(Interest.CHANGES)
+            held = None if session is None else self._traced[session].voice.present_states.get(Interest.CHANGES)
             if session is not None and held is not None:
                 kind, fields = held[0], {name: held[1][name] for name in held[1] if name not in ("sick", "since_ms")}
                 effects += self._stands(self._traced[session], kind, fields, now)
@@ -250,7 +250,7 @@ class Tracer:
         except KeysError as error:  # the entity lives, even if its word is invalid
             effects += self._offenders.charge(event.client, "traces_refused", error)
         if event.session in self._traced:
-            self._schedule(traced)
+            self._schedule_session(traced)
         return effects
 
     def _knocked(self, traced: Traced | None, event: Spoke, now: float) -> list[TracingEffect]:
@@ -268,7 +268,7 @@ class Tracer:
         """Takes back an entity that resumed its former session."""
         if traced.is_missing:
             self._rejoining.gone()
-            self._rejoining.came(now)
+            self._rejoining.count_return(now)
         traced.pulse = traced.pulse or self._new_pulse(now)
         traced.joined = True
         told = self._stands(traced, TraceKind.JOIN, {"entity": traced.advertisement.certificate.name}, now)
@@ -285,22 +285,22 @@ class Tracer:
                 return []
             case Word.STATE:
                 kind, said = state_of(body)
-                voice.holds(Interest.STATES, kind, said, now)
+                voice.set_state(Interest.STATES, kind, said, now)
                 self._changed.add(voice.topic)
-                return [*voice.tell(kind, said, now)]
+                return [*voice.tell_trace(kind, said, now)]
             case Word.LOAD:
                 load = fields_of(body)
-                voice.holds(Interest.LOAD, TraceKind.LOAD_INFORMATION, load, now)
-                return [*voice.tell(TraceKind.LOAD_INFORMATION, load, now)]
+                voice.set_state(Interest.LOAD, TraceKind.LOAD_INFORMATION, load, now)
+                return [*voice.tell_trace(TraceKind.LOAD_INFORMATION, load, now)]
             case Word.TOKEN:
                 return self._authorise(traced, body, now)
             case Word.TRACE_KEY:
-                voice.seal(body, now)
+                voice.seal_under(body, now)
                 self._changed.add(voice.topic)
                 return []
             case Word.SILENT:
-                told = voice.tell(TraceKind.REVERTING_TO_SILENT_MODE, fields_of(body) if body else {}, now)
-                self._forget(traced.session.session)
+                told = voice.tell_trace(TraceKind.REVERTING_TO_SILENT_MODE, fields_of(body) if body else {}, now)
+                self._forget_session(traced.session.session)
                 return [*told]
         raise BadFrame("an entity does not ping")
 
@@ -315,14 +315,14 @@ class Tracer:
             return []  # the usual case: no change, and nobody asks
         effects: list[TracingEffect] = []
         if word in (Word.ANSWER, Word.ALIVE):
-            effects += voice.tell(TraceKind.ALLS_WELL, wellness, now)
+            effects += voice.tell_trace(TraceKind.ALLS_WELL, wellness, now)
         if changed is not None:
             # Trackers that heard of the suspicion or failure want changes, not heartbeats.
             effects += self._stands(traced, TraceKind.ALLS_WELL, {"after": before.value}, now)
         return [*effects, *(metrics(traced, now) if word is Word.ANSWER else ())]
 
     def _move(self, session: bytes, traced: Traced, client: str) -> None:
-        self._clients.drop(traced.client, session)
+        self._clients.drop_thing(traced.client, session)
         traced.client = client
         self._clients.add(client, session)
 
@@ -333,11 +333,11 @@ class Tracer:
             return []
         owed = traced.pulse.is_overdue
         try:
-            news = self._elsewhere.heard(traced, event.data, now)
+            news = self._elsewhere.take_other_answer(traced, event.data, now)
         except KeysError as error:
             return [Count("traces_refused", 1, type(error).__name__)]
         self._overdue += traced.pulse.is_overdue - owed
-        self._schedule(traced)
+        self._schedule_session(traced)
         if news is None:
             return []
         told = {"ping": traced.pulse.sent, "answers": "elsewhere"}
@@ -348,7 +348,7 @@ class Tracer:
         try:
             traced.voice.hand_over(body, self._wall.ms(now))
         except Expired as error:
-            clock = traced.session.say(Word.CLOCK, self._wall.ms(now).to_bytes(8))
+            clock = traced.session.say_word(Word.CLOCK, self._wall.ms(now).to_bytes(8))
             charged = self._offenders.charge(traced.client, "traces_refused", error)
             return [*charged, Say(traced.listens_at, clock)]
         self._changed.add(traced.voice.topic)
@@ -363,31 +363,31 @@ class Tracer:
         if session is None:
             return []  # another broker traces the entity, or the topic is unregistered
         voice = self._traced[session].voice
-        if not voice.knows(event.data):
+        if not voice.knows_wish(event.data):
             self._offenders.afford(event.client, "interest", now)
-        effects = voice.answered(event.data, self._authority, now)
-        self._schedule(self._traced[session])
+        effects = voice.take_interest(event.data, self._authority, now)
+        self._schedule_session(self._traced[session])
         return [*effects]
 
     # ------------------------------------------------------------------------------------------------ time
 
     def _run_due(self, now: float) -> list[TracingEffect]:
         effects: list[TracingEffect] = []
-        first, places = self._sweep.ready(now, DUE_AT_ONCE)
+        first, places = self._sweep.due_places(now, DUE_AT_ONCE)
         self.self_health.turn(now - first, self._overdue, len(self._traced) - self._rejoining.missing, now)
         if self._doubted and self.self_health.score < SICK:
             effects += self._say_again(now)
         for place in places:
             session = self._placed[place]
             traced = self._traced[session]
-            effects += self._look(session, traced, now)
+            effects += self._look_at_session(session, traced, now)
             if session in self._traced:
-                self._schedule(traced)
+                self._schedule_session(traced)
         return effects
 
-    def _look(self, session: bytes, traced: Traced, now: float) -> list[TracingEffect]:
+    def _look_at_session(self, session: bytes, traced: Traced, now: float) -> list[TracingEffect]:
         if self._wall.ms(now) > traced.advertisement.not_after_ms:
-            self._forget(session)  # nobody may believe traces of an ended topic
+            self._forget_session(session)  # nobody may believe traces of an ended topic
             return [Count("entities_ended")]
         effects, pulse = list[TracingEffect](), traced.pulse
         if pulse is None:
@@ -403,10 +403,10 @@ class Tracer:
         ping, changed = pulse.tick(now)
         self._overdue += pulse.is_overdue - owed
         if ping is not None:
-            asks = traced.session.say(Word.PING, ping_of(ping, pulse.every_s))
+            asks = traced.session.say_word(Word.PING, ping_of(ping, pulse.every_s))
             effects.append(Say(traced.listens_at, asks, 0))
             if pulse.health is not Health.ALIVE:
-                effects += self._elsewhere.ask(traced, ping, now)
+                effects += self._elsewhere.ask_others(traced, ping, now)
         if changed is Health.SUSPECTED:
             effects += self._stands(traced, TraceKind.FAILURE_SUSPICION, {"ping": pulse.sent}, now)
         elif changed is Health.FAILED:
@@ -414,8 +414,8 @@ class Tracer:
         effects += traced.voice.gauge(now)
         return effects
 
-    def _schedule(self, traced: Traced) -> None:
-        self._sweep.put(traced.place, traced.wants_attention_at)
+    def _schedule_session(self, traced: Traced) -> None:
+        self._sweep.set_time(traced.place, traced.wants_attention_at)
 
     # ------------------------------------------------------------------------------------------ over a restart
 
@@ -426,7 +426,11 @@ class Tracer:
 
     def _record(self, topic: bytes) -> RememberedEntity | None:
         session = self._sessions.get(topic)
-        return None if session is None else self._traced[session].voice.record(*self._traced[session].session.kept)
+        return (
+            None
+            if session is None
+            else self._traced[session].voice.remembered_entity(*self._traced[session].session.session_and_key)
+        )
 
     def restore(self, records: Iterable[RememberedEntity], now: float) -> list[TracingEffect]:
         """Takes up entities of before a restart: their trackers are asked anew, and told if an entity does not come
@@ -451,6 +455,6 @@ class Tracer:
             self._spoken[traced.speaks_at] = session
             self._clients.add("", session)
             self._places.put(session, known.certificate.name.encode(), known.topic)
-            self._schedule(traced)
+            self._schedule_session(traced)
             effects.append(Count("entities_restored"))
         return effects

@@ -54,7 +54,7 @@ class Request:
     life_s: int = 0
     signature: bytes = field(default=b"", repr=False)
 
-    def body(self) -> bytes:
+    def signed_bytes(self) -> bytes:
         flags = 0 if self.life_s else _QUERY
         parts = [opening(Kind.DISCOVERY, flags), sized(self.certificate.encode()), text(self.descriptor)]
         if self.life_s:
@@ -62,10 +62,10 @@ class Request:
         return b"".join([*parts, self.request, number(self.time_ms, 8)])
 
     def signed(self, holder: Identity) -> Request:
-        return replace(self, signature=holder.sign(DOMAIN_REQUEST, self.body()))
+        return replace(self, signature=holder.sign(DOMAIN_REQUEST, self.signed_bytes()))
 
     def encode(self) -> bytes:
-        return self.body() + self.signature
+        return self.signed_bytes() + self.signature
 
     @classmethod
     def decode(cls, data: bytes) -> Request:
@@ -85,9 +85,9 @@ class Request:
             life_s = reader.number(4)
             if not 1 <= life_s <= LIFE_MAX_S:
                 raise BadFrame(f"a trace topic lives 1 to {LIFE_MAX_S} seconds, not {life_s}")
-        request, time_ms = reader.take(REQUEST_BYTES), reader.number(8)
-        signature = reader.take(SIGNATURE_BYTES)
-        reader.end()
+        request, time_ms = reader.take_bytes(REQUEST_BYTES), reader.number(8)
+        signature = reader.take_bytes(SIGNATURE_BYTES)
+        reader.expect_end()
         return cls(certificate, descriptor, request, time_ms, discoverers, life_s, signature)
 
     def verify(self, authority: bytes, now_ms: int) -> None:
@@ -95,7 +95,7 @@ class Request:
         if self.certificate.role is not Role.ENTITY:
             raise NotAuthorised("trace topics are for entities and trackers")
         self.certificate.verify(authority, now_ms)
-        verify(self.certificate.public_key, DOMAIN_REQUEST, self.body(), self.signature)
+        verify(self.certificate.public_key, DOMAIN_REQUEST, self.signed_bytes(), self.signature)
         if abs(now_ms - self.time_ms) > REQUEST_FRESH_MS:
             raise Expired("the request is not of now; set the asker's clock")
 
@@ -214,7 +214,7 @@ class DiscoveryNode:
     def restore(self, advertisements: Iterable[Advertisement]) -> None:
         """Takes the advertisements that were kept on disk."""
         for advertisement in advertisements:
-            self._keep(advertisement)
+            self._keep_advertisement(advertisement)
             if self._kept.get(advertisement.topic) is not None:
                 self._unverified.add(advertisement.topic)
 
@@ -224,7 +224,7 @@ class DiscoveryNode:
         found = [each for each in ours if each.certificate.party_id == owner.party_id]
         return sorted(found, key=lambda each: -each.created_ms)
 
-    def forget(self, topic: bytes) -> None:
+    def forget_topic(self, topic: bytes) -> None:
         """Forgets a topic, so that nobody learns the topic from us any more."""
         gone = self._kept.pop(topic)
         if gone is not None:
@@ -242,19 +242,19 @@ class DiscoveryNode:
         """Returns the effects of an event in order. An invalid request is counted and gets no answer."""
         try:
             if isinstance(event, Heard):
-                return self._heard(event.data, self._wall.ms(now))
+                return self._take_advertisement(event.data, self._wall.ms(now))
             if isinstance(event, Registered):
                 return self._registered(event)
             request = Request.decode(event.data)
             self._offenders.afford(event.client, _cost(request), now)
-            return self._asked(request, self._wall.ms(now))
+            return self._answer_request(request, self._wall.ms(now))
         except (TooOften, Unknown) as error:
             return [Count("discoveries_refused", 1, type(error).__name__)]
         except KeysError as error:
             client = event.client if isinstance(event, Asked) else ""
             return [*self._offenders.charge(client, "discoveries_refused", error)]
 
-    def _asked(self, request: Request, now_ms: int) -> list[DiscoveryEffect]:
+    def _answer_request(self, request: Request, now_ms: int) -> list[DiscoveryEffect]:
         """Answers a request. Raises keys errors."""
         request.verify(self._authority, now_ms)
         self._once(request)
@@ -270,7 +270,7 @@ class DiscoveryNode:
         claimed = b"" if claim is None else claim[0].topic
         for known in map(self._kept.get, {self._newest.get(entity, b""): None, claimed: None}):
             if known is not None and now_ms <= known.not_after_ms and known.may_discover(request.certificate):
-                told.append(self._answer(request, known, claim if known.topic == claimed else None))
+                told.append(self._answer_message(request, known, claim if known.topic == claimed else None))
         if not told:
             raise Unknown("nobody of that name, or not for this asker")
         return [*told, Count("discoveries")]
@@ -310,7 +310,7 @@ class DiscoveryNode:
         if not owns(request.certificate.name, entity) or is_pattern(entity):
             raise NotAuthorised("an entity creates trace topics of its own")
         advertisement = self.make(request.certificate, entity, request.discoverers, request.life_s, now_ms)
-        return [self._answer(request, advertisement), ShareAdvertisement(advertisement), Count("trace_topics")]
+        return [self._answer_message(request, advertisement), ShareAdvertisement(advertisement), Count("trace_topics")]
 
     def make(
         self, owner: Certificate, entity: str, discoverers: tuple[str, ...], life_s: int, now_ms: int
@@ -321,19 +321,19 @@ class DiscoveryNode:
         advertisement = Advertisement(
             bytes(drawn), DESCRIPTOR + entity, owner, discoverers, now_ms, now_ms + life_s * 1000, self._name
         ).signed(self._identity)
-        self._keep(advertisement)
+        self._keep_advertisement(advertisement)
         return advertisement
 
-    def _heard(self, data: bytes, now_ms: int) -> list[DiscoveryEffect]:
+    def _take_advertisement(self, data: bytes, now_ms: int) -> list[DiscoveryEffect]:
         advertisement = Advertisement.decode(data)
         node = self._nodes.get(advertisement.node)
         if node is None:
             raise NotAuthorised("the advertisement is of a discovery node that we do not know")
         advertisement.verify(node, self._authority, now_ms)
-        self._learn(advertisement)
+        self._learn_advertisement(advertisement)
         return []
 
-    def _learn(self, advertisement: Advertisement) -> str:
+    def _learn_advertisement(self, advertisement: Advertisement) -> str:
         """Keeps a verified advertisement and returns its entity. Raises NotAuthorised if the owner is another."""
         entity = _entity_of(advertisement)
         if entity is None or not owns(advertisement.certificate.name, entity):
@@ -341,7 +341,7 @@ class DiscoveryNode:
         topic = advertisement.topic
         if self._kept.get(topic) is None or topic in self._unverified:
             self._unverified.discard(topic)
-            self._keep(advertisement)
+            self._keep_advertisement(advertisement)
         return entity
 
     def _registered(self, event: Registered) -> list[DiscoveryEffect]:
@@ -349,12 +349,12 @@ class DiscoveryNode:
         node that was away, or hears no other node, so learns the entity's trace topic.
         """
         advertisement, claim = event.advertisement, event.registration
-        entity, kept = self._learn(advertisement), self._kept.get(advertisement.topic)
+        entity, kept = self._learn_advertisement(advertisement), self._kept.get(advertisement.topic)
         same = kept if kept is not None and kept == advertisement else advertisement
         self._claims[entity] = same, claim.request, claim.time_ms, claim.signature
         return []
 
-    def _keep(self, advertisement: Advertisement) -> None:
+    def _keep_advertisement(self, advertisement: Advertisement) -> None:
         entity, topic = _entity_of(advertisement), advertisement.topic
         if entity is None:
             return
@@ -387,7 +387,7 @@ class DiscoveryNode:
         if len(self._answered) > REQUESTS_MAX:
             self._answered.popitem(last=False)
 
-    def _answer(
+    def _answer_message(
         self,
         request: Request,
         advertisement: Advertisement,

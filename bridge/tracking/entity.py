@@ -133,7 +133,7 @@ class TracedEntity:
         """
         self._wall = wall or Wall()
         self.seat: Seat | None = None  # our broker's number among several witnesses
-        self.asks = True  # for a trace topic, if there is none; False: another machine asks, and we `take` the topic
+        self.asks = True  # for a trace topic, if there is none; False: another machine asks, and `take_topic` then
         self._identity = identity
         self._certificate = certificate
         self._nodes = dict(nodes)
@@ -190,16 +190,16 @@ class TracedEntity:
                 return [Listen(answers_to(self._certificate.name)), *self._back(now)]
             case Told(topic, payload):
                 try:
-                    return [*self._told(topic, payload, now), *self._set_anew(now)]
+                    return [*self._take_message(topic, payload, now), *self._set_anew(now)]
                 except KeysError as error:
                     return [Count("traces_refused", 1, type(error).__name__)]
             case Tick():
                 effects: list[TracedEffect] = []
                 if self._alive_at is not None and now >= self._alive_at:
                     self._alive_at = now + self._alive_s
-                    effects += self._say(Word.ALIVE, lived(self._pinged_ms, now - self._pinged_at))
+                    effects += self._say_word(Word.ALIVE, lived(self._pinged_ms, now - self._pinged_at))
                 if self._ask_at is not None and now >= self._ask_at:
-                    effects += self.ask(now) if self._former is None else self._back(now)
+                    effects += self.ask_topic(now) if self._former is None else self._back(now)
                 if self._renew_at is not None and now >= self._renew_at:
                     effects += self._authorise(now)
                 return effects
@@ -225,24 +225,24 @@ class TracedEntity:
         except KeysError as error:
             return [Count("traces_refused", 1, type(error).__name__)]
         at = relayed_from(self._certificate.name, self._advertisement.topic, self._session.session)
-        return [Say(at, self._aside.say(Word.ANSWER, body), 0)]
+        return [Say(at, self._aside.say_word(Word.ANSWER, body), 0)]
 
-    def state(self, kind: TraceKind, fields: bytes = b"") -> list[TracedEffect]:
+    def set_state(self, kind: TraceKind, fields: bytes = b"") -> list[TracedEffect]:
         """Sets and reports our state, and repeats the report after each registration. Raises ValueError if `kind` is no
         state.
         """
         if kind not in STATES:
             raise ValueError(f"{kind.name} is not a state that an entity reports")
         self._state = bytes([kind]) + fields
-        return self._say(Word.STATE, self._state)
+        return self._say_word(Word.STATE, self._state)
 
-    def load(self, fields: Mapping[str, object]) -> list[TracedEffect]:
+    def report_load(self, fields: Mapping[str, object]) -> list[TracedEffect]:
         """Reports CPU, memory, work or other figures to trackers. A report is lost while we are not registered."""
-        return self._say(Word.LOAD, body_of(fields))
+        return self._say_word(Word.LOAD, body_of(fields))
 
     def silent(self, fields: bytes = b"") -> list[TracedEffect]:
         """Ends our traces. The next `BrokerConnected` begins anew."""
-        effects = self._say(Word.SILENT, fields)
+        effects = self._say_word(Word.SILENT, fields)
         self._session = self._former = self._ask_at = self._renew_at = self._alive_at = None
         return effects
 
@@ -250,15 +250,15 @@ class TracedEntity:
         """Gives up a trace topic a stranger learned (B9), and asks for a new one."""
         effects = self.silent(fields)
         self._advertisement, self._asked = None, 0
-        return effects + self.ask(now)
+        return effects + self.ask_topic(now)
 
-    def take(self, advertisement: Advertisement, now: float) -> list[TracedEffect]:
+    def take_topic(self, advertisement: Advertisement, now: float) -> list[TracedEffect]:
         """Takes over a trace topic another machine of this entity asked for."""
         effects = self.silent()
         self._advertisement, self._asked = advertisement, 0
-        return effects + self.ask(now) if self._connected else effects
+        return effects + self.ask_topic(now) if self._connected else effects
 
-    def ask(self, now: float) -> list[TracedEffect]:
+    def ask_topic(self, now: float) -> list[TracedEffect]:
         """Asks for a trace topic while no valid one is known, then for a session."""
         self._former = None
         self._ask_at = self._again_at(now)
@@ -295,10 +295,10 @@ class TracedEntity:
         has_right = self._token_is_ours and 0 <= now - self._token_made_at < TOKEN_LIFE_S
         if former is None or known is None or not has_right or self._knocks == KNOCKS or self._renewed_at(known) <= now:
             self._asked = 0
-            return self.ask(now)
+            return self.ask_topic(now)
         self._knocks += 1
         self._ask_at = self._again_at(now)
-        (session, key), name = former.kept, self._certificate.name
+        (session, key), name = former.session_and_key, self._certificate.name
         self._knocked = Knock(session, self._random(NONCE_BYTES), self._wall.ms(now), name).coded(key)
         hears = [Listen(to_entity(name, known.topic, session))] if self._knocks == 1 else []
         return [*hears, Say(self._speaks_at, self._knocked.encode())]
@@ -307,19 +307,19 @@ class TracedEntity:
         """Takes the broker's answer to our knock: the broker knows our session or does not. Raises keys errors."""
         if self._former is None or self._knocked is None or self._advertisement is None:
             raise BadContent("an answer to nobody's knock")
-        session, key = self._former.kept
+        session, key = self._former.session_and_key
         next_key = open_resumed(payload, key, self._knocked)
         if next_key is None:
             self._asked = 0
-            return self.ask(now)
+            return self.ask_topic(now)
         self._former, self._knocked, self._asked = None, None, 0
         self._session, self._aside = TraceSession(session, next_key, 0), None
         self._ask_at, self._renew_at = self._renewed_at(self._advertisement), self._token_made_at + RENEW_AFTER_S
         # The first word shows that we have the key. A new broker could not date our life by a former ping, hence zeros.
-        said = self._say(Word.STATE, self._state) if self._state else self._say(Word.ALIVE, lived(0, 0))
+        said = self._say_word(Word.STATE, self._state) if self._state else self._say_word(Word.ALIVE, lived(0, 0))
         return [*said, Count("registered")]
 
-    def _told(self, topic: str, payload: bytes, now: float) -> list[TracedEffect]:
+    def _take_message(self, topic: str, payload: bytes, now: float) -> list[TracedEffect]:
         """Takes a message on one of our topics. Raises keys errors."""
         if topic != answers_to(self._certificate.name):
             return self._pinged(payload, now)
@@ -338,7 +338,7 @@ class TracedEntity:
         if advertisement.certificate.party_id != self._identity.party_id:
             raise NotAuthorised("an advertisement of somebody else's trace topic")
         self._advertisement, self._asked = advertisement, 0
-        return [KeepEntity(advertisement), *self.ask(now)]
+        return [KeepEntity(advertisement), *self.ask_topic(now)]
 
     def _registered(self, payload: bytes, now: float) -> list[TracedEffect]:
         assert self._advertisement is not None
@@ -350,10 +350,10 @@ class TracedEntity:
         self._speaks_at = to_broker(self._advertisement.topic, session)
         effects: list[TracedEffect] = [Listen(to_entity(self._certificate.name, self._advertisement.topic, session))]
         if self._wishes.secured:  # before the token, behind which JOIN is told
-            effects += self._say(Word.TRACE_KEY, self._random(KEY_BYTES))
+            effects += self._say_word(Word.TRACE_KEY, self._random(KEY_BYTES))
         effects += self._authorise_again(now)
         if self._state:
-            effects += self._say(Word.STATE, self._state)
+            effects += self._say_word(Word.STATE, self._state)
         return [*effects, Count("registered")]
 
     def _authorise(self, now: float) -> list[TracedEffect]:
@@ -373,7 +373,7 @@ class TracedEntity:
         ).signed(self._identity)
         self._renew_at = now + RENEW_AFTER_S
         self._token = sized(token.encode()) + holder.private_bytes()
-        return self._say(Word.TOKEN, self._token)
+        return self._say_word(Word.TOKEN, self._token)
 
     def _authorise_again(self, now: float) -> list[TracedEffect]:
         """Hands over the former token again in a new session at the same broker while the token is young. Making and
@@ -384,7 +384,7 @@ class TracedEntity:
         if not (is_young and self._token_is_ours) or abs(self._wall.offset_s - self._token_offset_s) > CLOCK_SET_S:
             return self._authorise(now)
         self._renew_at = self._token_made_at + RENEW_AFTER_S
-        return self._say(Word.TOKEN, self._token)
+        return self._say_word(Word.TOKEN, self._token)
 
     @property
     def _token_is_ours(self) -> bool:
@@ -403,23 +403,23 @@ class TracedEntity:
         self._pinged_ms, every_s = every_of(body)
         self._alive_s, self._pinged_at = max(every_s, ALIVE_LEAST_S), now
         self._alive_at = now + self._alive_s if every_s else None
-        return self._say(Word.ANSWER, body)
+        return self._say_word(Word.ANSWER, body)
 
     def _set_anew(self, now: float) -> list[TracedEffect]:
         """Makes another token if our clock was set: the times in the former token are wrong by the step."""
         is_set = self._session is not None and abs(self._wall.offset_s - self._token_offset_s) > CLOCK_SET_S
         return self._authorise(now) if is_set else []
 
-    def _say(self, word: Word, body: bytes) -> list[TracedEffect]:
+    def _say_word(self, word: Word, body: bytes) -> list[TracedEffect]:
         if self._session is None or self._advertisement is None:
             return []
         secret = word in (Word.TOKEN, Word.TRACE_KEY)
         signer = self._identity if self._wishes.signed and not secret else None
-        said = self._session.say(word, body, signer)
+        said = self._session.say_word(word, body, signer)
         qos = 0 if word in (Word.ANSWER, Word.ALIVE) else 1
         return [Say(self._speaks_at, said, qos)]
 
     def _renewed_at(self, advertisement: Advertisement) -> float:
         """Returns the time near the end of a trace topic at which a new topic takes its place."""
         life_s = (advertisement.not_after_ms - advertisement.created_ms) / 1000
-        return self._wall.at(advertisement.not_after_ms) - min(TOPIC_LEFT_S, life_s / 10)
+        return self._wall.moment_of(advertisement.not_after_ms) - min(TOPIC_LEFT_S, life_s / 10)

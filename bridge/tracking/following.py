@@ -66,7 +66,7 @@ class Source:
         known = self.numbers.get(key)
         return trace.time_ms > self.forgotten_ms if known is None else trace.number > known[0]
 
-    def heard(self, key: tuple[bytes, str], trace: Trace) -> None:
+    def note_trace(self, key: tuple[bytes, str], trace: Trace) -> None:
         """Takes note of a valid trace. Forgets the key that was silent longest if there are more than
         `NUMBERS_MAX`.
         """
@@ -116,7 +116,7 @@ class Looks:
     def __init__(self) -> None:
         self._heap: list[tuple[float, str]] = []
 
-    def put(self, entity: str, one: Followed, due: float, followed: dict[str, Followed]) -> None:
+    def plan_check(self, entity: str, one: Followed, due: float, followed: dict[str, Followed]) -> None:
         """Plans a check of an entity no later than `due`; an earlier planned time stands."""
         if due >= one.due:
             return
@@ -126,7 +126,7 @@ class Looks:
             self._heap = [(each.due, name) for name, each in followed.items()]
             heapq.heapify(self._heap)
 
-    def first(self, followed: dict[str, Followed]) -> tuple[float, str] | None:
+    def first_check(self, followed: dict[str, Followed]) -> tuple[float, str] | None:
         """Returns the time and entity of the next check, which stays in the queue."""
         while self._heap:
             due, entity = self._heap[0]
@@ -137,8 +137,8 @@ class Looks:
         return None
 
     def take_entity(self, followed: dict[str, Followed], now: float) -> str | None:
-        """Takes out an entity whose check is due. The entity has no planned check until the next `put`."""
-        first = self.first(followed)
+        """Takes out an entity whose check is due. The entity has no planned check until the next `plan_check`."""
+        first = self.first_check(followed)
         if first is None or first[0] > now:
             return None
         heapq.heappop(self._heap)
@@ -161,6 +161,6 @@ def opened(followed: Followed, source: Source, trace: Trace) -> bytes | None:
 def try_key(trace: Trace, key: bytes) -> bytes | None:
     """Returns the body of a sealed trace; None if the key is another trace's."""
     try:
-        return trace.opened(key)
+        return trace.opened_body(key)
     except BadContent:
         return None

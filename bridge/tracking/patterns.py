@@ -76,7 +76,7 @@ class Patterns:
         asked = self._asked.get(pattern)
         return None if asked is None else asked.found
 
-    def follow(self, pattern: str, interest: Interest, now: float) -> bool:
+    def follow_pattern(self, pattern: str, interest: Interest, now: float) -> bool:
         """Asks from now on for the entities a pattern means; the newest interest counts. Returns True if the pattern
         was followed before.
         """
@@ -87,7 +87,7 @@ class Patterns:
             self._asked[pattern] = _Asked(interest, ask_at=now)
         return known is not None
 
-    def leave(self, pattern: str) -> bool:
+    def leave_pattern(self, pattern: str) -> bool:
         """Stops asking for a pattern. Returns True if the pattern was followed."""
         return self._asked.pop(pattern, None) is not None
 
@@ -105,7 +105,7 @@ class Patterns:
                 said.append(Say(DISCOVERY_TOPIC, query))
         return said
 
-    def named(self, data: bytes) -> list[tuple[str, Interest]] | None:
+    def named_entities(self, data: bytes) -> list[tuple[str, Interest]] | None:
         """Returns the entities to follow by an answer, with interests; None if the data is no such answer. Leaves out
         names our question does not mean. Raises BadFrame, BadContent.
         """
@@ -113,11 +113,11 @@ class Patterns:
         if data[: len(head)] != head:
             return None
         reader = Reader(self._identity.open_box(data[len(head) :], head))
-        request, count = reader.take(REQUEST_BYTES), reader.number(2)
+        request, count = reader.take_bytes(REQUEST_BYTES), reader.number(2)
         if count > NAMES_AT_ONCE:
             raise BadFrame(f"{count} names in one answer")
         names = [reader.text() for _ in range(count)]
-        reader.end()
+        reader.expect_end()
         for pattern, asked in self._asked.items():
             if asked.request == request:
                 found = [(name, asked.interest) for name in names if matches(pattern, name) and not is_pattern(name)]

@@ -105,11 +105,11 @@ class Tracker:
         """
         if not self._connected:
             return self._offline_at
-        first = self._looks.first(self._followed)
+        first = self._looks.first_check(self._followed)
         dues = (None if first is None else first[0], self._patterns.next_deadline)
         return min((due for due in dues if due is not None), default=None)
 
-    def trouble(self, entity: str, now: float) -> str | None:
+    def trouble_with(self, entity: str, now: float) -> str | None:
         """Returns the reason, in a few words, why nothing is observed of an entity; None while all may be well."""
         followed = self._followed.get(entity)
         if self._patterns.found(entity) is False and self._connected:
@@ -138,7 +138,7 @@ class Tracker:
                 self._connected, self._offline_at = False, now + OFFLINE_S
                 return []
             case Follow(entity, interest):
-                return self._follow(entity, interest, now)
+                return self._follow_entity(entity, interest, now)
             case Unfollow(entity):
                 return self._leave(entity, now)
             case BrokerConnected():
@@ -151,14 +151,14 @@ class Tracker:
                 for entity, followed in self._followed.items():
                     followed.asked = 0
                     if not followed.proven:
-                        effects += self._ask(entity, followed, now)
-                        self._schedule(entity, followed, now)
+                        effects += self._ask_topic(entity, followed, now)
+                        self._schedule_check(entity, followed, now)
                     # This broker may not know yet what we want.
                     effects += [self._want(followed, each, now) for each in followed.candidates.values()]
                 return effects
             case Told(topic, payload):
                 try:
-                    return self._told(topic, payload, now)
+                    return self._take_message(topic, payload, now)
                 except KeysError as error:
                     return [Count("traces_refused", 1, type(error).__name__)]
             case Tick():
@@ -171,26 +171,26 @@ class Tracker:
             if self._offline_at is None or now < self._offline_at:
                 return []
             self._offline_at = None
-            return [effect for name, each in self._followed.items() for effect in self._lost(name, each, now)]
+            return [effect for name, each in self._followed.items() for effect in self._report_lost(name, each, now)]
         effects: list[TrackingEffect] = [*self._patterns.due_queries(now)]
         while (entity := self._looks.take_entity(self._followed, now)) is not None:
             followed = self._followed[entity]
             is_lost = now >= followed.panel.silent_at and followed.known
             if now >= followed.ask_at:
-                effects += self._ask(entity, followed, now)
+                effects += self._ask_topic(entity, followed, now)
             if is_lost:
-                effects += self._lost(entity, followed, now)
+                effects += self._report_lost(entity, followed, now)
             if is_lost or not followed.heard:  # a broker that does not hear our wish will not soon ask for it
                 effects += [self._want(followed, each, now) for each in followed.candidates.values()]
-            self._schedule(entity, followed, now)
+            self._schedule_check(entity, followed, now)
         return effects
 
-    def _schedule(self, entity: str, followed: Followed, now: float) -> None:
+    def _schedule_check(self, entity: str, followed: Followed, now: float) -> None:
         """Plans the next check of an entity: the time to ask again, or the time at which its silence counts."""
         missed_at = followed.panel.silent_at if followed.known else float("inf")
-        self._looks.put(entity, followed, min(followed.ask_at, missed_at), self._followed)
+        self._looks.plan_check(entity, followed, min(followed.ask_at, missed_at), self._followed)
 
-    def _lost(self, entity: str, followed: Followed, now: float) -> list[TrackingEffect]:
+    def _report_lost(self, entity: str, followed: Followed, now: float) -> list[TrackingEffect]:
         """Reports an entity as unknown, since its witnesses were silent too long: our knowledge is out of date."""
         if not followed.known:
             return []
@@ -199,11 +199,11 @@ class Tracker:
 
     # --------------------------------------------------------------------------------------------- finding
 
-    def _follow(self, entity: str, interest: Interest, now: float, by_name: bool = True) -> list[TrackingEffect]:
+    def _follow_entity(self, entity: str, interest: Interest, now: float, by_name: bool = True) -> list[TrackingEffect]:
         known = self._followed.get(entity)
         if is_pattern(entity):
             changes: list[TrackingEffect] = []
-            if self._patterns.follow(entity, interest, now):
+            if self._patterns.follow_pattern(entity, interest, now):
                 named = [name for name, each in self._followed.items() if not each.by_name and matches(entity, name)]
                 changes = [effect for name in named for effect in self._change(name, interest, now)]
             return [*changes, *self._patterns.due_queries(now)] if self._connected else changes
@@ -214,8 +214,8 @@ class Tracker:
             return []
         followed = self._followed[entity] = Followed(interest, by_name, panel=Panel(self._wall))
         followed.ask_at = followed.since = now
-        effects = self._ask(entity, followed, now) if self._connected else []
-        self._schedule(entity, followed, now)
+        effects = self._ask_topic(entity, followed, now) if self._connected else []
+        self._schedule_check(entity, followed, now)
         return effects
 
     def _change(self, entity: str, interest: Interest, now: float) -> list[TrackingEffect]:
@@ -233,15 +233,15 @@ class Tracker:
             effects.append(self._want(followed, each, now))
         return effects
 
-    def _ask(self, entity: str, followed: Followed, now: float) -> list[TrackingEffect]:
+    def _ask_topic(self, entity: str, followed: Followed, now: float) -> list[TrackingEffect]:
         """Asks for an entity's topic, and plans to ask again: no answer has many possible reasons. Drops topics that
         ended.
         """
         effects: list[TrackingEffect] = []
         for slot, ended in list(followed.candidates.items()):
-            if now < self._wall.at(ended.not_after_ms):
+            if now < self._wall.moment_of(ended.not_after_ms):
                 continue
-            effects += self._drop(followed, slot)
+            effects += self._drop_candidate(followed, slot)
             followed.claimed_ms = -1
             followed.heard_on.clear()
             followed.asked, followed.proven, followed.heard = 0, False, False
@@ -260,9 +260,11 @@ class Tracker:
 
     def _found(self, payload: bytes, now: float) -> list[TrackingEffect]:
         """Takes a discovery node's answer. Raises keys errors."""
-        named = self._patterns.named(payload)
+        named = self._patterns.named_entities(payload)
         if named is not None:
-            return [effect for name, interest in named for effect in self._follow(name, interest, now, by_name=False)]
+            return [
+                effect for name, interest in named for effect in self._follow_entity(name, interest, now, by_name=False)
+            ]
         request, advertisement, claim = open_found(payload, self._identity)
         entity, node = self._requests.get(request), self._nodes.get(advertisement.node)
         if entity is None:
@@ -282,11 +284,11 @@ class Tracker:
             return []
         if claim is None and former is not None and former.created_ms >= advertisement.created_ms:
             return []  # another node was faster
-        effects = self._drop(followed, slot)
+        effects = self._drop_candidate(followed, slot)
         followed.candidates[slot] = advertisement
         followed.claimed_ms = followed.claimed_ms if claim is None else claim.time_ms
-        followed.ask_at = min(self._wall.at(advertisement.not_after_ms), now + ASK_AGAIN_MAX_S)
-        self._schedule(entity, followed, now)
+        followed.ask_at = min(self._wall.moment_of(advertisement.not_after_ms), now + ASK_AGAIN_MAX_S)
+        self._schedule_check(entity, followed, now)
         topics = topics_of(self._certificate.name, advertisement, followed.interest)
         self._topics.update(dict.fromkeys(topics, (entity, advertisement)))
         return [*effects, *(Listen(topic) for topic in topics), self._want(followed, advertisement, now)]
@@ -304,11 +306,11 @@ class Tracker:
         others = [each for each in followed.candidates.values() if each.topic != advertisement.topic]
         followed.proven, followed.candidates = True, {advertisement.node: advertisement}
         followed.heard_on.clear()
-        followed.ask_at = self._wall.at(advertisement.not_after_ms)
+        followed.ask_at = self._wall.moment_of(advertisement.not_after_ms)
         self._requests.pop(followed.request, None)
         return [effect for other in others for effect in self._unlisten(other)]
 
-    def _drop(self, followed: Followed, slot: str) -> list[TrackingEffect]:
+    def _drop_candidate(self, followed: Followed, slot: str) -> list[TrackingEffect]:
         """Drops a candidate, and leaves its topics unless another candidate has them too."""
         gone = followed.candidates.pop(slot, None)
         if gone is None or any(each.topic == gone.topic for each in followed.candidates.values()):
@@ -321,7 +323,7 @@ class Tracker:
         return [Leave(topic) for topic in heard if topic not in but and self._topics.pop(topic, None) is not None]
 
     def _leave(self, entity: str, now: float) -> list[TrackingEffect]:
-        if self._patterns.leave(entity):
+        if self._patterns.leave_pattern(entity):
             named = [name for name, each in self._followed.items() if not each.by_name and matches(entity, name)]
             return [effect for name in named if not self._patterns.mean(name) for effect in self._leave(name, now)]
         followed = self._followed.pop(entity, None)
@@ -351,7 +353,7 @@ class Tracker:
 
     # --------------------------------------------------------------------------------------------- hearing
 
-    def _told(self, topic: str, payload: bytes, now: float) -> list[TrackingEffect]:
+    def _take_message(self, topic: str, payload: bytes, now: float) -> list[TrackingEffect]:
         """Takes a message on a topic we listen to. Raises keys errors."""
         if topic == answers_to(self._certificate.name):
             return self._found(payload, now)
@@ -366,7 +368,7 @@ class Tracker:
         if trace.kind == TraceKind.GAUGE_INTEREST:
             if topic != gauge_topic(advertisement.topic):
                 raise BadContent("a question on another topic")
-            effects = self._answer(followed, source, advertisement, now)
+            effects = self._answer_gauge(followed, source, advertisement, now)
             return effects + self._prove(followed, advertisement, trace)
         wellness = trace.kind == TraceKind.ALLS_WELL and topic == trace_topic(advertisement.topic, Interest.CHANGES)
         if not wellness and topic != trace_topic(advertisement.topic, interest_of(TraceKind(trace.kind))):
@@ -395,10 +397,10 @@ class Tracker:
             raise Expired("the trace is not of now")
         self.clock_off_s = None
         source = followed.sources.setdefault(followed.panel.seat(trace.token, now), Source())
-        source.heard(heard_by, trace)
+        source.note_trace(heard_by, trace)
         return source
 
-    def _answer(
+    def _answer_gauge(
         self, followed: Followed, source: Source, advertisement: Advertisement, now: float
     ) -> list[TrackingEffect]:
         """Answers a broker's question with our interest, at most `ANSWERS_MAX` times in `GAUGE_EVERY_S` for a witness:
@@ -436,21 +438,23 @@ class Tracker:
         followed.heard = True
         if now < followed.panel.silent_at:
             followed.known, followed.lost = True, False
-        self._schedule(entity, followed, now)
+        self._schedule_check(entity, followed, now)
         if followed.panel.size == 1:
             return [Observed(entity, kind, trace.time_ms, trace.number, fields)]
         if kind in OWN:
             word = own_word(fields)
             for owner in [each for each in followed.candidates.values() if each.topic == trace.token.topic]:
                 word.verify(owner.certificate.public_key)
-                return self._own(entity, followed, word, kind, now)
+                return self._take_own_word(entity, followed, word, kind, now)
             return []  # on a topic that we have left
         belief = followed.panel.hear(trace.token, kind, trace.number, trace.time_ms, fields, now)
         return (
             [] if belief is None else [Observed(entity, belief.kind, self._wall.ms(now), trace.number, belief.fields)]
         )
 
-    def _own(self, entity: str, followed: Followed, word: OwnWord, kind: TraceKind, now: float) -> list[TrackingEffect]:
+    def _take_own_word(
+        self, entity: str, followed: Followed, word: OwnWord, kind: TraceKind, now: float
+    ) -> list[TrackingEffect]:
         """Takes the entity's own word, which any witness may bring; its signature is verified. Raises keys errors."""
         if word.kind != kind:
             raise BadContent("a witness that passes something on as something else")

@@ -76,7 +76,7 @@ class WitnessedEntity:
         """
         if isinstance(event, Told) and event.topic in self._relayed:
             return _of(witness, self._machines[self._relayed.index(event.topic)].relayed(event.payload))
-        effects = self._name(now)
+        effects = self._name_witnesses(now)
         if isinstance(event, BrokerConnected):
             effects += [(witness, Listen(at)) for at in self._relayed if at is not None]
             self._met.add(witness)
@@ -88,7 +88,7 @@ class WitnessedEntity:
         found = machine.advertisement
         if found is not None and found is not before:  # the other machines take the new topic too
             for other in set(range(len(self._machines))) - {witness}:
-                effects += _of(other, self._machines[other].take(found, now))
+                effects += _of(other, self._machines[other].take_topic(found, now))
         return effects + self._listen(witness)
 
     def _listen(self, witness: int) -> list[tuple[int, TracedEffect]]:
@@ -108,7 +108,7 @@ class WitnessedEntity:
 
     def tick(self, now: float) -> list[tuple[int, TracedEffect]]:
         """Runs due work at `next_deadline`."""
-        effects = self._name(now)
+        effects = self._name_witnesses(now)
         for witness, machine in enumerate(self._machines):
             if machine.next_deadline is None or machine.next_deadline > now:
                 continue
@@ -116,31 +116,31 @@ class WitnessedEntity:
                 following = [*range(witness + 1, len(self._machines)), *range(witness)]
                 self._asks(next((each for each in following if each in self._met), witness))
                 if self._asking != witness:
-                    effects += _of(self._asking, self._machines[self._asking].ask(now))
+                    effects += _of(self._asking, self._machines[self._asking].ask_topic(now))
             effects += _of(witness, machine.handle(Tick(), now))
         return effects
 
     # ----------------------------------------------------------------------------------- what the program says
 
-    def state(self, kind: TraceKind, now: float) -> list[tuple[int, TracedEffect]]:
+    def set_state(self, kind: TraceKind, now: float) -> list[tuple[int, TracedEffect]]:
         """Sets and reports our state, and repeats the report after each registration. Raises ValueError if `kind` is no
         state.
         """
-        effects = self._name(now)
+        effects = self._name_witnesses(now)
         fields = self._word(kind, {"state": kind.name}, now)
-        effects += self._each(lambda machine: machine.state(kind, fields))
+        effects += self._each(lambda machine: machine.set_state(kind, fields))
         self._state = kind
         return effects
 
-    def load(self, fields: Mapping[str, object], now: float) -> list[tuple[int, TracedEffect]]:
+    def report_load(self, fields: Mapping[str, object], now: float) -> list[tuple[int, TracedEffect]]:
         """Reports CPU, memory, work or other figures to trackers. A report is lost where we are not registered. Raises
         OurFault.
         """
-        effects = self._name(now)
+        effects = self._name_witnesses(now)
         if len(self._machines) == 1:
-            return effects + self._each(lambda machine: machine.load(fields))
-        word = own_fields(self._signed(TraceKind.LOAD_INFORMATION, fields, now))
-        return effects + self._each(lambda machine: machine.load(word))
+            return effects + self._each(lambda machine: machine.report_load(fields))
+        word = own_fields(self._signed_word(TraceKind.LOAD_INFORMATION, fields, now))
+        return effects + self._each(lambda machine: machine.report_load(word))
 
     def silent(self, now: float) -> list[tuple[int, TracedEffect]]:
         """Ends our traces. The next `BrokerConnected` begins anew."""
@@ -154,7 +154,7 @@ class WitnessedEntity:
 
     # --------------------------------------------------------------------------------------------- details
 
-    def _name(self, now: float) -> list[tuple[int, TracedEffect]]:
+    def _name_witnesses(self, now: float) -> list[tuple[int, TracedEffect]]:
         """Names our witnesses at first, and again when our clock went back: the present must not precede the time of
         naming.
         """
@@ -164,14 +164,14 @@ class WitnessedEntity:
         self._since_ms, self._number = now_ms, 0
         for witness, machine in enumerate(self._machines):
             machine.seat = Seat(witness, count, now_ms)
-        return [] if self._state is None else self.state(self._state, now)
+        return [] if self._state is None else self.set_state(self._state, now)
 
     def _word(self, kind: TraceKind, fields: Mapping[str, object], now: float) -> bytes:
         """Returns our signed word going beside a session's word; empty with a witness, which is believed anyway."""
-        return b"" if len(self._machines) == 1 else body_of(own_fields(self._signed(kind, fields, now)))
+        return b"" if len(self._machines) == 1 else body_of(own_fields(self._signed_word(kind, fields, now)))
 
-    def _signed(self, kind: TraceKind, fields: Mapping[str, object], now: float) -> OwnWord:
-        self._name(now)
+    def _signed_word(self, kind: TraceKind, fields: Mapping[str, object], now: float) -> OwnWord:
+        self._name_witnesses(now)
         self._number += 1
         word = OwnWord(self._since_ms, self._number, self._wall.ms(now), kind, body_of(fields))
         return word.signed(self._identity)

@@ -133,7 +133,7 @@ class Panel:
         if token.since_ms > self._since_ms or size != self.size:
             if token.since_ms == self._since_ms:
                 raise BadContent("an entity that names two numbers of witnesses at once")
-            self._name(token.since_ms, size)
+            self._replace_witnesses(token.since_ms, size)
         self._until_ms = max(self._until_ms, token.not_after_ms)
         index = 0 if token.seat is None else token.seat.witness
         witness = self._witnesses[index]
@@ -151,7 +151,7 @@ class Panel:
             self._since_ms = self._until_ms = -1
         return token.since_ms >= self._since_ms
 
-    def _name(self, since_ms: int, size: int) -> None:
+    def _replace_witnesses(self, since_ms: int, size: int) -> None:
         """Replaces the witnesses. The belief stays until a majority of the new witnesses wants another."""
         self._since_ms = since_ms
         if size == self.size == 1:

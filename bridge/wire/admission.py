@@ -144,7 +144,7 @@ class Admission:
         """
         self._known_from_ms, self._back_s = known_from_ms, LATE_S + session_s
 
-    def adopt(self, overlay: Overlay, now: float) -> None:
+    def adopt_overlay(self, overlay: Overlay, now: float) -> None:
         """Takes another version of the overlay, or other views of it, of unchanged regions."""
         until = now + max(overlay.policy.calendar.grace_s, BUMP_GRACE_S)
         bumps = {scope.filter: scope.bump for scope in self._overlay.policy.scopes}
@@ -163,7 +163,7 @@ class Admission:
         self._span, self._live = _NO_SPAN, _NEVER
         self._keys.clear()
         self._rights.clear()
-        self.sealings.adopt(overlay)
+        self.sealings.adopt_overlay(overlay)
 
     def began(self, now: float) -> None:
         """Starts a reader from a former process's state: it cannot know which scopes came meanwhile."""
@@ -205,14 +205,14 @@ class Admission:
                 error.author = known.header.publisher
                 raise
             return known if live is known.live else known._replace(live=live)
-        admitted = self.first(told, wire_topic, now)
+        admitted = self.admit_once(told, wire_topic, now)
         self.sealings.saw(admitted.header, admitted.frame, wire_topic, admitted.publisher)
         self._admitted[told, wire_topic] = admitted
         if len(self._admitted) > HEADERS_MAX:
             self._admitted.popitem(last=False)
         return admitted
 
-    def first(self, told: str, wire_topic: str, now: float) -> Admitted:
+    def admit_once(self, told: str, wire_topic: str, now: float) -> Admitted:
         """Admits a publication like `publication`, without keeping its header: for callers keeping publications
         themselves.
 
@@ -258,7 +258,7 @@ class Admission:
         if told.publisher not in (b"", header.publisher):
             raise BadFrame("a wire topic of another publisher")
         asked = (header.publisher, told.scope, epoch)
-        found = self._rights[asked] if asked in self._rights else self._learn(publisher, asked)
+        found = self._rights[asked] if asked in self._rights else self._learn_scope(publisher, asked)
         if found is None:
             raise _ended_right(f"{publisher.name} may not publish in this scope in epoch {epoch}")
         scope, rights = found
@@ -272,7 +272,7 @@ class Admission:
         if header.tree != tree % NUMBERS:
             tree = trees.number_of(header.tree)
             if self._replica:
-                trees.named(tree)
+                trees.tree_numbered(tree)
         return Admitted(header, frame, publisher, scope, epoch, live, rights, tree)
 
     def _epoch_of(self, time_ms: int) -> int:
@@ -281,13 +281,13 @@ class Admission:
         Times count by the middle of their millisecond, so that rounding moves none over the end of an epoch.
         """
         calendar = self._calendar
-        epoch = calendar.at((time_ms + 0.5) / 1000)
+        epoch = calendar.epoch_at((time_ms + 0.5) / 1000)
         begins_ms = round(calendar.start_s(epoch) * 1000)
         ends_ms = begins_ms + 1000 * calendar.length_s if calendar.length_s else TIME_MS_MAX + 1
         self._span = (epoch, begins_ms, ends_ms) if begins_ms <= time_ms < ends_ms else _NO_SPAN
         return epoch
 
-    def key(self, properties: Mapping[str, str], now: float, *, bumped: bool = False) -> KeyHeader | None:
+    def key_header(self, properties: Mapping[str, str], now: float, *, bumped: bool = False) -> KeyHeader | None:
         """Returns the verified key header that rides along; None if there is none.
 
         Raises the errors of `publication`; WrongEpochKey at a replica for a key a bump outdated, unless it may be
@@ -346,7 +346,7 @@ class Admission:
         Under the former tree regions may be gone, and the scope may have had others.
         """
         trees, hops = self._overlay.trees, key.hops
-        tree = trees.named(key.tree)
+        tree = trees.tree_numbered(key.tree)
         if tree is trees.newest:
             expected = [home, *sorted((self._overlay.regions_of(scope) & tree.regions) - {home})]
             if [hop.region for hop in hops] != expected:
@@ -371,7 +371,7 @@ class Admission:
 
     def oldest(self, now: float) -> int:
         """Returns the first epoch that is not dead."""
-        return self._calendar.at(now - self._calendar.grace_s - self._calendar.skew_s)
+        return self._calendar.epoch_at(now - self._calendar.grace_s - self._calendar.skew_s)
 
     def next_stale(self, now: float) -> float:
         """Returns the next time, in UNIX seconds, at which a fresh key becomes stale; infinite without epochs and
@@ -486,7 +486,7 @@ class Admission:
             raise _ended_right("publisher is no member any more")
         return self.publisher(party_id)
 
-    def _learn(self, publisher: Certificate, asked: tuple[bytes, int, int]) -> tuple[Scope, RecordRights] | None:
+    def _learn_scope(self, publisher: Certificate, asked: tuple[bytes, int, int]) -> tuple[Scope, RecordRights] | None:
         """Returns the scope of this number and the publisher's rights in the scope in the epoch; None without any.
 
         Asked for verified publishers only.

@@ -111,7 +111,7 @@ def decode_cover(data: bytes) -> Predicate:
     if len(data) > COVER_BYTES or count > COVER_MAX:
         raise BadFrame(f"a cover of {count} alternatives in {len(data)} bytes")
     conjunctions = tuple(_read_conjunction(reader) for _ in range(count))
-    reader.end()
+    reader.expect_end()
     return Predicate(conjunctions)
 
 
@@ -143,7 +143,7 @@ class ScopeCovers:
         """Returns the number of members with a cover."""
         return len(self._slots)
 
-    def put(self, member: str, cover: Predicate | None) -> None:
+    def put_cover(self, member: str, cover: Predicate | None) -> None:
         """Sets a member's cover. A cover of names the scope does not show here counts as none."""
         for slot in (slots := self._slots.pop(member, ())):
             del self._members[slot]

@@ -36,7 +36,7 @@ def keep_key(room: EarlyKeys, sender: str, properties: Mapping[str, str], topic:
         return
     publisher = KeyHeader.decode(from_property(told[PROPERTY_KEY])).publisher
     size = CHAR_BYTES * (len(topic) + sum(map(len, told.values())))
-    room.keep(name, publisher + sender.encode(), (sender, topic, told), max(0, size - KEYS.overhead_bytes))
+    room.keep_value(name, publisher + sender.encode(), (sender, topic, told), max(0, size - KEYS.overhead_bytes))
 
 
 def keep_publication(room: EarlyPublications, event: Received, publisher: bytes) -> list[Effect]:
@@ -46,4 +46,4 @@ def keep_publication(room: EarlyPublications, event: Received, publisher: bytes)
     name = hashlib.sha256("\0".join(parts).encode()).digest()
     if name in room:
         return kept_early()
-    return kept_early(len(room.keep(name, publisher + event.peer.encode(), event, wire_bytes(event.wire)) or ()))
+    return kept_early(len(room.keep_value(name, publisher + event.peer.encode(), event, wire_bytes(event.wire)) or ()))

@@ -83,7 +83,7 @@ class Generations:
         known = self._latest.setdefault(member, {}).get(party)
         return known is None or known.generation < generation
 
-    def check(self, member: str, party: bytes, generation: int, sealed_ms: int) -> None:
+    def check_life(self, member: str, party: bytes, generation: int, sealed_ms: int) -> None:
         """Raises Superseded for a sealing by an earlier life after a later one had begun.
 
         The later life is one under this key of the member's, or under its present one.
@@ -107,7 +107,7 @@ class Generations:
         self._proved[member] = now
         return self._outlives[member].proof
 
-    def adopt(self, overlay: Overlay) -> None:
+    def adopt_overlay(self, overlay: Overlay) -> None:
         """Takes another version of the overlay, and forgets keys no member has any more."""
         self._overlay, known = overlay, overlay.by_party
         kept = {name: {p: life for p, life in lives.items() if p in known} for name, lives in self._latest.items()}
@@ -135,7 +135,7 @@ class OwnLife:
         self.keys_made += 1
         return Order(self.generation, self.keys_made)
 
-    def heard(self, event: Received, overlay: Overlay, name: str, party: bytes, now: float) -> list[Effect]:
+    def take_proof(self, event: Received, overlay: Overlay, name: str, party: bytes, now: float) -> list[Effect]:
         """Takes a claimed proof that a later life of ours runs. `party`: the key we sign with.
 
         A future start proves nothing: our clock may have been wrong once, and a holder of a key of that time could

@@ -56,7 +56,7 @@ class Use:
     messages: int = 0
     spent_at: float = math.inf
 
-    def count(self, limit: int, now: float) -> None:
+    def count_use(self, limit: int, now: float) -> None:
         """Counts a publication passed on under the key, which serves at most `limit`."""
         self.messages += 1
         if self.messages == limit:

@@ -69,9 +69,9 @@ class PullRequest:
         """Reads a frame. Raises BadFrame."""
         frame = Reader(data)
         frame.opening(Kind.PULL)
-        publisher, sequence, time_ms, above = frame.take(16), frame.number(8), frame.number(8), frame.number(8)
-        parts = tuple(frame.take(frame.number(1)))
-        frame.end()
+        publisher, sequence, time_ms, above = frame.take_bytes(16), frame.number(8), frame.number(8), frame.number(8)
+        parts = tuple(frame.take_bytes(frame.number(1)))
+        frame.expect_end()
         if list(parts) != sorted(set(parts)):
             raise BadFrame("a request for pieces that are not in order")
         return cls(publisher, sequence, time_ms, parts, above)
@@ -124,7 +124,7 @@ class Pulls:
     def __len__(self) -> int:
         return len(self._pulls)
 
-    def begin(self, name: Name, time_ms: int, owner: bytes, now: float, wait_s: float, above: int = 0) -> Pull:
+    def begin_pull(self, name: Name, time_ms: int, owner: bytes, now: float, wait_s: float, above: int = 0) -> Pull:
         """Starts asking for a publication from `now + wait_s` on, or later where content usually is; at once if 0.
 
         A publication that is asked for already stays as it is, for the latest sealing.
@@ -139,10 +139,10 @@ class Pulls:
         heapq.heappush(self.wakeups, (pull.at, name))
         return pull
 
-    def end(self, name: Name) -> Pull | None:
+    def end_pull(self, name: Name) -> Pull | None:
         return self._pulls.pop(name)
 
-    def came(self, pull: Pull | None, peer: str, after_s: float) -> None:
+    def content_came(self, pull: Pull | None, peer: str, after_s: float) -> None:
         """Notes that a neighbour brought fitting content, `after_s` after we heard of its header.
 
         If we had asked that neighbour, the content may be an answer, and does not count for the usual delay.
@@ -175,7 +175,7 @@ class Pulls:
             asking.append(pull)
         return asking, gone
 
-    def ask(self, pull: Pull, sources: Iterable[str], parts: Sequence[int]) -> list[Send]:
+    def ask_next(self, pull: Pull, sources: Iterable[str], parts: Sequence[int]) -> list[Send]:
         """Returns the request to the next source: each once before any again, responsive ones first."""
         candidates = [(pull.asked.count(peer), self._unanswered[peer], at, peer) for at, peer in enumerate(sources)]
         if not candidates:
@@ -214,12 +214,12 @@ class Answers:
     def may_ask(self, peer: str, publisher: bytes, now: float) -> bool:
         """Returns True if a request for something of this publisher is looked at."""
         budget = self._requests.setdefault(peer, FairBudget(REQUESTS_PER_S, REQUESTS_BURST, now))
-        return budget.take(publisher, now)
+        return budget.spend_one(publisher, now)
 
     def may_ask_unknown(self, peer: str, publisher: bytes, now: float) -> bool:
         """Returns True if a request for a publication unknown to us makes us ask others."""
         budget = self._unknown.setdefault(peer, FairBudget(UNKNOWN_PER_S, UNKNOWN_BURST, now))
-        return budget.take(publisher, now)
+        return budget.spend_one(publisher, now)
 
     def give(self, peer: str, name: Name, time_ms: int, pieces: Pieces, now: float) -> dict[int, bytes] | None:
         """Returns the pieces the neighbour may have; None if it had all of them often enough, or too much."""
@@ -245,7 +245,7 @@ class Answers:
 
 def _pay(budget: Budget, cost: float, now: float) -> bool:
     """Spends if something was left, if need be into debt; returns True then."""
-    if not budget.open(now):
+    if not budget.has_tokens(now):
         return False
     budget.spend(cost, now)
     return True

@@ -26,12 +26,12 @@ class Sealings:
         self.fresh: list[Effect] = []
         """Accusations that are not told yet."""
 
-    def adopt(self, overlay: Overlay) -> None:
+    def adopt_overlay(self, overlay: Overlay) -> None:
         """Takes another version of the overlay, and forgets accusations of parties that are no members any more."""
         self._overlay = overlay
         self._accused &= overlay.by_party.keys()
 
-    def has(self, header: MessageHeader, frame: bytes, wire_topic: str) -> bool:
+    def has_header(self, header: MessageHeader, frame: bytes, wire_topic: str) -> bool:
         """Returns True if this very header is at hand, verified."""
         return self._known.get((header.publisher, header.key_id, header.sequence)) == (frame, wire_topic)
 
@@ -60,7 +60,7 @@ class Sealings:
             SignedStatement(frame[:-SIGNATURE_BYTES], frame[-SIGNATURE_BYTES:], topic) for frame, topic in (one, other)
         )
         made = Contradiction(Lie.PUBLICATIONS, self._overlay.owner, first, second, publisher.encode())
-        proven = made.check()
+        proven = made.check_proof()
         self._accused.add(publisher.party_id)
         is_present = self._overlay.certificate(publisher.name).party_id == publisher.party_id
         self.fresh += [Blame(publisher.name, is_present, proven.says), Prove(made, proven)]

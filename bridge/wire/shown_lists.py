@@ -116,7 +116,7 @@ def read_list(frame: bytes, digest: bytes) -> ShownList:
         {name: value for name in names if (value := read_value(reader, may_lack=True)) is not None}
         for _ in range(count)
     )
-    reader.end()
+    reader.expect_end()
     return ShownList(frozenset(names), rows)
 
 
@@ -133,11 +133,11 @@ def read_value(reader: Reader, *, may_lack: bool = False) -> Value | None:
         case 0 if may_lack:
             return None
         case 1:
-            value: float = _DOUBLE.unpack(reader.take(8))[0]
+            value: float = _DOUBLE.unpack(reader.take_bytes(8))[0]
             if math.isfinite(value):
                 return value
         case 2:
             return reader.text()
         case 3 if may_lack:
-            return reader.take(TOKEN_BYTES).hex()
+            return reader.take_bytes(TOKEN_BYTES).hex()
     raise BadFrame("a value that is no attribute's")

@@ -60,17 +60,17 @@ class Statement:
     cover: Predicate | None = None
     goes_on: bool = False
 
-    def body(self) -> bytes:
+    def signed_bytes(self) -> bytes:
         flags = FLAG_ON * self.on | FLAG_COVER * (self.cover is not None) | FLAG_GOES_ON * self.goes_on
         names = opening(Kind.STATEMENT, flags) + text(self.member) + text(self.filter)
         cover = b"" if self.cover is None else sized(encode_cover(self.cover))
         return names + number(self.version, 8) + number(self.expires_ms, 8) + cover
 
     def signed(self, identity: Identity) -> Statement:
-        return replace(self, signature=identity.sign(DOMAIN, self.body()))
+        return replace(self, signature=identity.sign(DOMAIN, self.signed_bytes()))
 
     def encode(self) -> bytes:
-        return self.body() + self.signature
+        return self.signed_bytes() + self.signature
 
     @classmethod
     def decode(cls, data: bytes) -> Statement:
@@ -87,7 +87,7 @@ class Statement:
             goes_on=bool(flags & FLAG_GOES_ON),
             signature=signature,
         )
-        frame.end()
+        frame.expect_end()
         return statement
 
 
@@ -127,7 +127,7 @@ class RoutingTable:
         self._epoch = 0
         self._formers = _formers(overlay)
 
-    def adopt(self, overlay: Overlay) -> None:
+    def adopt_overlay(self, overlay: Overlay) -> None:
         """Takes another version of the overlay, and forgets statements of members, keys and scopes that it lacks."""
         self._overlay, self._formers = overlay, _formers(overlay)
         self._rights.clear()
@@ -148,7 +148,7 @@ class RoutingTable:
 
     def may_read(self, member: str, scope: Scope, now: float) -> bool:
         """Returns True if the member may read the whole scope in the present epoch."""
-        epoch = self._overlay.policy.calendar.at(now)
+        epoch = self._overlay.policy.calendar.epoch_at(now)
         if epoch != self._epoch:
             self._rights.clear()
             self._epoch = epoch
@@ -177,7 +177,7 @@ class RoutingTable:
         outranked = version >= statement.version
         if outranked and before == present:
             return False
-        signer = verify_author(member, DOMAIN, statement.body(), statement.signature, now)
+        signer = verify_author(member, DOMAIN, statement.signed_bytes(), statement.signature, now)
         if signer != present and (outranked or before == present):
             return False
         if statement.expires_ms <= now * 1000:
@@ -190,7 +190,7 @@ class RoutingTable:
         if statement.on and not self.may_read(statement.member, scope, now):
             raise NotAuthorised(f"{statement.member} may not read {statement.filter}")
         allowance = self._allowances.setdefault(statement.member, Allowance(NEWS_BURST, NEWS_EVERY_S, now))
-        if not allowance.take(now):
+        if not allowance.spend_one(now):
             raise TooOften(f"{statement.member} states more often than it can have news")
         if known is None and self._count >= STATEMENTS_MAX:
             return False
@@ -200,7 +200,7 @@ class RoutingTable:
         of_filter[statement.member] = _Known(statement, signer, ends_ms)
         covers = self._covers.get(statement.filter)
         if covers is not None:
-            covers.put(statement.member, self._cover(of_filter[statement.member]))
+            covers.put_cover(statement.member, self._cover(of_filter[statement.member]))
         return True
 
     def goes_on(self, statement: Statement, now: float) -> bool:
@@ -234,7 +234,7 @@ class RoutingTable:
         filters = (scope.filter, *self._formers.get(scope.filter, ()))
         ends = [k.ends_ms / 1000 for each in filters for k in self._statements.get(each, {}).values()]
         calendar = self._overlay.policy.calendar
-        return min([calendar.end_s(calendar.at(now)), *(at for at in ends if at > now)])
+        return min([calendar.end_s(calendar.epoch_at(now)), *(at for at in ends if at > now)])
 
     def _is_outranked(self, newer: _Known, known: _Known) -> bool:
         """Returns True if the member's present key signed the statement on former tokens, and a former key the newer
@@ -256,7 +256,7 @@ class RoutingTable:
         if covers is None:
             covers = self._covers[scope.filter] = ScopeCovers(scope)
             for known in self._statements.get(scope.filter, {}).values():
-                covers.put(known.statement.member, self._cover(known))
+                covers.put_cover(known.statement.member, self._cover(known))
         return covers
 
     def _cover(self, known: _Known) -> Predicate | None:

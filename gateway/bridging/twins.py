@@ -94,7 +94,7 @@ class Twins:
         self._count += 1
         keys = self._of_topic.setdefault(one.topic, deque())
         keys.append(key)
-        self._weights.put(one.topic, len(keys))
+        self._weights.set_weight(one.topic, len(keys))
         if len(equal) > EQUAL_MAX:
             self._drop(key, equal[0])
         while self._count > TWINS_MAX:
@@ -123,10 +123,10 @@ class Twins:
         keys = self._of_topic[one.topic]
         keys.remove(key)  # most often the first
         if keys:
-            self._weights.put(one.topic, len(keys))
+            self._weights.set_weight(one.topic, len(keys))
         else:
             del self._of_topic[one.topic]
-            self._weights.drop(one.topic)
+            self._weights.drop_name(one.topic)
 
 
 def _key(topic: str, payload: bytes) -> bytes:

@@ -73,7 +73,7 @@ class SessionShares:
         known = self._known.pop(client_id, None)
         if known is not None:
             owner, holds = known
-            (self._holding if holds else self._empty).drop(owner, client_id)
+            (self._holding if holds else self._empty).drop_thing(owner, client_id)
             self._resize(owner, -1)
 
     def _resize(self, owner: str, by: int) -> None:
@@ -93,5 +93,5 @@ class SessionShares:
         """Returns the client id whose session ends for a new one of `owner`; None: the new one is refused."""
         if self._most > self._sizes.get(owner, 0) + 1:
             greediest = next(iter(self._of_size[self._most]))
-            return next(iter(self._empty.of(greediest) or self._holding.of(greediest)))
-        return next(iter(self._empty.of(owner)), None)
+            return next(iter(self._empty.things_of(greediest) or self._holding.things_of(greediest)))
+        return next(iter(self._empty.things_of(owner)), None)

@@ -87,7 +87,7 @@ class _Place:
 
     @property
     def epoch(self) -> int:
-        return self.overlay.policy.calendar.at(self.now)
+        return self.overlay.policy.calendar.epoch_at(self.now)
 
 
 def check(settings: Settings, topics: Sequence[str], probed: bool = False) -> CheckReport:
@@ -420,7 +420,7 @@ def _fate(settings: Settings, place: _Place | None, topic: str) -> Fate:
     secret = outgoing[name]
     scope, overlay = secret.scope, place.overlay
     regions = tuple(overlay.views[region].name for region in sorted(overlay.regions_of(scope)))
-    epoch = overlay.policy.calendar.at(place.now)
+    epoch = overlay.policy.calendar.epoch_at(place.now)
     if not overlay.may_publish(place.local.name, secret.wire_topic(topic), epoch):
         return Fate(topic, "refused", name, why="the overlay's policy does not let us publish there; ask the owner")
     if scope.mode is Mode.PLAIN:

@@ -57,7 +57,7 @@ def check_keys(settings: Settings, local: LocalIdentity, overlay: Overlay, now: 
     if policy.issuer is not Issuer.OWNER:
         count, faults = len(policy.key_servers), policy.server_faults
         yield CheckFinding("ok", f"key service: {policy.issuer.name.lower()} of {count}, bears {faults} that lie")
-        epoch = calendar.at(now)
+        epoch = calendar.epoch_at(now)
         if now < calendar.start_s(0):
             yield CheckFinding(
                 "warning", f"epochs begin at {date_of(calendar.start_s(0))}, after our clock; set the clock"
@@ -118,7 +118,7 @@ def check_rights(
 ) -> Iterator[CheckFinding]:
     """Yields missing rights to publish, rights that end soon or give nothing, and scopes with new tokens."""
     calendar = overlay.policy.calendar
-    epoch = calendar.at(now)
+    epoch = calendar.epoch_at(now)
     clear = {secret.scope.filter: secret.clear_filter for secret in secrets}
     for secret in outgoing:
         if not overlay.may_publish_in(name, secret.scope, epoch):

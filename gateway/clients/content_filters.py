@@ -96,7 +96,7 @@ def route_name(options: Subscription) -> tuple[str | None, str]:
 def wants(options: Subscription, message: Carried) -> bool:
     """True if the message fulfils the subscription's predicate."""
     predicate = predicate_of(options)
-    return predicate is None or predicate.holds(attributes_of(message))
+    return predicate is None or predicate.holds_for(attributes_of(message))
 
 
 def attributes_of(message: Carried) -> Attributes:

@@ -72,14 +72,14 @@ class RetainedStore(UserDict[str, Any]):
         cost = _cost(message)
         self.held_bytes += cost
         # Each place counts as its share of `maximum_bytes`.
-        self._weights.put(topic, cost + self._maximum_bytes // max(1, self._maximum))
+        self._weights.set_weight(topic, cost + self._maximum_bytes // max(1, self._maximum))
         self.data[topic] = message
         if self.changed is not None:
             self.changed(topic, message)
 
     def __delitem__(self, topic: str) -> None:
         self.held_bytes -= _cost(self.data.pop(topic))
-        self._weights.drop(topic)
+        self._weights.drop_name(topic)
         self._names.discard(topic)
         if self.changed is not None:
             self.changed(topic, None)

@@ -162,7 +162,7 @@ def _gave_up(client: Organiser, as_json: bool) -> int:
     if swap is not None:
         agreed = sorted(client.overlay.swap_endorsers(swap))
         why = f"too few endorsed tree {swap.number}, so far: {', '.join(agreed) or 'nobody'}"
-    elif not client.node.told and client.errors:
+    elif not client.node.summaries and client.errors:
         why = "; ".join(f"{peer}: {error or 'not reached yet'}" for peer, error in sorted(client.errors.items()))
     else:
         _show(found.to_json() if found else {}, _in_words(found) if found else "nobody measures", as_json)
@@ -189,7 +189,7 @@ def _in_words(found: Any) -> str:
         f"{swap.after / 1e6:.3f} s after: {100 * swap.gain:.1f} % less"
     )
     spares = f"{found.why}; what went before is measured still" if found.why else spares
-    return f"join {found.named(swap.added)}, part {found.named(swap.removed)}\n{spares}"
+    return f"join {found.edge_names(swap.added)}, part {found.edge_names(swap.removed)}\n{spares}"
 
 
 def _summaries(ask: list[str]) -> list[str]:

@@ -111,7 +111,7 @@ def prove(
         raise ReceiptsError(f"message {message}: {', '.join(sorted(proofs))} have it; name one with --reader NAME")
     ((_, proof),) = proofs.items()
     write_proof(out, proof)
-    print(terminal_text(proof.check().says))
+    print(terminal_text(proof.check_proof().says))
     print(f"proof in {out}; anybody can check it with veilmq verify {out}")
 
 

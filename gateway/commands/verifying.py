@@ -98,7 +98,7 @@ def compare(
     if made is None:
         print("nothing contradicts: the two files are of different versions, or say the same")
         return
-    print(f"proved: {made.check().says}")
+    print(f"proved: {made.check_proof().says}")
     if out is not None:
         write_evidence(out, made)
         print(f"evidence in {out}; anybody can check it with veilmq verify {out}")

@@ -46,7 +46,7 @@ class ConsoleDoor:
         """Counts a new connection; returns True if it may stay."""
         peer = transport.get_extra_info("peername")
         origin = origin_of(peer[0]) if isinstance(peer, tuple) else None
-        if origin is not None and len(self._of_origin.of(origin)) >= OF_ADDRESS_MAX:
+        if origin is not None and len(self._of_origin.things_of(origin)) >= OF_ADDRESS_MAX:
             return False
         visit.origin = origin or HERE
         if len(self._open) >= CONNECTIONS_MAX:
@@ -61,7 +61,7 @@ class ConsoleDoor:
 
     def _oldest_idle(self, origin: str) -> Visit | None:
         """Returns the idle connection that waited longest: of this origin, or of any for an origin without one."""
-        has_own = bool(self._of_origin.of(origin))
+        has_own = bool(self._of_origin.things_of(origin))
         return next((visit for visit in self._idle if visit.origin == origin or not has_own), None)
 
     def leave(self, visit: Visit, transport: asyncio.BaseTransport) -> None:
@@ -70,7 +70,7 @@ class ConsoleDoor:
             return
         visit.stop_timer()
         self._idle.pop(visit, None)
-        self._of_origin.drop(visit.origin, visit)
+        self._of_origin.drop_thing(visit.origin, visit)
 
     @contextlib.contextmanager
     def asked(self, transport: asyncio.BaseTransport | None) -> Iterator[None]:

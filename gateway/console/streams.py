@@ -172,7 +172,7 @@ class Streams:
     def _end(self, stream: OpenStream) -> None:
         if not stream.is_over:
             stream.is_over = True
-            self._open.drop(stream.user, stream)
+            self._open.drop_thing(stream.user, stream)
             self._count -= 1
 
     async def _tell(

@@ -248,10 +248,10 @@ class LocalHistory:
             try:
                 frame = Reader(record.body)
                 publisher = frame.text()
-                for each in unpacked(frame.rest(), position.sequence):
+                for each in unpacked(frame.take_rest(), position.sequence):
                     if isinstance(each, KeysError):
                         continue
-                    publication = each.publication.rest(now)
+                    publication = each.publication.with_expiry_left(now)
                     if publication is None:
                         continue
                     publication = replace(publication, owner=publisher)

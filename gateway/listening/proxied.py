@@ -109,7 +109,7 @@ class ProxiedServer:
     def _forget(self, task: asyncio.Task[None]) -> None:
         host = self._waiting.pop(task, None)
         if host is not None:
-            self._of_proxy.drop(host, task)
+            self._of_proxy.drop_thing(host, task)
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._forget(task)

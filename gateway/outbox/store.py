@@ -283,7 +283,7 @@ class Store:
         self._in_hand.update((row.sequence, row.size) for row in page.rows)
         return page
 
-    def is_left(self, sequence: int) -> bool:
+    def is_left_on_disk(self, sequence: int) -> bool:
         """True if an entry is on disk and not in hand. Also True if the disk cannot be read: later entries then wait,
         and `page` reports the cause.
         """
@@ -294,7 +294,7 @@ class Store:
         except StoreError:
             return True
 
-    def first(self, start: int) -> tuple[int, int] | None:
+    def first_from(self, start: int) -> tuple[int, int] | None:
         """Returns sequence and time of storage (ms since the UNIX epoch) of the first entry on disk from `start` on. If
         the disk cannot be read, returns (`start`, 0), so that the caller reads `page`, which reports the cause.
         """
@@ -303,7 +303,7 @@ class Store:
         except StoreError:
             return start, 0
 
-    def last_of(self, chain: str) -> int:
+    def last_of_chain(self, chain: str) -> int:
         """Returns the sequence of the last stored QoS >= 1 publication of a chain, 0 for none, or if the disk cannot be
         read: asked only for publications that are not stored themselves.
         """

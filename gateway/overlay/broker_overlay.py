@@ -138,7 +138,7 @@ class BrokerOverlay(NoHands):
             "outbox_bytes": self._store.held_bytes,
             "links_up": len(self._dials.up),
             "links": len(self._dials),
-            "epoch": policy.calendar.at(self._clock()),
+            "epoch": policy.calendar.epoch_at(self._clock()),
             "policy_version": policy.version,
         }
 

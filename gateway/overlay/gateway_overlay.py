@@ -102,14 +102,14 @@ class GatewayOverlay(BrokerOverlay):
         figures.readers = self._readers
         self._outgoing = Outgoing(store, figures, self._driver.handle, self._chain_of, full_is_local=full_is_local)
         if entities is not None:
-            entities.machine.guard(self.own_topics)
+            entities.machine.reserve_topics(self.own_topics)
         self._shared = (*protected, *plain)
         self._rights = LocalRights(lambda: self._keeping.overlay, clock, plain, figures.name, protected)
         self._limits_of: RegionView | None = None  # whose packets are at most `_limit_bytes` long
         self._limit_bytes = 0
         self._withheld = Withheld(self._when_kept)
         self._accepting = Accepting(node.awaits)
-        self._settling = Settling(node.interest.wanted_scopes, node.interest.accepted)
+        self._settling = Settling(node.interest.wanted_scopes, node.interest.is_accepted)
         self._delivery = LocalDelivery(self.own_topics, figures, self._settling, lambda: clock() + dials.clock_ahead_s)
         self.spans: PublicationSpans | None = None  # None: no collector of OpenTelemetry is told
 
@@ -197,7 +197,7 @@ class GatewayOverlay(BrokerOverlay):
         if secret is None:
             return not any(matches(f, topic) for f in self._shared)
         overlay = self._keeping.overlay
-        epoch = overlay.policy.calendar.at(self._clock())
+        epoch = overlay.policy.calendar.epoch_at(self._clock())
         return secret.scope.mode is Mode.PLAIN or overlay.may_read(self.figures.name, secret.scope, epoch)
 
     def _fits(self, publication: Publication) -> bool:
@@ -384,7 +384,7 @@ class GatewayOverlay(BrokerOverlay):
                 each.reader, each.scope, each.time_ms, each.through, each.missing,
                 max(0.0, now - each.oldest_ms / 1000) if each.oldest_ms else 0.0,
             )
-            for each in self._gateway.acknowledged.states()
+            for each in self._gateway.acknowledged.reader_states()
         ]  # fmt: skip
 
     # ------------------------------------------------------------------------------------------- histories
@@ -410,7 +410,7 @@ class GatewayOverlay(BrokerOverlay):
         function ending the reading. `owner`: the user of the client, or the address of a nameless one.
         """
         overlay = self._keeping.overlay
-        epoch = overlay.policy.calendar.at(self._clock())
+        epoch = overlay.policy.calendar.epoch_at(self._clock())
         scopes = [
             (secret.scope.number, secret.scope.filter)
             for secret in self._gateway.secrets

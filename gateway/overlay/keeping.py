@@ -69,7 +69,7 @@ class Keeping:
         """Keep the fetched keys that may still be needed after a restart: of live epochs and the next."""
         if self._cache is not None:
             calendar = self.overlay.policy.calendar
-            oldest = max(0, calendar.at(now) - 1 - calendar.history_epochs)
+            oldest = max(0, calendar.epoch_at(now) - 1 - calendar.history_epochs)
             self._cache.save(self._keys, oldest)
 
     def keep_material(self, material: bytes) -> None:
@@ -102,13 +102,13 @@ class Keeping:
         if self._archives_owed or self._material_owed is not None:
             self._pay()
         calendar = self.overlay.policy.calendar
-        if calendar.at(now) == self._epoch:
+        if calendar.epoch_at(now) == self._epoch:
             return
-        if not self._erase_seeds(lambda e: e < calendar.at(now) and not calendar.live(e, now)):
+        if not self._erase_seeds(lambda e: e < calendar.epoch_at(now) and not calendar.live(e, now)):
             return
         # Not before the former epoch is over for everybody is there nothing left to do in this one.
-        former = calendar.at(now) - 1
-        self._epoch = calendar.at(now) if former < 0 or not calendar.live(former, now) else None
+        former = calendar.epoch_at(now) - 1
+        self._epoch = calendar.epoch_at(now) if former < 0 or not calendar.live(former, now) else None
         self.keys_changed(now)
 
     def _erase_seeds(self, is_over: Callable[[int], bool]) -> bool:

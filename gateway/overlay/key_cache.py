@@ -38,7 +38,7 @@ class KeyCache:
         try:
             content = self._file.read()
             found = [] if content is None else _decode(content)
-            return sum(keys.put(name, key) for name, key in found)
+            return sum(keys.put_key(name, key) for name, key in found)
         except (SealedFileError, KeysError) as error:
             LogEvent.EPOCH_KEYS_NOT_USED.say(log, error)
             return 0
@@ -65,6 +65,8 @@ def _encode(keys: list[tuple[KeyName, bytes]]) -> bytes:
 def _decode(content: bytes) -> list[tuple[KeyName, bytes]]:
     reader = frames.Reader(content)
     count = min(reader.number(4), SCOPE_KEYS_MAX)
-    found = [(KeyName(reader.text(), reader.number(4), reader.number(2)), reader.take(KEY_BYTES)) for _ in range(count)]
-    reader.end()
+    found = [
+        (KeyName(reader.text(), reader.number(4), reader.number(2)), reader.take_bytes(KEY_BYTES)) for _ in range(count)
+    ]
+    reader.expect_end()
     return found

@@ -45,7 +45,7 @@ class LocalDelivery:
         if self._own_topics.are_ours(publication.topic):
             self._figures.count(Count("own_topics_refused"))  # of a member whose rights reach too far
             return None
-        left = publication.rest(self._now())
+        left = publication.with_expiry_left(self._now())
         if left is None:
             self._figures.count(Count("expired"))
         return left

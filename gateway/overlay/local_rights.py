@@ -74,7 +74,7 @@ class LocalRights:
     def may_publish(self, gateway: GatewayNode, topic: str) -> bool:
         """Returns whether the policy allows publications on the topic now; answers are remembered."""
         now = self._clock()
-        epoch = self._overlay().policy.calendar.at(now)
+        epoch = self._overlay().policy.calendar.epoch_at(now)
         if epoch != self._epoch or len(self._known) >= RIGHTS_MAX:
             self._known.clear()
             self._epoch = epoch
@@ -139,7 +139,7 @@ class LocalRights:
         scope = overlay.scope_named(secret.scope.filter)
         if scope is None:
             return False
-        epoch = overlay.policy.calendar.at(self._clock())
+        epoch = overlay.policy.calendar.epoch_at(self._clock())
         if right == READ:
             return overlay.may_read(self._name, scope, epoch)
         return overlay.may_publish_in(self._name, scope, epoch)

@@ -46,7 +46,7 @@ class HomeReaches:
         """Returns what is known, and asks for what may have changed."""
         now = self._clock()
         view = overlay.views[overlay.certificate(self._name).region]
-        epoch = overlay.policy.calendar.at(now)
+        epoch = overlay.policy.calendar.epoch_at(now)
         mine = [each for each in secrets if each.scope.history and overlay.may_read(self._name, each.scope, epoch)]
         numbers = [each.scope.number for each in mine]
         self._told = {key: told for key, told in self._told.items() if key[0] in numbers and key[1] in view.members}

@@ -240,7 +240,7 @@ class RegionClient(Linked):
     @property
     def accepted(self) -> bool:
         """A quorum of the region knows everything we want."""
-        return all(self._node.interest.accepted(secret.scope.filter) for secret in self.scopes)
+        return all(self._node.interest.is_accepted(secret.scope.filter) for secret in self.scopes)
 
     # ---------------------------------------------------------------------------- what the overlay says
 
@@ -292,7 +292,7 @@ class RegionClient(Linked):
     def spooled(self, batches: Iterable[tuple[ChainId, HadBatch]]) -> None:
         """These batches are on disk: sign receipts of them, in their time. On the event loop."""
         for chain, batch in batches:
-            self._node.spooled(chain, batch)
+            self._node.take_spooled(chain, batch)
         self._driver.handle(Tick())
 
     # -------------------------------------------------------------------------------- called by dials
@@ -324,7 +324,7 @@ class RegionClient(Linked):
         return self.overlay.replicas(self.home_region)
 
     def _readable(self) -> list[ScopeSecret]:
-        epoch = self.overlay.policy.calendar.at(self._clock())
+        epoch = self.overlay.policy.calendar.epoch_at(self._clock())
         return [s for s in self.secrets if self.overlay.may_read(self.local.name, s.scope, epoch)]
 
     def _dial(self, peer: str) -> MqttClient:

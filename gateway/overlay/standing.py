@@ -100,8 +100,8 @@ def standing(links: BrokerOverlay, now: float, outbox_bytes_max: int) -> Overlay
         return RegionStanding(name, tuple(peers), tuple(p for p in peers if p in up), needed, away)
 
     lacking_from = node.publisher.lacking_from if isinstance(node, GatewayNode) else 0
-    oldest = store.first(lacking_from) if store.depth else None
-    epoch = calendar.at(now)
+    oldest = store.first_from(lacking_from) if store.depth else None
+    epoch = calendar.epoch_at(now)
     own = overlay.members.get(links.figures.name)
     late_s = now - calendar.fetch_from_s(epoch + 1) if calendar.length_s else 0.0
     return OverlayStanding(
@@ -126,8 +126,8 @@ def standing(links: BrokerOverlay, now: float, outbox_bytes_max: int) -> Overlay
         outbox_bytes_max=outbox_bytes_max if isinstance(node, GatewayNode) else 0,
         oldest_s=max(0.0, now - oldest[1] / 1000) if oldest and oldest[1] else 0.0,
         epoch=epoch,
-        keys_missing=node.lacks(epoch) if isinstance(node, ReaderNode) else (),
-        keys_late=node.lacks(epoch + 1) if late_s > 0 and isinstance(node, ReaderNode) else (),
+        keys_missing=node.scopes_lacking_key(epoch) if isinstance(node, ReaderNode) else (),
+        keys_late=node.scopes_lacking_key(epoch + 1) if late_s > 0 and isinstance(node, ReaderNode) else (),
         late_s=late_s,
         epoch_left_s=calendar.end_s(epoch) - now if calendar.length_s else 0.0,
         removed=node.removed,
@@ -150,7 +150,7 @@ def standing(links: BrokerOverlay, now: float, outbox_bytes_max: int) -> Overlay
 def summaries(links: BrokerOverlay) -> list[str]:
     """Returns the signed frames of what replicas measured that this one heard, in base64; none at other parties."""
     node = links.parts.node
-    told = node.measurer.told if isinstance(node, ReplicaNode) else ()
+    told = node.measurer.summaries if isinstance(node, ReplicaNode) else ()
     return [base64.b64encode(said.encode()).decode() for said in told]
 
 

@@ -245,7 +245,7 @@ def _read(path: Path, domain: TrustDomain, present: Overlay | None) -> tuple[Own
             document |= {"endorsements": document["endorsements"] + there["endorsements"]}
             document |= {"swaps": there["swaps"], "swap_endorsements": there["swap_endorsements"]}
         # Judged at time 0, so that expired certificates do not prevent their own replacement.
-        newest = Overlay.load(document, 0, domain.owner.public_bytes)
+        newest = Overlay.from_document(document, 0, domain.owner.public_bytes)
     except PrivateFileError as error:
         raise TrustError(str(error)) from None
     except TrustError as error:
@@ -302,6 +302,6 @@ def _at(out: Path, domain: TrustDomain) -> Overlay | None:
     if not out.exists():
         return None
     try:
-        return Overlay.load(read_document(out), 0, domain.owner.public_bytes)
+        return Overlay.from_document(read_document(out), 0, domain.owner.public_bytes)
     except OverlayError as error:
         raise TrustError(f"{out}: exists and is not this owner's overlay ({error}); take another --out") from None

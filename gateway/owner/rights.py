@@ -38,7 +38,7 @@ class Taken:
 
 def first_unissued(calendar: Calendar, now: float) -> int:
     """Returns the first epoch for which no member can have keys yet, even with skewed clocks."""
-    following = calendar.at(now) + 1
+    following = calendar.epoch_at(now) + 1
     return following + 1 if now >= calendar.fetch_from_s(following) - calendar.skew_s else following
 
 
@@ -57,7 +57,7 @@ def give(record: OwnerRecord, policy: Policy, member: str, wanted: Wanted, histo
     clears = sorted({scope.clear for scope in record.scopes.values()})
     for clear, right in wanted:
         _check_use(clear, right, clears)
-    present = policy.calendar.at(now)
+    present = policy.calendar.epoch_at(now)
     kept = policy.calendar.history_epochs
     if history and policy.issuer is not Issuer.OWNER and not kept:
         raise TrustError(
@@ -76,7 +76,7 @@ def take(
     record: OwnerRecord, policy: Policy, root: bytes, member: str, wanted: Wanted | None, at_once: bool, now: float
 ) -> Taken:
     """Ends the wanted rights of a member, or all if `wanted` is None. Raises TrustError."""
-    calendar, present = policy.calendar, policy.calendar.at(now)
+    calendar, present = policy.calendar, policy.calendar.epoch_at(now)
     endless = policy.issuer is Issuer.OWNER
     last = -1 if endless else present - 1 if at_once else first_unissued(calendar, now) - 1
     held = [g for g in record.granted if g.member == member and g.last_epoch > last]

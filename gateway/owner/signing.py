@@ -93,7 +93,7 @@ def _sign(
     ids = region_ids(wanted)
     members = certify(description, wanted, ids, domain, previous, options, now)
     scopes = scopes_of(wanted, ids, record, domain.root, previous, options)
-    present = calendar.at(now)
+    present = calendar.epoch_at(now)
     before = record.grants(domain.root)
     _rights(description, wanted, record, members, previous, present)
     forget_ended(record, calendar, members, now)
@@ -253,7 +253,7 @@ def _epochs(wanted: Description, previous: Overlay | None, rekey: bool, now: flo
         epoch = first_unissued(new, now)
         return new, epoch
     # Numbers of epochs go on, so that old keys and grants keep their meaning and no two keys have one name.
-    present = held.at(now) + 1
+    present = held.epoch_at(now) + 1
     zero_ms = int((now // new.length_s - present) * new.length_s * 1000)
     if zero_ms < 0:
         raise TrustError(f"epoch {present} of {new.length_s} s would begin before 1970; take a shorter length_s")
@@ -391,7 +391,7 @@ def _signed(
             box = _box(domain.root, record, policy, member, grants.get(name, ()), held.get(name, ()))
             sealed.append(replace(member, box=box, before=before))
         overlay = Overlay.sign(domain.owner, policy, views, sealed, endorsements)
-        return Overlay.load(overlay.to_document(), now_ms, domain.owner.public_bytes)
+        return Overlay.from_document(overlay.to_document(), now_ms, domain.owner.public_bytes)
     except KeysError as error:
         raise TrustError(str(error)) from None
 

@@ -106,7 +106,7 @@ def proofs_of(
 def _holds(proof: DeliveryProof) -> bool:
     """Returns True if the proof convinces: the reader's certificate is the one of the key that signed."""
     try:
-        proof.check()
+        proof.check_proof()
     except NotProvedError:
         return False
     return True

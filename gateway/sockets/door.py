@@ -71,7 +71,7 @@ class Door:
         limits, reached = self.limits, self._reached
         peer = connection.peer
         origin = (origin_of(peer[0]) if peer else None) or HERE
-        if origin != HERE and len(self._of_origin.of(origin)) >= limits.connections_per_address:
+        if origin != HERE and len(self._of_origin.things_of(origin)) >= limits.connections_per_address:
             reached.note("connections_per_address", origin)
             return False
         if len(self._open) >= min(limits.connections, self.most):
@@ -97,7 +97,7 @@ class Door:
         oldest = None if origin == HERE else self._of_origin.oldest_of_more(origin)
         if oldest is None:
             return None
-        return next(iter(self._half_open.of(self._open[oldest])), oldest)
+        return next(iter(self._half_open.things_of(self._open[oldest])), oldest)
 
     def _make_room(self) -> None:
         self._is_looking = False
@@ -111,13 +111,13 @@ class Door:
         """Takes a connection whose CONNECT was accepted out of the half-open ones."""
         if connection in self._not_accepted:
             self._not_accepted.discard(connection)
-            self._half_open.drop(self._open[connection], connection)
+            self._half_open.drop_thing(self._open[connection], connection)
 
     def leave(self, connection: MqttConnection) -> None:
         self.accepted(connection)
         origin = self._open.pop(connection, None)
         if origin is not None and origin != HERE:
-            self._of_origin.drop(origin, connection)
+            self._of_origin.drop_thing(origin, connection)
 
 
 ORIGINS_MAX = 10_000

@@ -83,7 +83,7 @@ class WaitingEvents:
         """Adds an event; returns how many were dropped for it, 0 or 1. `owner`: the user or address of its client."""
         name = str(next(self._numbers))
         self._events[name] = _sources(event, owner), event
-        self._weights.put(name, 1)
+        self._weights.set_weight(name, 1)
         self._some.set()
         if len(self._events) <= QUEUE_MAX:
             return 0
@@ -98,7 +98,7 @@ class WaitingEvents:
         return self._take(next(iter(self._events)))
 
     def _take(self, name: str) -> dict[str, Any]:
-        self._weights.drop(name)
+        self._weights.drop_name(name)
         return self._events.pop(name)[1]
 
 

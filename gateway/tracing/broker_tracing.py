@@ -154,7 +154,7 @@ class Tracing:
         """Say where nobody but us publishes."""
         for each in (self._reporter, self._devices, self._fleet):
             if each is not None:
-                each.guard(own)
+                each.reserve_topics(own)
 
     def start(self, broker: Publishes) -> None:
         """Take up what is kept; the broker serves already."""

@@ -307,11 +307,11 @@ class TracedEntity(_Driven):
     def state(self, state: TraceKind | str) -> None:
         """INITIALIZING, RECOVERING, READY or SHUTDOWN. Raises ValueError, KeyError for anything else."""
         kind = TraceKind[state] if isinstance(state, str) else state
-        self._do(lambda now: self._entity.state(kind, now))
+        self._do(lambda now: self._entity.set_state(kind, now))
 
     def load(self, fields: Mapping[str, object]) -> None:
         """Tells trackers the load: JSON values by name."""
-        self._do(lambda now: self._entity.load(fields, now))
+        self._do(lambda now: self._entity.report_load(fields, now))
 
     def silent(self) -> None:
         """No more traces until it connects again."""
@@ -366,7 +366,7 @@ class Tracker(_Driven):
     def trouble(self, entity: str) -> str | None:
         """Why nothing is observed of an entity, in a few words; None while there is nothing to say."""
         with self._wake:
-            return self._tracker.trouble(entity, self._clock())
+            return self._tracker.trouble_with(entity, self._clock())
 
     def opinions(self, entity: str) -> tuple[Opinion, ...]:
         """Returns the last statement of each witness of an entity; empty before one spoke.

@@ -51,7 +51,7 @@ def compared(mine: Overlay, theirs: Path) -> Contradiction | None:
     other = Overlay.policy_of(read_document(theirs), mine.owner)
     made = of_overlays(mine.owner, mine.policy, other)
     try:
-        made.check()
+        made.check_proof()
     except NotProvedError:
         return None
     return made
@@ -68,8 +68,8 @@ def check_evidence(path: Path) -> ProvenLie | ProvenDelivery:
         raise NotProvedError(f"{path}: is no evidence; ask for the right file")
     try:
         if "veilmq_delivery" in document:
-            return DeliveryProof.of(document).check()
-        return Contradiction.of(document).check()
+            return DeliveryProof.from_document(document).check_proof()
+        return Contradiction.from_document(document).check_proof()
     except NotProvedError as error:
         raise NotProvedError(f"{path}: {error}") from None
 

@@ -36,9 +36,9 @@ def load_overlay(path: Path, now_ms: int, pin: Path | None = None, *, raises_pin
     """Reads and verifies the signed overlay, and raises the pin unless told not to. Raises TrustError, OverlayError."""
     document = read_document(path)
     if pin is None:
-        return Overlay.load(document, now_ms)
+        return Overlay.from_document(document, now_ms)
     owner, name, version = _read_pin(pin)
-    overlay = Overlay.load(document, now_ms, owner)
+    overlay = Overlay.from_document(document, now_ms, owner)
     _check_name(path, overlay, name, pin)
     if overlay.policy.version < version:
         raise OverlayError(
@@ -108,7 +108,7 @@ def load_secrets(local: LocalIdentity, overlay: Overlay) -> tuple[list[ScopeSecr
                 continue
             secrets.append(ScopeSecret(scope, grant.clear_filter, grant.token_key))
             for name, key in grant.keys:
-                keys.put(name, key)
+                keys.put_key(name, key)
     except (BadContent, BadFrame, OurFault) as error:
         raise TrustError(
             f"{local.directory}: what the owner sealed for {local.name} does not open ({error}); "
@@ -264,7 +264,7 @@ def day_of(moment_s: float) -> str:
 def _is_behind(path: Path, overlay: Overlay) -> bool:
     """Returns True if a file is of an older version, lacks endorsements or swaps, or is not a file of this owner."""
     try:
-        there = Overlay.load(read_document(path), 0, overlay.owner)
+        there = Overlay.from_document(read_document(path), 0, overlay.owner)
     except (TrustError, OverlayError):
         return True
     if there.policy.version == overlay.policy.version:

@@ -47,7 +47,7 @@ class AttackedReader:
         for peer in REPLICAS:
             self._handle(self._publisher, LinkUp(peer))
             self._handle(self._subscriber, LinkUp(peer))
-        self._settle(self._subscriber, self._subscriber.handle(Subscribed("plant/#"), self._now))
+        self._acknowledge_wires(self._subscriber, self._subscriber.handle(Subscribed("plant/#"), self._now))
 
     def _member(self, owner: Identity, name: str, role: Role) -> Member:
         identity = self._identities[name] = Identity.generate(self._draws.randbytes(32))
@@ -55,14 +55,14 @@ class AttackedReader:
 
     def _gateway(self, name: str, root: bytes) -> GatewayNode:
         keys = ScopeKeys()
-        keys.put(KeyName(SCOPE.filter, 0, 0), scope_key(root, SCOPE.filter, 0))
+        keys.put_key(KeyName(SCOPE.filter, 0, 0), scope_key(root, SCOPE.filter, 0))
         secrets = [ScopeSecret(SCOPE, SCOPE.filter, None)]
         return GatewayNode(self._overlay, self._identities[name], name, secrets, keys, self._draws.randbytes)
 
     def _handle(self, node: GatewayNode, event: LinkUp | Committed | Received) -> list[Effect]:
-        return self._settle(node, node.handle(event, self._now))
+        return self._acknowledge_wires(node, node.handle(event, self._now))
 
-    def _settle(self, node: GatewayNode, effects: Sequence[Effect]) -> list[Effect]:
+    def _acknowledge_wires(self, node: GatewayNode, effects: Sequence[Effect]) -> list[Effect]:
         """Acknowledges all wires as the attacker, lest a gateway waits."""
         found = list(effects)
         for effect in found:  # grows meanwhile
@@ -104,9 +104,12 @@ class AttackedReader:
             yield send.peer, replace(wire, topic=wire.topic + "x")
             yield send.peer, _with_header(wire, lambda header: flip(header, self._draws))
             flipped = flip(wire.payload, self._draws) if wire.payload else b"x"
-            yield send.peer, replace(_with_header(wire, partial(self._signed, flipped, wire.topic)), payload=flipped)
+            yield (
+                send.peer,
+                replace(_with_header(wire, partial(self._forged_header, flipped, wire.topic)), payload=flipped),
+            )
 
-    def _signed(self, content: bytes, topic: str, frame: bytes) -> bytes:
+    def _forged_header(self, content: bytes, topic: str, frame: bytes) -> bytes:
         """Returns the header as it would fit other content, under the attacker's own signature."""
         header = replace(SignedHeader.decode(frame).header, digests=(content_digest(content),))
         return sign_header(self._identities[REPLICAS[0]], header, topic).encode()

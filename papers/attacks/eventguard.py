@@ -320,7 +320,7 @@ def first_hop(network: PubSubNetwork, bad: list[bool], *, relayed: bool) -> floa
     received = 0
     for v in range(1, network.nodes + 1):
         if bad[v]:
-            hit = len(network.wanted_at[v]) + sum(w.bit_count() for n, w in network.links(v) if not bad[n])
+            hit = len(network.wanted_at[v]) + sum(w.bit_count() for n, w in network.topics_by_link(v) if not bad[n])
             received += hit * (strength[top[v]] if relayed else 1)
     return received / network.size.topics
 

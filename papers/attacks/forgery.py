@@ -88,7 +88,7 @@ class Transit:
     def attack(self) -> Findings:
         """Sends a single publication through the attacker, which tries all its attacks."""
         payload = self._draws.randbytes(PAYLOAD_BYTES)
-        passing, header = self._publish(payload)
+        passing, header = self._publish_payload(payload)
         read = payload in passing.content or any(payload in text for text in self._openings(passing, header))
         subscriber = _Subscriber(self)
         altered = any(subscriber.believes(forged) not in (None, payload) for forged in self._forgeries(passing, header))
@@ -97,7 +97,7 @@ class Transit:
             raise AssertionError("the subscriber refused a true publication")
         return Findings(read, altered or subscriber.believes(passing) is not None)
 
-    def _publish(self, payload: bytes) -> tuple[ForgeryPassing, MessageHeader]:
+    def _publish_payload(self, payload: bytes) -> tuple[ForgeryPassing, MessageHeader]:
         self._sequence += 1
         bare = unsigned_header(self._publisher.party_id, self._key_header.key_id, self._sequence)
         if not self._guarded:
@@ -153,11 +153,11 @@ class _Subscriber:
         if not self._guarded:
             return passing.content
         try:
-            return self._opened(passing)
+            return self._opened_payload(passing)
         except KeysError:
             return None
 
-    def _opened(self, passing: ForgeryPassing) -> bytes:
+    def _opened_payload(self, passing: ForgeryPassing) -> bytes:
         signed = SignedHeader.decode(passing.header)
         header = signed.header
         verify_header(header, passing.header, passing.topic, self._public)

@@ -39,7 +39,7 @@ class Work:
     copy_s: float
 
     @classmethod
-    def of(cls, costs: Costs, guards: str) -> Work:
+    def from_costs(cls, costs: Costs, guards: str) -> Work:
         """Returns the work under `guards`, one of `GUARDS`."""
         parse_s, copy_s = costs.parse_us / 1e6, costs.write_us / 1e6
         if guards == "off":
@@ -149,7 +149,7 @@ def figure_saturation(
     on.
     """
     costs = costs or Costs()
-    works = {guards: Work.of(costs, guards) for guards in GUARDS}
+    works = {guards: Work.from_costs(costs, guards) for guards in GUARDS}
     rates: dict[str, list[float]] = {guards: [] for guards in GUARDS}
     rows = []
     for done, nodes in enumerate(trees):

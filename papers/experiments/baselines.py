@@ -224,7 +224,7 @@ class Algorithm2:
         kept = [s for s in self._levels[-1] if not any(s.places[level] in bad[level] for level in levels)]
         values = {share.places[0]: share.value for share in self._levels[0]}
         search = ColumnSearch(self._hops, lambda x, value: values[x] == value, lambda s: s == self._secret)
-        search.add(kept)
+        search.add_shares(kept)
         return search.search(CHOICES_LIMIT, {}) is not None
 
 

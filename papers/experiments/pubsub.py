@@ -88,7 +88,7 @@ class PubSubNetwork:
         for v in range(2, self.nodes + 1):
             self.up[v] = self.up[v // 2] | here[v // 2] | self.down[v ^ 1]
 
-    def links(self, v: int) -> list[tuple[int, int]]:
+    def topics_by_link(self, v: int) -> list[tuple[int, int]]:
         """Returns pairs of (neighbour, topics that are wanted in its direction)."""
         up = [(v // 2, self.up[v])] if v > 1 else []
         return up + [(child, self.down[child]) for child in (2 * v, 2 * v + 1) if child <= self.nodes]
@@ -111,13 +111,13 @@ class PubSubNetwork:
         for home, topics in zip(self.publisher_at, self.publishes, strict=True):
             mask, share = sum(1 << topic for topic in topics), 1 / len(topics)
             copies[home] += 1
-            steps = [(home, neighbour, wanted & mask) for neighbour, wanted in self.links(home)]
+            steps = [(home, neighbour, wanted & mask) for neighbour, wanted in self.topics_by_link(home)]
             while steps:
                 before, v, wanted = steps.pop()
                 if not wanted:
                     continue
                 copies[v] += wanted.bit_count() * share
-                steps += [(v, n, beyond & wanted) for n, beyond in self.links(v) if n != before]
+                steps += [(v, n, beyond & wanted) for n, beyond in self.topics_by_link(v) if n != before]
         return copies
 
     def deliveries(self) -> float:
@@ -154,7 +154,7 @@ def _growth(network: PubSubNetwork, seed: int, taken: list[bool]) -> Iterator[in
         if not taken[v]:
             taken[v] = True
             yield v
-            waiting += [neighbour for neighbour, _ in network.links(v) if not taken[neighbour]]
+            waiting += [neighbour for neighbour, _ in network.topics_by_link(v) if not taken[neighbour]]
 
 
 def marked(order: list[int], count: int, nodes: int) -> list[bool]:

@@ -59,7 +59,7 @@ class SocialTrace:
         self._shares = [0.0] * _PERIOD
         self._bytes = [0] * _PERIOD
 
-    def add(self, number: int, hops: int) -> None:
+    def add_interaction(self, number: int, hops: int) -> None:
         at = number % _PERIOD
         self._keys[at] += 1
         self._shares[at] += delivered(hops)
@@ -95,8 +95,8 @@ def play(
         number, hops = pairs.get(pair, (0, -1))
         if hops < 0:
             hops = distances[homes[user]][places.draw(draws)]
-        by_pair.add(number, hops)
-        by_publisher.add(sent.get(user, 0), hops)
+        by_pair.add_interaction(number, hops)
+        by_publisher.add_interaction(sent.get(user, 0), hops)
         pairs[pair] = number + 1, hops
         sent[user] = sent.get(user, 0) + 1
         if not done & 0x3FFF:

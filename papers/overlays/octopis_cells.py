@@ -144,7 +144,7 @@ def _subscribing(cell: Cell) -> Numbers:
         else:
             table, hop = tables[brokers[at]], None if sender < 0 else brokers[sender]
             step = _step(hop, brokers[at])
-            following = [number[to] for to, _ in table.subscribed(name, hop, step, 1 << brokers[host][1])]
+            following = [number[to] for to, _ in table.enter_subscription(name, hop, step, 1 << brokers[host][1])]
         for to in following:
             messages += 1
             sender_s[at] = written = max(done, sender_s[at]) + service.send_ms / 1000

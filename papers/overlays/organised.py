@@ -95,10 +95,10 @@ class Organised:
         for step in range(1, ticks // STEP_TICKS + 1):
             self._now += STEP_TICKS
             self._move()
-            self._publish()
+            self._publish_step()
             if self._heuristic is not Heuristic.STATIC and len(self._recent) == STEPS:  # before that little is known
                 for broker in range(self._now // STEP_TICKS % STEPS, len(self.tree), STEPS):
-                    self._tell(broker)
+                    self._broadcast(broker)
             if step * STEP_TICKS % TELL_TICKS == 0:
                 found.append(self.told)
                 self.told = LinkTold()
@@ -132,7 +132,7 @@ class Organised:
             self._subscribers[kind][self._draws.randrange(SUBSCRIBERS)] = self._client()
             self._spent.pop(kind, None)
 
-    def _publish(self) -> None:
+    def _publish_step(self) -> None:
         said = []
         for kind in range(self._kinds):
             count = self._poisson(self._rate(kind) * STEP_TICKS)
@@ -143,21 +143,21 @@ class Organised:
             said.append((frozenset(concerned), count))
         if self._heuristic is not Heuristic.STATIC:
             if len(self._recent) == STEPS:
-                self._count(self._recent.popleft(), -1)
-            self._count(said, 1)
+                self._count_notifications(self._recent.popleft(), -1)
+            self._count_notifications(said, 1)
             self._recent.append(said)
         self._phis.clear()
 
     def _delivery_cost(self, tree: Sequence[set[int]], kind: int) -> float:
         concerned = dict.fromkeys([self._publishers[kind], *self._subscribers[kind]])
-        return delivery_cost(tree, concerned, self.link, self.costs.processing)
+        return delivery_cost(tree, concerned, self.link_cost, self.costs.processing)
 
     def concerned(self, brokers: Collection[int]) -> float:
         """Returns the number of kinds concerning one or more of these brokers: for functions that judge by Eq 2."""
         clients = zip(self._publishers, self._subscribers, strict=True)
         return float(sum(not {publisher, *subscribers}.isdisjoint(brokers) for publisher, subscribers in clients))
 
-    def link(self, a: int, b: int) -> float:
+    def link_cost(self, a: int, b: int) -> float:
         return self.costs.links[a][b]
 
     def processing(self, broker: int) -> float:
@@ -167,7 +167,7 @@ class Organised:
         """Returns the cost of a notification of each kind along this tree now, all together."""
         return sum(self._delivery_cost(tree, kind) for kind in range(self._kinds))
 
-    def _count(self, said: list[tuple[frozenset[int], int]], sign: int) -> None:
+    def _count_notifications(self, said: list[tuple[frozenset[int], int]], sign: int) -> None:
         """Adds the notifications of a step to the brokers' common counts, or takes them away. Whole numbers: nothing
         is lost.
         """
@@ -183,7 +183,7 @@ class Organised:
         self.tree[a].add(b)
         self.tree[b].add(a)
 
-    def _tell(self, origin: int) -> None:
+    def _broadcast(self, origin: int) -> None:
         """Sends a broadcast: every broker within η hops hears it, on the way that it took, and may want a link."""
         common = self._common[origin]
         ways = [[origin]]
@@ -191,7 +191,7 @@ class Organised:
             here = way[-1]
             for there in sorted(self.tree[here]):
                 if there not in way:
-                    self.told.telling += self.link(here, there) + self.costs.processing[there]
+                    self.told.telling += self.link_cost(here, there) + self.costs.processing[there]
                     if len(way) < self._hops:
                         ways.append([*way, there])
                     if len(way) >= 2 and self._wants([there, *reversed(way)], common):
@@ -204,8 +204,8 @@ class Organised:
         first, last = path[0], path[-1]
         if not common_of_end[first]:
             return False
-        direct = self.link(first, last)
-        links = [self.link(a, b) for a, b in pairwise(path)]
+        direct = self.link_cost(first, last)
+        links = [self.link_cost(a, b) for a, b in pairwise(path)]
         if self._heuristic is Heuristic.LMST:
             return direct < max(links) and self._swap(path, links.index(max(links)))
         if self._heuristic is Heuristic.LMIT:
@@ -247,7 +247,7 @@ class Organised:
         self.tree[other].discard(one)
         self._join(path[0], path[-1])
         self.told.swaps += 1
-        self.told.asking += sum(self.link(a, b) + self.costs.processing[b] for a, b in pairwise(path))
+        self.told.asking += sum(self.link_cost(a, b) + self.costs.processing[b] for a, b in pairwise(path))
         self._spent.clear()
         self._phis.clear()
         return True

@@ -73,14 +73,14 @@ class PlacedMonth:
         for region, members in self.regions.items():
             for place, name in enumerate(members):
                 is_bad = region == self.bad_region and place < self.trouble.bad
-                self._fail(name, BAD_MEANS_S if is_bad else MEANS_S)
+                self._draw_failures(name, BAD_MEANS_S if is_bad else MEANS_S)
         for spare in range(self.trouble.spares):
-            self._fail(f"spare-{spare}", MEANS_S)
+            self._draw_failures(f"spare-{spare}", MEANS_S)
 
     def _draws(self, *what: str | int) -> Draws:
         return Draws("placed", self.trouble.bad, self.seed, self.number, *what)
 
-    def _fail(self, name: str, means_s: tuple[float, float]) -> None:
+    def _draw_failures(self, name: str, means_s: tuple[float, float]) -> None:
         draws, at = self._draws("replica", name), 0.0
         times = self.away[name] = []
         while at < DAYS * DAY_S:

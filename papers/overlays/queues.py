@@ -93,9 +93,9 @@ class _Link:
     def __init__(self) -> None:
         self.status, self.leaving, self.free_s = LinkStatus(), deque[float](), 0.0
 
-    def settle(self, now: float) -> None:
+    def settle_departures(self, now: float) -> None:
         while self.leaving and self.leaving[0] <= now:
-            self.status.left(self.leaving.popleft())
+            self.status.count_left(self.leaving.popleft())
 
 
 class Run:
@@ -163,7 +163,7 @@ class Run:
         for copy in copies:
             to = market.number(copy.to)
             came_from = here[0] if copy.to[1] == here[1] else -1
-            arrival = self._send(done, at, to, one.symbol == SYMBOLS, 0.0)
+            arrival = self._queue_copy(done, at, to, one.symbol == SYMBOLS, 0.0)
             sent.append((arrival, to, came_from, copy.vector))
         return sent
 
@@ -182,7 +182,7 @@ class Run:
         sent = []
         for to, rest in self._flooded.next_hops(at, tag & ~(1 << at)).items():
             carrying_s = rest.bit_count() * self._service.identifier_us / 1e6
-            sent.append((self._send(done, at, to, one.symbol == SYMBOLS, carrying_s), to, 0, rest))
+            sent.append((self._queue_copy(done, at, to, one.symbol == SYMBOLS, carrying_s), to, 0, rest))
         return sent
 
     def _link(self, at: int, to: int) -> _Link:
@@ -193,14 +193,14 @@ class Run:
 
     def _load(self, now: float, at: int, to: PlanePlace) -> LinkLoad:
         link = self._link(at, self._market.number(to))
-        link.settle(now)
-        return link.status.load(now)
+        link.settle_departures(now)
+        return link.status.load_at(now)
 
-    def _send(self, now: float, at: int, to: int, is_fast: bool, carrying_s: float) -> float:
+    def _queue_copy(self, now: float, at: int, to: int, is_fast: bool, carrying_s: float) -> float:
         """Puts a copy into the queue of a link; returns its time of arrival."""
         link, service = self._link(at, to), self._service
-        link.settle(now)
-        link.status.entered(now)
+        link.settle_departures(now)
+        link.status.count_entered(now)
         self.outcome.messages += 1
         self._sender_s[at] = written = max(now, self._sender_s[at]) + service.send_ms / 1000
         link.free_s = gone = max(written, link.free_s) + service.link_ms / 1000 + carrying_s

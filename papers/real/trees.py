@@ -49,7 +49,7 @@ class World:
     network: Backbone
 
     @classmethod
-    def of(cls, network: Backbone, demands: Mapping[Edge, float]) -> World:
+    def on_backbone(cls, network: Backbone, demands: Mapping[Edge, float]) -> World:
         """Returns the world on a backbone."""
         km = [ways(network.links, start)[0] for start in range(len(network))]
         longest = max(map(max, km))
@@ -181,7 +181,7 @@ def figure_trees(seed: int, progress: Progress, *, recorded: Recorded, runs: int
     chosen = backbones[::-EVERY][::-1]
     rows: list[tuple[float | str, ...]] = []
     for network in chosen:
-        world = World.of(network, network.demands)
+        world = World.on_backbone(network, network.demands)
         fixed = _fixed_trees(world)
         found: list[tuple[float, ...]] = []
         for run in range(max(2, runs * STARTS)):
@@ -246,7 +246,7 @@ def figure_scale(seed: int, progress: Progress, *, recorded: Recorded, runs: int
         for run in range(max(2, runs * SCALE_STARTS)):
             draws = Draws("real scale trees", seed, brokers, run)
             network = part_of(recorded.world(), brokers, draws)
-            world = World.of(network, {})
+            world = World.on_backbone(network, {})
             overlay = Organised(
                 TreeCosts(world.links, world.processing), Heuristic.CI, HOPS, seed, f"{brokers} {run}", SCALE_KINDS
             )

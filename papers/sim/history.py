@@ -18,7 +18,7 @@ class SimulatedHistory:
         self._documents: dict[bytes, bytes] = {}
         self._row = 0
 
-    def record(self, effect: Record) -> None:
+    def append_records(self, effect: Record) -> None:
         """Appends records and keys. Of two records of a position, or keys of an id, the longer stays."""
         for record in effect.records:
             of = self._records.setdefault(record.scope, {})

@@ -98,7 +98,7 @@ class EventTrace:
     sent: int = 0
     sent_bytes: int = 0  # payloads, topics and user properties
 
-    def named(self) -> set[str]:
+    def named_members(self) -> set[str]:
         return {blame.member for _, blame in self.blamed if blame.named}
 
     def suspected(self) -> set[str]:
@@ -158,19 +158,19 @@ class Kernel:
             self._alive.add(name)
         for name in self.nodes:
             for peer in sorted(self._peers[name]):
-                self.at(self.now + self._rng.random(), name, LinkUp(peer))
+                self.plan_event(self.now + self._rng.random(), name, LinkUp(peer))
 
-    def add(self, name: str, maker: Callable[[], Machine], peers: Iterable[str]) -> None:
+    def add_node(self, name: str, maker: Callable[[], Machine], peers: Iterable[str]) -> None:
         """Starts a new node; links come up once their other ends want them too."""
         self._makers[name] = maker
         self.nodes[name] = maker()
         self._incarnation.setdefault(name, 0)
         self._peers[name] = frozenset()
         self._alive.add(name)
-        self._follow(name, frozenset(peers))
+        self._follow_peers(name, frozenset(peers))
         self._effects(name, ())
 
-    def at(self, when: float, name: str, event: Event) -> None:
+    def plan_event(self, when: float, name: str, event: Event) -> None:
         """Plans `event` for `name`; the event is lost if the node crashes before."""
         self._order += 1
         heapq.heappush(self._queue, (when, self._order, name, self._incarnation[name], event))
@@ -192,8 +192,8 @@ class Kernel:
         self._alive.add(name)
         for peer in sorted(self._peers[name]):
             if peer in self._alive and self._linked(name, peer):
-                self.at(self.now + self._rng.random(), name, LinkUp(peer))
-                self.at(self.now + self._rng.random(), peer, LinkUp(name))
+                self.plan_event(self.now + self._rng.random(), name, LinkUp(peer))
+                self.plan_event(self.now + self._rng.random(), peer, LinkUp(name))
 
     def cut(self, a: str, b: str) -> None:
         """Cuts the link between two nodes until `heal`."""
@@ -205,7 +205,7 @@ class Kernel:
     def heal(self, a: str, b: str) -> None:
         self._cut.discard(frozenset((a, b)))
         for one, other in ((a, b), (b, a)):
-            self.at(self.now + self._rng.random(), one, LinkUp(other))
+            self.plan_event(self.now + self._rng.random(), one, LinkUp(other))
 
     def call(self, name: str, act: Callable[[Machine, float], Sequence[Effect]]) -> None:
         """Calls a node as the shell does beside events: `act(node, its time)` gives effects."""
@@ -221,7 +221,7 @@ class Kernel:
             self.now = max(self.now, when)
             self._answer = self._answers.pop(id(event), None)
             if delay_s := self._delays.pop(id(event), 0.0):
-                self.at(self.now + delay_s, name, event)
+                self.plan_event(self.now + delay_s, name, event)
                 continue
             event = self._refused.pop(id(event), event)
             if isinstance(event, Tick) and not self._is_pending(name, event):
@@ -243,22 +243,22 @@ class Kernel:
         both = b in self._peers.get(a, ()) and a in self._peers.get(b, ())
         return both and frozenset((a, b)) not in self._cut
 
-    def _follow(self, name: str, peers: frozenset[str]) -> None:
+    def _follow_peers(self, name: str, peers: frozenset[str]) -> None:
         """Makes the links of a node those with `peers`."""
         before, self._peers[name] = self._peers[name], peers
         for peer in sorted(before - peers):
             if peer in self._alive and name in self._peers.get(peer, ()):
-                self.at(self.now, peer, LinkDown(name))
+                self.plan_event(self.now, peer, LinkDown(name))
         for peer in sorted(peers - before):
             if peer in self._alive and self._linked(name, peer):
-                self.at(self.now + self._rng.random(), name, LinkUp(peer))
-                self.at(self.now + self._rng.random(), peer, LinkUp(name))
+                self.plan_event(self.now + self._rng.random(), name, LinkUp(peer))
+                self.plan_event(self.now + self._rng.random(), peer, LinkUp(name))
 
     def _apply(self, name: str, event: Event) -> None:
         answer, self._answer = self._answer, None
         ahead_s = self._clocks.get(name, 0.0)
         if isinstance(event, Committed) and name in self._outboxes:
-            self._outboxes[name].put(event.entries)
+            self._outboxes[name].put_entries(event.entries)
         effects = self.nodes[name].handle(event, self.now + ahead_s)
         self._effects(name, effects)
         for effect in effects if answer is not None else ():
@@ -277,7 +277,7 @@ class Kernel:
         if deadline is not None and (pending is None or deadline < pending[0]):
             tick = Tick()
             self._ticks[name] = deadline, tick
-            self.at(self._tick_at(deadline), name, tick)
+            self.plan_event(self._tick_at(deadline), name, tick)
 
     def _is_pending(self, name: str, tick: Tick) -> bool:
         """Returns True for the node's pending tick, which is used up; False for a tick that an earlier one replaced."""
@@ -304,13 +304,13 @@ class Kernel:
                     return
                 arrival = self._arrival(name, peer)
                 received = Received(name, wire)
-                self.at(arrival, peer, received)
+                self.plan_event(arrival, peer, received)
                 if ticket:
                     answer = self._answers[id(received)] = Acked(peer, ticket)
-                    self.at(max(arrival, self._arrival(peer, name)), name, answer)
+                    self.plan_event(max(arrival, self._arrival(peer, name)), name, answer)
             case Adopt():
                 if effect.outcome is Adoption.LIVE:
-                    self._follow(name, peers_of(effect.overlay, name))
+                    self._follow_peers(name, peers_of(effect.overlay, name))
             case Deliver():
                 self.trace.delivered.setdefault(name, []).append(effect)
                 self.trace.delivered_at.setdefault(name, []).append(self.now)
@@ -324,11 +324,11 @@ class Kernel:
             case Forget(sequences):
                 self.trace.forgotten.setdefault(name, set()).update(sequences)
                 if name in self._outboxes:
-                    self._outboxes[name].forget(sequences)
+                    self._outboxes[name].forget_entries(sequences)
             case LeaveOnDisk(sequences):
-                self._outboxes[name].leave(sequences)
+                self._outboxes[name].leave_on_disk(sequences)
             case ReadPage(start):
-                self.at(self.now, name, self._outboxes[name].page(start))
+                self.plan_event(self.now, name, self._outboxes[name].page(start))
             case Pause() | Reread() | ReadAgainLive() | ReadAgainDone() | Record() | RecordEra() | Recall():
                 self._of_history(name, effect)
             case AskKept() | KeepSealed() | ReceiptCame():
@@ -336,7 +336,7 @@ class Kernel:
             case NotAdopted(why):
                 self.trace.not_adopted.append((name, why))
             case Prove(evidence, _):
-                evidence.check()
+                evidence.check_proof()
                 self.trace.proved.append((name, evidence))
             case Watch() | KeysChanged() | KeepMaterial() | KeepArchive() | Keep() | Outlived() | Refuse() | Delay():
                 pass  # no stock brokers here, and no files
@@ -350,7 +350,7 @@ class Kernel:
     def _of_receipts(self, name: str, effect: AskKept | KeepSealed | ReceiptCame) -> None:
         match effect:
             case AskKept(mark):
-                self.at(self.now, name, OnDisk(mark))
+                self.plan_event(self.now, name, OnDisk(mark))
             case KeepSealed():
                 self.trace.sealed.setdefault(name, []).append(effect)
             case ReceiptCame():
@@ -361,7 +361,7 @@ class Kernel:
     ) -> None:
         match effect:
             case Pause():
-                self.at(self.now, name, GoOn())
+                self.plan_event(self.now, name, GoOn())
             case Reread(readings, delivers):
                 for reading in readings:
                     self.trace.reread.setdefault(reading, []).extend(delivers)
@@ -370,11 +370,11 @@ class Kernel:
             case ReadAgainDone(reading):
                 self.trace.reread_done[reading] = self.now
             case Record():
-                self._history(name).record(effect)
+                self._history(name).append_records(effect)
             case RecordEra():
                 self._history(name).record_era(effect)
             case Recall():
-                self.at(self.now, name, self._history(name).recall(effect))
+                self.plan_event(self.now, name, self._history(name).recall(effect))
 
     def _history(self, name: str) -> SimulatedHistory:
         return self.histories.setdefault(name, SimulatedHistory())

@@ -25,7 +25,7 @@ class SimulatedOutbox:
         self._in_hand: set[int] = set()
         self._last: dict[str, int] = {}
 
-    def put(self, entries: Iterable[OutboxEntry]) -> None:
+    def put_entries(self, entries: Iterable[OutboxEntry]) -> None:
         """Writes entries to disk. QoS 0 is not stored."""
         for entry in entries:
             sequence, _, publication = entry
@@ -39,13 +39,13 @@ class SimulatedOutbox:
         """Forgets the memory of the process; the disk stays."""
         self._in_hand.clear()
 
-    def forget(self, sequences: Iterable[int]) -> None:
+    def forget_entries(self, sequences: Iterable[int]) -> None:
         for sequence in sequences:
             if sequence in self._in_hand:
                 self._in_hand.discard(sequence)
                 del self.rows[sequence]
 
-    def leave(self, sequences: Iterable[int]) -> None:
+    def leave_on_disk(self, sequences: Iterable[int]) -> None:
         self._in_hand.difference_update(sequences)
 
     def page(self, start: int) -> OutboxPage:
@@ -58,12 +58,12 @@ class SimulatedOutbox:
 
     # ---------------------------------------------------------------------------------- as a shelf
 
-    def first(self, start: int) -> tuple[int, int] | None:
+    def first_from(self, start: int) -> tuple[int, int] | None:
         first = min((sequence for sequence in self.rows if sequence >= start), default=None)
         return None if first is None else (first, self.rows[first][2].time_ms)
 
-    def is_left(self, sequence: int) -> bool:
+    def is_left_on_disk(self, sequence: int) -> bool:
         return sequence in self.rows and sequence not in self._in_hand
 
-    def last_of(self, chain: str) -> int:
+    def last_of_chain(self, chain: str) -> int:
         return self._last.get(chain, 0)

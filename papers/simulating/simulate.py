@@ -340,7 +340,7 @@ def _operations() -> Iterator[tuple[str, Callable[[], Any], int]]:
 
     def check_statement() -> None:
         stated = Statement.decode(frame)
-        verify(identity.public_bytes, DOMAIN, stated.body(), stated.signature)
+        verify(identity.public_bytes, DOMAIN, stated.signed_bytes(), stated.signature)
 
     yield "check_statement_us", check_statement, 1
     yield from _carrying(packet)

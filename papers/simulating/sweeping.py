@@ -51,11 +51,11 @@ class Sweeper(Generic[C, R]):
 
     def __call__(self, cells: Sequence[C], progress: Progress) -> list[R]:
         """Returns the results in the order of the cells. Raises OSError if results cannot be kept."""
-        found = {cell: self._read(cell) for cell in cells}
+        found = {cell: self._read_result(cell) for cell in cells}
         left = [cell for cell, result in found.items() if result is None]
         for cell, result in self._results(left):
             text = json.dumps(result, sort_keys=True)
-            self._write(cell, text)
+            self._write_result(cell, text)
             found[cell] = json.loads(text)
             progress(sum(one is not None for one in found.values()) / len(found))
         results = [found[cell] for cell in cells]
@@ -82,7 +82,7 @@ class Sweeper(Generic[C, R]):
         name = json.dumps([LAYOUT, type(cell).__name__, asdict(cell)], sort_keys=True)
         return self._kept / f"{hashlib.sha256(name.encode()).hexdigest()[:32]}.json"
 
-    def _read(self, cell: C) -> R | None:
+    def _read_result(self, cell: C) -> R | None:
         path = self._path(cell)
         if path is None or not path.exists():
             return None
@@ -92,7 +92,7 @@ class Sweeper(Generic[C, R]):
             return None  # cut off during a write
         return result
 
-    def _write(self, cell: C, text: str) -> None:
+    def _write_result(self, cell: C, text: str) -> None:
         path = self._path(cell)
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -69,7 +69,7 @@ class OpenedKeys:
                 else:
                     known = sealed
             found.append(known)
-        for number, key, opened in zip(numbers, waiting, self._opener.open(waiting), strict=True):
+        for number, key, opened in zip(numbers, waiting, self._opener.open_keys(waiting), strict=True):
             if isinstance(opened, KeysError):
                 # Not remembered: another group of the spool may hold the same key whole.
                 found[number] = reason_of(opened)

@@ -82,13 +82,13 @@ class Backfill:
         assert self._replay is not None
         assert self._past is not None
         if self._live.overlay is not self._replay.overlay:
-            self._perform(self._replay.adopt(self._live.overlay, now))
+            self._perform(self._replay.adopt_overlay(self._live.overlay, now))
         for peer in self._up - set(up):
             self._replay.link_down(peer)
         for peer in sorted(set(up) - self._up):
             self._perform(self._replay.link_up(peer, now))
         self._up = set(up)
-        self._perform(self._replay.hold(self._past.ready > READY_MAX, now))
+        self._perform(self._replay.hold_reading(self._past.ready > READY_MAX, now))
         self._perform(self._replay.tick(now))
         for _ in range(TURN_RECORDS):
             self._perform(self._replay.go_on(now))
@@ -117,7 +117,7 @@ class Backfill:
                 overlay, name, self._past, scope, begins, numbers, until_ms=until_ms, region=region, ways=ways
             )
             self._upto_ms, self._up = int(begins * 1000), set(up)
-            self._perform(self._replay.begin(asked_of(overlay, self._live.home, region, up), now))
+            self._perform(self._replay.ask_eras(asked_of(overlay, self._live.home, region, up), now))
             return True
         self.record.is_over = True
         return False
@@ -148,7 +148,7 @@ class Backfill:
             self.figures["refused_history", replica] += 1
             return
         if self._replay is not None and self._replay.answers(replica, asked):
-            self._perform(self._replay.received(Received(replica, Wire(HISTORY_TOPIC, page.payload), True), now))
+            self._perform(self._replay.take_page(Received(replica, Wire(HISTORY_TOPIC, page.payload), True), now))
 
     def keys_changed(self, now: float) -> None:
         """Goes on with epoch keys that came."""

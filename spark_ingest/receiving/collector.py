@@ -68,7 +68,7 @@ def early_pieces() -> EarlyRoom[object, EarlyPiece]:
 
 def keep_piece(room: EarlyRoom[object, EarlyPiece], piece: EarlyPiece) -> bool:
     """Keeps a piece; returns False if its replica's part is full."""
-    return room.keep(object(), piece.replica.encode(), piece, piece.size, piece.since) is not None
+    return room.keep_value(object(), piece.replica.encode(), piece, piece.size, piece.since) is not None
 
 
 class SpoolCollector:
@@ -139,8 +139,8 @@ class SpoolCollector:
     def adopt(self, overlay: Overlay, now: float) -> None:
         """Adopts another version of the overlay, or other views of it, with unchanged regions."""
         self._links.forget_all_but(overlay.replicas(self._intake.home))
-        self._news(*self._intake.adopt(overlay, now))
-        for early in self._early.take():
+        self._news(*self._intake.adopt_overlay(overlay, now))
+        for early in self._early.take_all():
             self._receive(*early[:-1], now, early.since)
         self._settle_owed()
 
@@ -216,7 +216,7 @@ class SpoolCollector:
                 self._effects(replica, news, now)
                 if opened is not None:
                     self._publications.wake(opened)
-            header = self._intake.told(properties, topic)
+            header = self._intake.told_property(properties, topic)
             if header is None:
                 owed.append(ack)
             elif self._part is not None and not self._part.takes(header):
@@ -260,7 +260,7 @@ class SpoolCollector:
     def _first(self, told: tuple[str, str], now: float) -> Admitted:
         """Verifies a header, and compares it with others of its number. Raises KeysError."""
         admission = self._intake.admission
-        admitted = admission.first(*told, now)
+        admitted = admission.admit_once(*told, now)
         admission.sealings.saw(admitted.header, admitted.frame, told[1], admitted.publisher)
         if admission.sealings.fresh:
             for effect in admission.sealings.news():
@@ -321,11 +321,11 @@ class SpoolCollector:
         if entry.header.mode is Mode.PLAIN:
             return None
         try:
-            usable = self._keys.opened(entry.admitted)
+            usable = self._keys.opened_key(entry.admitted)
         except BadContent as error:
             return f"key: {error}"
         if usable is None:
-            came = self._keys.knows(entry.header.key_id)
+            came = self._keys.knows_key(entry.header.key_id)
             return "shares: fewer than k fit the commitments" if came else "key: no key header came"
         if entry.admitted.scope.keyed:
             if self.granted.lacks(usable.name):
@@ -344,7 +344,7 @@ class SpoolCollector:
 
     def judge_early(self, now: float) -> None:
         """Refuses pieces that have waited long enough for a version of the overlay allowing them."""
-        for early in self._early.due(now):
+        for early in self._early.take_due(now):
             self._receive(*early[:-1], now, early.since)
         self._settle_owed()
 

@@ -79,7 +79,7 @@ class SpooledBatches:
             epoch_key = keys.get(outline.name) if admitted.scope.keyed else None
             if outline.name.scope != admitted.scope.filter or (admitted.scope.keyed and epoch_key is None):
                 raise BadContent("a batch of another scope, or of an epoch key that is not here")
-            (opened,) = self._opener.open([SealedKey(header.key_id, outline, told.header, told.shares, epoch_key)])
+            (opened,) = self._opener.open_keys([SealedKey(header.key_id, outline, told.header, told.shares, epoch_key)])
             if isinstance(opened, KeysError):
                 raise opened
             key = self._keys[header.key_id] = opened
@@ -98,4 +98,4 @@ def _had(form: Form, secret: ScopeSecret, sealed: bytes, key: DataKey | None) ->
     if found.refused or found.expired:
         return None
     blinding = PLAIN if key is None else key.blinding(header.sequence)
-    return HadBatch.of(header, admitted.frame, found.records, blinding)
+    return HadBatch.from_records(header, admitted.frame, found.records, blinding)

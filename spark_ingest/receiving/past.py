@@ -38,7 +38,7 @@ class PastPublications:
         if self._collector is not None:
             self._collector.learn(check_values)
 
-    def adopt(self, overlay: Overlay, now: float) -> list[Effect]:
+    def adopt_era(self, overlay: Overlay, now: float) -> list[Effect]:
         """Takes the next era."""
         if self._collector is not None:
             self._collector.adopt(overlay, now)
@@ -50,7 +50,7 @@ class PastPublications:
         self._collector = made
         return []
 
-    def received(self, event: Received, now: float) -> list[Effect]:
+    def take_copy(self, event: Received, now: float) -> list[Effect]:
         """Takes a copy of a publication."""
         assert self._collector is not None
         self._collector.receive(event.peer, event.wire, None, now)

@@ -264,7 +264,7 @@ class Publications:
             if self._holds(entry):
                 self._held[id(entry)] = self._waiting.pop(id(entry))
                 continue
-            if entry.unvouched_at is not None and not self._apart[entry.unvouched_at].take(now):
+            if entry.unvouched_at is not None and not self._apart[entry.unvouched_at].spend_one(now):
                 entry.waits_since = now
                 self._waiting.move_to_end(id(entry))
                 continue

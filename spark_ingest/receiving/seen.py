@@ -97,7 +97,7 @@ class Seen:
 
     def to_json(self) -> dict[str, Any]:
         """Returns the state for the spool; parts beside have states of their own."""
-        lineages = self.told if self.lineages is None else self.lineages.rows()
+        lineages = self.told if self.lineages is None else self.lineages.all_rows()
         return {
             "since_ms": self._since_ms,
             "lineages": [[key.hex(), row.hex()] for key, row in lineages],

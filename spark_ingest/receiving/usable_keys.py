@@ -43,20 +43,20 @@ class KShares:
     def may_open(self, header: KeyHeader) -> bool:
         return True
 
-    def lacks(self, header: KeyHeader) -> bool:
+    def lacks_epoch_key(self, header: KeyHeader) -> bool:
         return False
 
-    def check(self, header: KeyHeader) -> None:
+    def check_epoch_key(self, header: KeyHeader) -> None:
         """Does nothing: executors check."""
 
-    def open(self, header: KeyHeader, level1: Mapping[int, bytes], secret: bytes) -> Usable:
+    def open_key(self, header: KeyHeader, level1: Mapping[int, bytes], secret: bytes) -> Usable:
         places = sorted(level1)[: header.hops[0].threshold]
         return Usable(_material(header, {place: level1[place] for place in places}), header.epoch_key, header.kcv)
 
 
 def material_of(keys: KeyRing[Usable], key_id: bytes) -> SpooledKey | None:
     """Returns a key's material for the spool; with fewer than k shares when there are no more."""
-    held = keys.held(key_id)
+    held = keys.held_key(key_id)
     if held is None:
         return None
     header, usable, shares = held

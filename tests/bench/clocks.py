@@ -46,7 +46,7 @@ def pinged(times: Times) -> tuple[int, int]:
             ping, changed = pulse.tick(now)
             is_dead = times.is_dead(place)
             if ping is not None and not is_dead:
-                pulse.answered(ping.number, ping.sent_ms, now)
+                pulse.take_echo(ping.number, ping.sent_ms, now)
             wrong += changed is Health.FAILED and not is_dead
             told += changed is Health.FAILED and is_dead
     return wrong, told

@@ -164,7 +164,7 @@ def pinged(preset: Preset, link: Connection, seed: str, died: float, until: floa
         due = pulse.next_deadline
         if answers and answers[0][0] <= due:
             now, _, ping = heapq.heappop(answers)
-            pulse.answered(ping.number, ping.sent_ms, now)
+            pulse.take_echo(ping.number, ping.sent_ms, now)
             continue
         now = due
         if now > until:
@@ -233,7 +233,7 @@ def fixed(timeout_s: float, link: Connection, seed: str, died: float, until: flo
 def accrual(threshold: float, link: Connection, seed: str, died: float, until: float) -> Judgement:
     source = Regularity()
     return judged(
-        lambda now: source.suspicious_at(threshold), source.heard, heartbeats(link, seed, died, until), died, until
+        lambda now: source.suspicious_at(threshold), source.note_heard, heartbeats(link, seed, died, until), died, until
     )
 
 

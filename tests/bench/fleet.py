@@ -56,7 +56,7 @@ def entities(
         kept = None if name in asking else advertisement
         nodes = {node.name: node.card.public_key}
         made.append(TracedEntity(key, certificate, nodes, domain.ca.public_bytes, os.urandom, wishes, kept))
-        made[-1].state(TraceKind.READY)
+        made[-1].set_state(TraceKind.READY)
     return made
 
 

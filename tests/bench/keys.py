@@ -126,7 +126,7 @@ def trees() -> Iterator[Row]:
 
     def values_alone() -> bytes:
         tree._memo = {(): tree._memo[()]}
-        rows = tree.rows((places, places))
+        rows = tree.level1_rows((places, places))
         return shamir.interpolate(places, [rows[place] or b"" for place in places])
 
     assert values_alone() == key.secret
@@ -156,7 +156,7 @@ def opened(wires: Sequence[Sequence[Share]], key: Made) -> None:
     """An honest key, its shares coming in these wires."""
     search = ColumnSearch(key.hops, key.accept_level1, key.accept_secret)
     for wire in wires:
-        search.add(wire)
+        search.add_shares(wire)
         if search.search(EVERYTHING, {}) is not None:
             return
     raise AssertionError("an honest key does not open")

@@ -82,7 +82,7 @@ def measured() -> list[Lone]:
     kernel = world.kernel(random.Random(1), (0.001, 0.002))
     for name in world.identities:
         for peer in peers_of(world.overlay, name):
-            kernel.at(LINKED_AT, name, LinkUp(peer))
+            kernel.plan_event(LINKED_AT, name, LinkUp(peer))
     subscribe(kernel, "control", "plant/#")
     traffic, found = Traffic("site"), list[Lone]()
     at, nodes = NOW + 5, dict(kernel.nodes)

@@ -91,7 +91,7 @@ def replica_covers(rng: random.Random) -> ScopeCovers:
     covers = ScopeCovers(Scope("t", Mode.PLAIN, shown=shown))
     for gateway in range(GATEWAYS):
         wanted = [predicate(drawn(rng)).conjunctions[0] for _ in range(COVER_MAX)]
-        covers.put(f"gateway-{gateway}", Predicate(tuple(wanted)))
+        covers.put_cover(f"gateway-{gateway}", Predicate(tuple(wanted)))
     assert len(covers) == GATEWAYS
     return covers
 

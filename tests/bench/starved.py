@@ -58,7 +58,7 @@ class Broker:
         while self.answers and self.answers[0][0] <= now:
             _, place, number, sent_ms = heapq.heappop(self.answers)
             if place not in self.died:
-                self.pulses[place].answered(number, sent_ms, now)
+                self.pulses[place].take_echo(number, sent_ms, now)
 
 
 def run(entities: int, seed: int, reads_first: bool, deaths: int) -> Broker:

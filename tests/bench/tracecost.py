@@ -101,7 +101,7 @@ def crypto(plain_us: float) -> Iterator[Row]:
         ),
         "token: verified": (2.01, lambda: token.verify(advertisement, Delegated.PUBLISH, now_ms)),
         "trace: encrypted": (0.25, lambda: clear.sealed_under(key, os.urandom(12))),
-        "trace: decrypted": (1.15, lambda: sealed_signed.opened(key)),
+        "trace: decrypted": (1.15, lambda: sealed_signed.opened_body(key)),
         "trace: signed": (24.51, lambda: clear.signed(holder)),
         "trace: verified, its token too": (6.83, lambda: signed.verify(advertisement, now_ms)),
         "sealed trace: signed": (24.0, lambda: sealed.signed(holder)),

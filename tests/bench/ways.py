@@ -120,9 +120,9 @@ def _passing_wraps(way: Way) -> Callable[[], object]:
             shares |= {share.label: share for share in decode_shares(shares_told)}
             _, wraps = decode_wraps(wraps_told)
             check_wraps(wraps, hops, place)
-            key.others.take(wraps, place)
+            key.others.take_wraps(wraps, place)
         seed = way.replica_seed(at, 1)
-        parts = split_wrap_key(key.key(seed), way.header.digest, next_hop, seed)
+        parts = split_wrap_key(key.wrap_key_share(seed), way.header.digest, next_hop, seed)
         came = [*shares, *key.others.believed]
         return [frame for part in parts for frame in (encode_shares([part]), key.frame(came, shares, seed))]
 
@@ -142,7 +142,7 @@ def opening(count: int) -> Callable[[], object]:
         def work() -> None:
             search = ColumnSearch(key.hops, key.accept_level1, key.accept_secret)
             for frame in frames:
-                search.add(decode_shares(frame))
+                search.add_shares(decode_shares(frame))
                 if search.search(EVERYTHING, {}) is not None:
                     return
             raise AssertionError("an honest key does not open")
@@ -155,10 +155,10 @@ def opening(count: int) -> Callable[[], object]:
     def unwrap() -> None:
         search, wraps = way.search(), Wraps(2)
         for place, frame in enumerate(told, 1):
-            search.add(decode_shares(frame))
+            search.add_shares(decode_shares(frame))
             _, said = decode_wraps(wraps_told)
             check_wraps(said, way.hops, way.place(count - 1, place))
-            search.add_wraps(wraps.take(said, way.place(count - 1, place)).believed)
+            search.add_wraps(wraps.take_wraps(said, way.place(count - 1, place)).believed)
             if search.search(EVERYTHING, {}) is not None:
                 return
         raise AssertionError("an honest key does not open")

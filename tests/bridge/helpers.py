@@ -88,7 +88,7 @@ def replica(world: World, name: str, links: Iterable[str] = ()) -> ReplicaNode:
 
 def same_version(node: GatewayNode | ReplicaNode, *peers: str) -> list[Effect]:
     """The neighbours say that they have the version that we have: what they bring is judged at once."""
-    offer = Wire(OVERLAY_TOPIC, OfferedVersion.of(node.overlay).encode())
+    offer = Wire(OVERLAY_TOPIC, OfferedVersion.of_overlay(node.overlay).encode())
     return [effect for peer in peers for effect in node.handle(Received(peer, offer), NOW)]
 
 

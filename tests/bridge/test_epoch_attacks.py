@@ -177,18 +177,18 @@ def test_a_publication_of_an_epoch_to_come_is_refused_and_needs_vouchers_at_a_re
 def test_keys_of_dead_and_future_epochs_are_refused(world: World):
     checks = admission(world)
     key = forge_key(world, "site", "plant/#", epoch=EPOCH)
-    assert checks.key(carried(key), NOW) == key.header
+    assert checks.key_header(carried(key), NOW) == key.header
     with pytest.raises(NotAuthorised):
-        checks.key(carried(forge_key(world, "site", "plant/#", epoch=EPOCH + 1)), NOW)
+        checks.key_header(carried(forge_key(world, "site", "plant/#", epoch=EPOCH + 1)), NOW)
     with pytest.raises(Expired):
-        checks.key(carried(forge_key(world, "site", "plant/#", epoch=EPOCH - 2)), NOW)
+        checks.key_header(carried(forge_key(world, "site", "plant/#", epoch=EPOCH - 2)), NOW)
 
 
 def test_a_key_header_of_last_epoch_that_was_verified_once_is_refused_when_replayed(world: World):
     checks, key = admission(world), forge_key(world, "site", "plant/#", epoch=EPOCH)
-    checks.key(carried(key), NOW + DEAD_S - 1)
+    checks.key_header(carried(key), NOW + DEAD_S - 1)
     with pytest.raises(Expired):
-        checks.key(carried(key), NOW + DEAD_S)
+        checks.key_header(carried(key), NOW + DEAD_S)
 
 
 def test_a_message_sealed_now_under_the_key_of_an_earlier_epoch_is_not_opened(world: World):
@@ -211,12 +211,12 @@ def test_a_message_sealed_now_under_the_key_of_an_earlier_epoch_is_not_opened(wo
 def test_a_key_of_an_older_bump_counts_until_everybody_had_time_to_learn_of_the_newer(world: World):
     checks, key = admission(world), forge_key(world, "site", "plant/#", epoch=EPOCH)
     newer = world.revoked("evil", EPOCH - 1, bump=1)
-    checks.adopt(newer, NOW)
-    assert checks.key(carried(key), NOW + BUMP_GRACE_S - 1) is not None
+    checks.adopt_overlay(newer, NOW)
+    assert checks.key_header(carried(key), NOW + BUMP_GRACE_S - 1) is not None
     with pytest.raises(WrongEpochKey):
-        checks.key(carried(key), NOW + BUMP_GRACE_S)
+        checks.key_header(carried(key), NOW + BUMP_GRACE_S)
     with pytest.raises(WrongEpochKey):  # whoever starts with the newer policy has no reason to wait
-        Admission(newer, replica=True).key(carried(key), NOW)
+        Admission(newer, replica=True).key_header(carried(key), NOW)
 
 
 @pytest.mark.attack(204)
@@ -224,15 +224,15 @@ def test_each_bump_ends_in_its_own_time_however_many_follow(world: World):
     checks, first = admission(world), forge_key(world, "site", "plant/#", epoch=EPOCH)
     for bump in range(1, 5):
         world.overlay = world.revoked("evil", EPOCH - 1, bump=bump)
-        checks.adopt(world.overlay, NOW + 20 * (bump - 1))
+        checks.adopt_overlay(world.overlay, NOW + 20 * (bump - 1))
     with pytest.raises(WrongEpochKey):
-        checks.key(carried(first), NOW + 60)
+        checks.key_header(carried(first), NOW + 60)
     world.learn(world.keys, [EPOCH], bump=3)
     third = forge_key(world, "site", "plant/#", epoch=EPOCH, bump=3)
-    assert checks.key(carried(third), NOW + 60 + BUMP_GRACE_S - 1) is not None
+    assert checks.key_header(carried(third), NOW + 60 + BUMP_GRACE_S - 1) is not None
     assert checks.next_stale(NOW + 60) == NOW + 40 + BUMP_GRACE_S
     with pytest.raises(WrongEpochKey):
-        checks.key(carried(third), NOW + 60 + BUMP_GRACE_S)
+        checks.key_header(carried(third), NOW + 60 + BUMP_GRACE_S)
 
 
 def test_an_outdated_key_and_what_is_retained_under_it_go_from_a_replica(world: World):
@@ -241,7 +241,7 @@ def test_an_outdated_key_and_what_is_retained_under_it_go_from_a_replica(world: 
     wire = craft(world, "site", "plant/a", sequence=1, key=key, retain=True, properties=key.properties(key.shares[:1]))
     node.handle(Received("site", wire), NOW)
     newer = world.revoked("evil", EPOCH - 1, bump=1)
-    node.forwarder.adopt(newer, NOW)
+    node.forwarder.adopt_overlay(newer, NOW)
     assert node.forwarder.tick(NOW + BUMP_GRACE_S - 1) == []
     assert node.forwarder.next_deadline == NOW + BUMP_GRACE_S
     assert counted(node.forwarder.tick(NOW + BUMP_GRACE_S), "retained_ended") == 1
@@ -272,13 +272,13 @@ def test_the_seed_of_a_dead_epoch_is_forgotten_and_never_asked_for_twice():
     node = Forwarder(world.overlay, "r1a", seeds)
     for peer in ("site", "r2a", "r2b"):
         node.link_up(peer, NOW)
-    node.received(Received("r2a", statement(world, "control", "plant/#")), NOW)
+    node.take_wire(Received("r2a", statement(world, "control", "plant/#")), NOW)
     for epoch in (EPOCH, EPOCH + 1):
         for salt in range(2):
             now = CALENDAR.start_s(epoch) + 1
             key = forge_key(world, "site", "plant/#", salt, epoch=epoch)
             wire = craft(world, "site", "plant/a", sequence=1 + 2 * epoch + salt, key=key, now=now)
-            effects = node.received(Received("site", with_properties(wire, *key.properties(key.shares[:1]))), now)
+            effects = node.take_wire(Received("site", with_properties(wire, *key.properties(key.shares[:1]))), now)
             assert {send.peer for send in sent(effects)} == {"r2a", "r2b"}
     assert asked == [EPOCH, EPOCH + 1]
     assert set(node._keys._known_seeds) == {EPOCH, EPOCH + 1}
@@ -292,17 +292,17 @@ def test_the_seed_of_a_dead_epoch_is_forgotten_and_never_asked_for_twice():
 
 def test_a_revoked_publisher_is_refused_from_the_end_of_its_last_epoch(world: World):
     checks = admission(world)
-    checks.adopt(world.revoked("evil", EPOCH), NOW)
+    checks.adopt_overlay(world.revoked("evil", EPOCH), NOW)
     assert admit(checks, clear(world, "evil", NOW + 99), NOW + 99)
     with pytest.raises(NotAuthorised):
         admit(checks, clear(world, "evil", NOW + 100), NOW + 100)
     with pytest.raises(NotAuthorised):
-        checks.key(carried(forge_key(world, "evil", "plant/#", epoch=EPOCH + 1)), NOW + 100)
+        checks.key_header(carried(forge_key(world, "evil", "plant/#", epoch=EPOCH + 1)), NOW + 100)
 
 
 def test_backdating_helps_a_revoked_publisher_at_a_replica_no_longer_than_the_grace(world: World):
     checks = admission(world)
-    checks.adopt(world.revoked("evil", EPOCH), NOW)
+    checks.adopt_overlay(world.revoked("evil", EPOCH), NOW)
     assert admit(checks, clear(world, "evil", NOW + 99), NOW + DEAD_S - 1)
     with pytest.raises(Expired):
         admit(checks, clear(world, "evil", NOW + 99, 2), NOW + DEAD_S)
@@ -311,7 +311,7 @@ def test_backdating_helps_a_revoked_publisher_at_a_replica_no_longer_than_the_gr
 @pytest.mark.attack(20)
 def test_f_bad_replicas_cannot_bring_a_reader_what_a_revoked_publisher_backdates(world: World):
     node = subscriber(world, "control")
-    node.collector.adopt(world.revoked("evil", EPOCH), world.secrets, NOW)
+    node.collector.adopt_overlay(world.revoked("evil", EPOCH), world.secrets, NOW)
     wire = clear(world, "evil", NOW + 99)
     for _ in range(3):  # again and again over the same link
         effects = node.handle(Received("r1a", wire), NOW + DEAD_S)
@@ -324,7 +324,7 @@ def test_a_voucher_is_for_the_very_header_and_not_for_another_of_its_number_and_
     """Attack: a revoked publisher signs another header of what honest replicas kept for a reader that was away: of the
     same number, time and first block, with other content behind it."""
     node = subscriber(world, "control")
-    node.collector.adopt(world.revoked("evil", EPOCH), world.secrets, NOW)
+    node.collector.adopt_overlay(world.revoked("evil", EPOCH), world.secrets, NOW)
     kept = clear(world, "evil", NOW + 99)
     told, party = from_property(dict(kept.properties)["vmq"]), world.identities["evil"]
     header = replace(header_of(told), deadline_ms=int((NOW + 9_999) * 1000))
@@ -338,7 +338,7 @@ def test_a_voucher_is_for_the_very_header_and_not_for_another_of_its_number_and_
 
 def test_a_reader_that_was_away_takes_what_f_plus_one_replicas_kept_for_it(world: World):
     node = subscriber(world, "control")
-    node.collector.adopt(world.revoked("evil", EPOCH), world.secrets, NOW)
+    node.collector.adopt_overlay(world.revoked("evil", EPOCH), world.secrets, NOW)
     wire = clear(world, "evil", NOW + 99)
     assert not delivered(node.handle(Received("r1a", wire), NOW + DEAD_S))
     assert len(delivered(node.handle(Received("r1b", wire), NOW + DEAD_S))) == 1
@@ -382,7 +382,7 @@ def test_a_reader_gets_nothing_from_the_moment_its_grant_ends_though_nothing_els
     node = replica(world, "r1a", ["site", "evil", "control"])
     for member in ("evil", "control"):
         node.handle(Received(member, statement(world, member, "clear/#")), NOW)
-    node.forwarder.adopt(world.revoked("evil", EPOCH), NOW)
+    node.forwarder.adopt_overlay(world.revoked("evil", EPOCH), NOW)
 
     def to(now: float, sequence: int) -> set[str]:
         return {s.peer for s in sent(node.handle(Received("site", clear(world, "site", now, sequence)), now))}
@@ -398,7 +398,7 @@ def test_shares_that_come_late_are_not_for_a_reader_that_was_revoked_meanwhile(w
     key = forge_key(world, "site", "plant/#", epoch=EPOCH)
     first = craft(world, "site", "plant/a", sequence=1, key=key, properties=key.properties())  # header, no share yet
     assert {s.peer for s in sent(node.handle(Received("site", first), NOW))} == {"evil", "control"}
-    node.forwarder.adopt(world.revoked("evil", EPOCH - 1), NOW + 1)
+    node.forwarder.adopt_overlay(world.revoked("evil", EPOCH - 1), NOW + 1)
     shares = Wire("$veil/keys", b"", 1, False, key.properties(key.shares[:1]))
     assert {s.peer for s in sent(node.handle(Received("site", shares), NOW + 2))} == {"control"}
 
@@ -407,7 +407,7 @@ def test_shares_that_come_late_are_not_for_a_reader_that_was_revoked_meanwhile(w
 def test_a_revoked_reader_that_states_its_wish_again_is_refused(world: World, through: str):
     """Whoever passes it on: a bad replica makes no difference."""
     table = RoutingTable(world.overlay)
-    table.adopt(world.revoked("evil", EPOCH))
+    table.adopt_overlay(world.revoked("evil", EPOCH))
     wish = Statement("evil", "plant/#", 9, True, int((NOW + 3600) * 1000)).signed(world.identities["evil"])
     assert table.accept(wish, NOW + 99)
     later = Statement("evil", "plant/#", 10, True, int((NOW + 3600) * 1000)).signed(world.identities["evil"])
@@ -422,7 +422,7 @@ def test_a_newcomer_without_the_right_is_served_no_keys_and_nothing_retained(wor
     key = forge_key(world, "site", "plant/#", epoch=EPOCH)
     wire = craft(world, "site", "plant/a", sequence=1, key=key, retain=True, properties=key.properties(key.shares[:1]))
     node.handle(Received("site", wire), NOW)
-    node.forwarder.adopt(world.revoked("evil", EPOCH - 1), NOW)
+    node.forwarder.adopt_overlay(world.revoked("evil", EPOCH - 1), NOW)
     effects = node.handle(Received("evil", statement(world, "evil", "plant/#")), NOW + 1)
     assert not sent(effects)
     assert counted(effects, "refused") == 1
@@ -435,7 +435,7 @@ def test_a_member_that_the_overlay_lists_no_more_is_a_stranger(world: World):
     node = replica(world, "r1a", ["site", "evil", "control"])
     node.handle(Received("evil", statement(world, "evil", "clear/#")), NOW)
     node.handle(Received("evil", clear(world, "evil", NOW)), NOW)
-    node.forwarder.adopt(newer, NOW)
+    node.forwarder.adopt_overlay(newer, NOW)
     assert not sent(node.handle(Received("site", clear(world, "site", NOW)), NOW), "evil")
     with pytest.raises(NotAuthorised):
         admit(Admission(newer, replica=True), clear(world, "evil", NOW), NOW)

@@ -52,7 +52,7 @@ def with_share(wire: Wire, world: World, value: bytes) -> Wire:
 
 def test_hosted_and_own_replicas_share_a_region_and_survive_the_file():
     world = region(hosted=("r1a",))
-    loaded = Overlay.load(world.overlay.to_document(), int(NOW * 1000))
+    loaded = Overlay.from_document(world.overlay.to_document(), int(NOW * 1000))
     assert loaded.hosted == {"r1a"}
     assert peers_of(loaded, "g1") == set(BROKERS)
     assert peers_of(loaded, "r1b") == {"g1", "g2"}
@@ -103,12 +103,12 @@ def test_subscriptions_at_hosted_brokers_are_accepted_with_their_suback():
     watches = [watch for watch in told if watch.ticket]  # the last one of each broker counts
     assert [watch.peer for watch in watches] == sorted(BROKERS)
     assert all(watch.on for watch in told)
-    assert not node.interest.accepted("plant/#")
+    assert not node.interest.is_accepted("plant/#")
     node.handle(Acked("r1a", watches[0].ticket), NOW)
     node.handle(Acked("r1a", watches[0].ticket), NOW)
-    assert not node.interest.accepted("plant/#")
+    assert not node.interest.is_accepted("plant/#")
     node.handle(Acked("r1c", watches[2].ticket), NOW)
-    assert node.interest.accepted("plant/#")
+    assert node.interest.is_accepted("plant/#")
 
 
 def test_every_publication_carries_the_key_and_one_share():
@@ -235,7 +235,7 @@ def test_hosted_brokers_do_not_vouch_for_dead_epochs():
 
     def delivers(hosted: tuple[str, ...]) -> bool:
         world = region(hosted=hosted, calendar=calendar)
-        epoch = calendar.at(NOW)
+        epoch = calendar.epoch_at(NOW)
         for present in (epoch - 3, epoch):
             world.learn(world.keys, [present])
         source, reader = gateway(world, "g1"), subscriber(world, "g2")

@@ -158,12 +158,12 @@ def test_forged_and_replayed_endorsements_count_nothing(what: str):
     thief = Identity.generate(bytes(range(2, 34)))
     forged = {
         "signature": replace(honest, member="r1b"),
-        "digest": Endorsement.of(replace(newer.latest[1], since_ms=7), "r1b", world.identities["r1b"]),
-        "region": Endorsement.of(replace(newer.latest[1], region=2), "r1b", world.identities["r1b"]),
-        "number": Endorsement.of(replace(newer.latest[1], number=3), "r1b", world.identities["r1b"]),
-        "stranger": Endorsement.of(newer.latest[1], "nobody", thief),
-        "gateway": Endorsement.of(newer.latest[1], "site", world.identities["site"]),
-        "other replica": Endorsement.of(newer.latest[1], "r2b", world.identities["r2b"]),
+        "digest": Endorsement.sign_view(replace(newer.latest[1], since_ms=7), "r1b", world.identities["r1b"]),
+        "region": Endorsement.sign_view(replace(newer.latest[1], region=2), "r1b", world.identities["r1b"]),
+        "number": Endorsement.sign_view(replace(newer.latest[1], number=3), "r1b", world.identities["r1b"]),
+        "stranger": Endorsement.sign_view(newer.latest[1], "nobody", thief),
+        "gateway": Endorsement.sign_view(newer.latest[1], "site", world.identities["site"]),
+        "other replica": Endorsement.sign_view(newer.latest[1], "r2b", world.identities["r2b"]),
     }[what]  # fmt: skip
     node = gateway(world, "site")
     node.offered(canonical(newer), NOW)
@@ -174,7 +174,7 @@ def test_forged_and_replayed_endorsements_count_nothing(what: str):
     assert node.overlay.views[1].number == 1
     document = newer.to_document()
     document["endorsements"] = [*document["endorsements"], "garbage", 7]
-    assert Overlay.load(document, int(NOW * 1000)).views[1].number == 1
+    assert Overlay.from_document(document, int(NOW * 1000)).views[1].number == 1
 
 
 def test_a_minority_and_the_owner_key_change_nothing_whatever_document_says_so():
@@ -206,8 +206,8 @@ def test_such_a_document_from_a_neighbour_is_not_adopted_and_asked_for_again():
     views = [replace(view, former=None) for view in newer.latest.values()]
     assert world.owner is not None
     forged = Overlay.sign(world.owner, newer.policy, views, newer.members.values())
-    node.handle(Received("r1a", Wire(OVERLAY_TOPIC, OfferedVersion.of(forged).encode())), NOW)
-    answer = Wire(OVERLAY_TOPIC, OfferedVersion.of(forged).encode(2) + zlib.compress(canonical(forged)))
+    node.handle(Received("r1a", Wire(OVERLAY_TOPIC, OfferedVersion.of_overlay(forged).encode())), NOW)
+    answer = Wire(OVERLAY_TOPIC, OfferedVersion.of_overlay(forged).encode(2) + zlib.compress(canonical(forged)))
     effects = node.handle(Received("r1a", answer), NOW)
     assert (counted(effects, "views_refused"), adopts(effects), suspected(effects)) == (1, [], set())
     assert node.overlay is world.overlay
@@ -238,7 +238,7 @@ def test_who_missed_a_change_follows_a_later_one_that_k_of_its_own_view_endorsed
     world = fresh()
     second = in_force(world, attached(world))
     later = NOW + 2 * GRACE_S
-    third = changed(world, second.at(later), 1, ("r1b", "r1c", "r1d"), later)
+    third = changed(world, second.as_of(later), 1, ("r1b", "r1c", "r1d"), later)
     node = gateway(world, "site")
     with pytest.raises(OverlayError):
         node.offered(canonical(third), later)
@@ -255,9 +255,9 @@ def test_endorsements_are_in_the_file_that_a_restart_begins_with():
     for endorsement in endorsed_by(world, newer, 1, "r1a", "r1b"):
         effects = node.handle(heard(endorsement, "r1a"), NOW)
     (adopt,) = [effect for effect in effects if isinstance(effect, Adopt)]
-    loaded = Overlay.load(json.loads(adopt.document), int((NOW + 1) * 1000))
+    loaded = Overlay.from_document(json.loads(adopt.document), int((NOW + 1) * 1000))
     assert [view.number for view in loaded.open_views(1)] == [2, 1]
-    later = Overlay.load(json.loads(adopt.document), int((NOW + GRACE_S) * 1000))
+    later = Overlay.from_document(json.loads(adopt.document), int((NOW + GRACE_S) * 1000))
     assert [view.number for view in later.open_views(1)] == [2]
     again = world.with_policy()  # a later version keeps what was agreed to
     assert node.overlay.policy.version == again.policy.version
@@ -293,7 +293,7 @@ def test_one_endorsement_of_each_replica_is_kept_and_passed_on_however_many_it_s
     rotated = Overlay.sign(world.owner, newer.policy, newer.latest.values(), members.values())
     node = gateway(world, "site")
     node.offered(canonical(rotated), NOW)
-    twice = [Endorsement.of(rotated.latest[1], "r1a", key) for key in (second, world.identities["r1a"])]
+    twice = [Endorsement.sign_view(rotated.latest[1], "r1a", key) for key in (second, world.identities["r1a"])]
     assert [bool(told(node.handle(heard(each, "r1a"), NOW))) for each in twice] == [True, False]
     assert len(node.overlay.endorsements) == 1
     assert len(rotated.endorsed(twice, NOW).endorsements) == 1
@@ -439,7 +439,7 @@ def test_shares_stamped_for_another_view_than_the_keys_are_refused():
     node = replica(world, "r2a", ["r1a", "r1d"])
     node.offered(canonical(newer), NOW)
     admission = node.forwarder._admission
-    assert admission.key(dict(key.properties()), NOW) == key.header
+    assert admission.key_header(dict(key.properties()), NOW) == key.header
     for label in (Place(1, 2, 1), Place(1, 1, 4)):
         share = Share((label, Place(2, 1, 1)), (bytes(4),), bytes(32))
         carried = dict(key.properties([share]))
@@ -451,7 +451,7 @@ def test_shares_stamped_for_another_view_than_the_keys_are_refused():
     with pytest.raises(UnknownView):
         newer.check_view(Hop(1, 3, 3, 4))
     with pytest.raises(Expired):
-        newer.at(NOW + GRACE_S).check_view(first)
+        newer.as_of(NOW + GRACE_S).check_view(first)
     newer.check_view(second)
 
 
@@ -471,10 +471,10 @@ def test_evidence_of_one_view_is_held_against_its_own_members_only():
     label = key.shares[0].label
     shares[label] = Share(label, (), bytes(32))
     newer = in_force(world, detached(world))
-    evidence.adopt(newer)
+    evidence.adopt_overlay(newer)
     effects = evidence.judge(key.header, key.header.hops, shares, ())
     assert (named(effects), newer.views[1].members[0]) == ({"r1a"}, "r1b")
-    late = Evidence(newer.at(NOW + GRACE_S))
+    late = Evidence(newer.as_of(NOW + GRACE_S))
     assert not late.judge(key.header, key.header.hops, shares, ())
 
 
@@ -490,7 +490,7 @@ def test_keys_ahead_are_bounded_and_a_flooder_loses_its_own():
     for n in range(EARLY_KEYS_MAX + 100):
         keep_key(ahead, "r1c", {**honest, PROPERTY_SHARES: f"made up {n}"}, KEYS_TOPIC)
     assert len(ahead) == EARLY_KEYS_MAX
-    kept = ahead.take()
+    kept = ahead.take_all()
     assert ("r1a", KEYS_TOPIC, {PROPERTY_KEY: honest[PROPERTY_KEY]}) in kept, "whoever else says what of the same key"
 
 
@@ -536,7 +536,7 @@ def test_an_acknowledgement_of_who_has_a_newer_overlay_forgets_nothing():
     effects = commit(site, 1)
     for peer in ("r1a", "r1b", "r1c"):
         effects += site.handle(LinkUp(peer), NOW)
-        site.handle(Received(peer, Wire(OVERLAY_TOPIC, OfferedVersion.of(newer).encode())), NOW)
+        site.handle(Received(peer, Wire(OVERLAY_TOPIC, OfferedVersion.of_overlay(newer).encode())), NOW)
     forgotten = [site.handle(Acked(peer, 1), NOW) for peer in ("r1a", "r1b", "r1c")]
     assert site.publisher.depth == 1, forgotten
     again = site.offered(canonical(newer), NOW)

@@ -74,7 +74,7 @@ def test_who_only_looks_signs_nothing(made: World) -> None:
     assert node.proposed is not None
     assert node.proposed.swap is not None
     assert signed(effects) == []
-    assert len(node.told) == 24
+    assert len(node.summaries) == 24
 
 
 def test_after_a_minute_a_higher_number_supersedes_and_each_failure_waits_twice_as_long(made: World) -> None:
@@ -137,7 +137,7 @@ def test_what_is_no_summary_is_refused_and_old_or_forged_ones_count_for_nothing(
     assert any(isinstance(effect, Blame) and not effect.named for effect in effects)
     wrong = InterestSummary("r1a", 1, INTERVAL + 1, INTERVAL_S, 4, bytes(12_500)).signed(made.identities["r1b"])
     assert tell(node, [wrong]) == [Count("refused", 1, "BadSignature")]
-    assert set(node.told) == set(words)
+    assert set(node.summaries) == set(words)
 
 
 def test_of_an_overlay_in_which_nobody_measures_it_waits_for_the_owner(made: World) -> None:

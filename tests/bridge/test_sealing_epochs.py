@@ -222,7 +222,7 @@ def test_a_replica_that_acknowledges_nothing_does_not_stop_all_when_keys_change(
     assert node.publisher.depth == many
     newer = world.revoked("control", EPOCH - 1, bump=1)
     world.learn(world.keys, [EPOCH], bump=1)
-    waiting = deque(sent(node.publisher.adopt(newer, world.secrets_under(newer), now)))
+    waiting = deque(sent(node.publisher.adopt_overlay(newer, world.secrets_under(newer), now)))
     got = list[int]()
     while waiting:
         send = waiting.popleft()
@@ -235,7 +235,7 @@ def test_a_replica_that_acknowledges_nothing_does_not_stop_all_when_keys_change(
 def test_after_a_bump_nothing_is_sealed_under_the_old_keys(world: World):
     node = gateway(world, "site")
     newer = world.revoked("control", EPOCH - 1, bump=1)
-    node.publisher.adopt(newer, world.secrets_under(newer), NOW)
+    node.publisher.adopt_overlay(newer, world.secrets_under(newer), NOW)
     effects = node.handle(entry(1), NOW + 1)
     assert not sent(effects)
     assert counted(effects, "key_waits") >= 1
@@ -250,7 +250,7 @@ def test_after_a_bump_nothing_is_sealed_under_the_old_keys(world: World):
 def test_without_the_right_an_entry_waits_counted_and_goes_by_age(world: World):
     node = gateway(world, "site")
     newer = world.revoked("site", EPOCH - 1)
-    node.publisher.adopt(newer, world.secrets_under(newer), NOW)
+    node.publisher.adopt_overlay(newer, world.secrets_under(newer), NOW)
     assert not node.publisher.sealer.may_publish("plant/t", NOW)
     effects = node.handle(entry(1), NOW)
     assert not sent(effects)
@@ -266,15 +266,15 @@ def test_a_right_that_comes_back_frees_what_waits(world: World):
     node = gateway(world, "site")
     before = world.overlay
     newer = world.revoked("site", EPOCH - 1)
-    node.publisher.adopt(newer, world.secrets, NOW)
+    node.publisher.adopt_overlay(newer, world.secrets, NOW)
     node.handle(entry(1), NOW)
-    assert len(sent(node.publisher.adopt(before, world.secrets, NOW + 1))) == 3
+    assert len(sent(node.publisher.adopt_overlay(before, world.secrets, NOW + 1))) == 3
 
 
 def test_the_right_ends_with_its_epoch_and_the_topic_stays_protected(world: World):
     newer = world.revoked("site", EPOCH)
     node = gateway(world, "site")
-    node.publisher.adopt(newer, world.secrets, NOW)
+    node.publisher.adopt_overlay(newer, world.secrets, NOW)
     assert node.publisher.sealer.may_publish("plant/t", NOW + 99)
     assert not node.publisher.sealer.may_publish("plant/t", NOW + 100)
     assert node.publisher.sealer.secret_for("plant/t") is not None, "refused, not local"
@@ -285,7 +285,7 @@ def test_nothing_is_published_in_a_retiring_scope(world: World):
     retiring = tuple(replace(s, retiring=s.filter == "plant/#") for s in world.overlay.policy.scopes)
     newer = world.with_policy(scopes=retiring)
     node = gateway(world, "site")
-    node.publisher.adopt(newer, world.secrets_under(newer), NOW)
+    node.publisher.adopt_overlay(newer, world.secrets_under(newer), NOW)
     assert node.publisher.sealer.secret_for("plant/t") is None
     assert not node.publisher.sealer.may_publish("plant/t", NOW)
 
@@ -297,7 +297,7 @@ def test_the_successor_of_a_retiring_scope_takes_its_topics(world: World):
     node = gateway(world, "site")
     node.handle(entry(1), NOW)
     successor = ScopeSecret(Scope(wire), "plant/#", bytes(range(32)))
-    node.publisher.adopt(newer, [*world.secrets_under(newer), successor], NOW)
+    node.publisher.adopt_overlay(newer, [*world.secrets_under(newer), successor], NOW)
     assert node.publisher.sealer.secret_for("plant/t") == successor
 
 
@@ -305,7 +305,7 @@ def test_after_a_rotation_new_entries_are_signed_with_the_new_key(world: World):
     node = gateway(world, "site")
     (old, *_) = sent(node.handle(entry(1), NOW), "r1a")
     fresh = Identity.generate(bytes(range(32)))
-    node.publisher.rotate(fresh)
+    node.publisher.rotate_identity(fresh)
     (new, *_) = sent(node.handle(entry(2), NOW), "r1a")
     assert key_in(old.wire).publisher == world.identities["site"].party_id
     assert key_in(new.wire).publisher == fresh.party_id
@@ -339,7 +339,7 @@ def test_what_is_retained_is_sealed_anew_under_its_number_in_every_epoch_and_aft
     acked(node, 2, NOW + 101)
     newer = world.revoked("control", EPOCH, bump=1)
     world.learn(world.keys, [EPOCH + 1], bump=1)
-    assert headers(node.publisher.adopt(newer, world.secrets_under(newer), NOW + 102)) == [(2, 0, True)]
+    assert headers(node.publisher.adopt_overlay(newer, world.secrets_under(newer), NOW + 102)) == [(2, 0, True)]
     assert headers(node.handle(entry(3, topic), NOW + 103))[0][0] == 3
 
 
@@ -407,7 +407,7 @@ def test_after_a_bump_what_is_retained_and_young_goes_in_its_chain_and_then_as_a
     acked(node, 2, NOW, ("r1a", "r1b"))
     newer, now = world.revoked("control", EPOCH - 1, bump=1), NOW + age_s
     world.learn(world.keys, [EPOCH], bump=1)
-    effects = node.publisher.adopt(newer, world.secrets_under(newer), now)
+    effects = node.publisher.adopt_overlay(newer, world.secrets_under(newer), now)
     if age_s > AWAY_S:
         assert headers(effects) == [(2, 0, True)]
         return
@@ -425,7 +425,7 @@ def test_the_snapshot_follows_though_the_key_came_after_the_overlay(world: World
     node.handle(entry(1, retain=True), NOW)
     acked(node, 1, NOW, ("r1a", "r1b"))
     newer = world.revoked("control", EPOCH - 1, bump=1)
-    assert headers(node.publisher.adopt(newer, world.secrets_under(newer), NOW + 30)) == []
+    assert headers(node.publisher.adopt_overlay(newer, world.secrets_under(newer), NOW + 30)) == []
     world.learn(world.keys, [EPOCH], bump=1)
     assert headers(node.publisher.keys_changed(NOW + 31)) == [(1, 0, False)]
     acked(node, 1, NOW + 31, ("r1c", *REPLICAS))
@@ -488,13 +488,13 @@ def test_what_was_protected_never_leaves_in_clear_whatever_the_owner_says_later(
     plain = [replace(scope, mode=Mode.PLAIN) if scope.filter == "plant/#" else scope for scope in
              world.overlay.policy.scopes]  # fmt: skip
     newer = world.with_policy(scopes=tuple(plain))
-    node.publisher.adopt(newer, world.secrets_under(newer), NOW)
+    node.publisher.adopt_overlay(newer, world.secrets_under(newer), NOW)
     effects = [effect for peer in REPLICAS for effect in node.publisher.link_up(peer, NOW)]
     assert not sent(effects)
     assert counted(effects, "not_authorised") == 1
     assert node.publisher.depth == 1, "it is kept: the owner may think again"
     again = replace(newer.policy, version=newer.policy.version + 1, scopes=world.overlay.policy.scopes)
     before = Overlay.sign(world.owner, again, newer.views.values(), newer.members.values())
-    (send, *_) = sent(node.publisher.adopt(before, world.secrets, NOW + 1))
+    (send, *_) = sent(node.publisher.adopt_overlay(before, world.secrets, NOW + 1))
     assert PROPERTY_KEY in dict(send.wire.properties)
     assert send.wire.payload != b"x"

@@ -64,7 +64,7 @@ def test_a_replica_that_was_away_cannot_open_what_it_carries_after_a_change_of_v
     effects += missed(node, range(2, MANY), NOW + 2)
     newer = in_force(world, detached(world, "r1a"))
     assert newer.views[1].members == ("r1b", "r1c", "r1d")
-    effects += node.publisher.adopt(newer, world.secrets_under(newer), NOW + 3)
+    effects += node.publisher.adopt_overlay(newer, world.secrets_under(newer), NOW + 3)
     effects += node.handle(LinkUp("r1c"), NOW + 4)
     wires = [send.wire for send in sent(effects, "r1c")]
     of_former = [share.label[0] for wire in wires for share in shares_in(wire) if share.label[0].view == 1]
@@ -99,7 +99,7 @@ def test_after_a_bump_nothing_of_before_is_sent_to_anybody(mode: Mode):
     missed(node, range(1, MANY), NOW)
     newer = world.revoked("control", EPOCH - 1, bump=1)
     world.learn(world.keys, [EPOCH], bump=1)
-    effects = node.publisher.adopt(newer, world.secrets_under(newer), NOW + 1)
+    effects = node.publisher.adopt_overlay(newer, world.secrets_under(newer), NOW + 1)
     effects += node.handle(LinkUp("r1c"), NOW + 2)
     keys = [dict(send.wire.properties).get(PROPERTY_KEY) for send in sent(effects, "r1c")]
     assert {KeyHeader.decode(from_property(key)).bump for key in keys if key is not None} == {1}
@@ -117,7 +117,7 @@ def test_all_that_is_retained_is_sealed_anew_though_one_replica_acknowledges_not
         newer = world.revoked("control", EPOCH - 1, bump=1)
         world.learn(world.keys, [EPOCH], bump=1)
         now = NOW + 30
-        effects = node.publisher.adopt(newer, world.secrets_under(newer), now)
+        effects = node.publisher.adopt_overlay(newer, world.secrets_under(newer), now)
     else:  # the machine slept over the end and the grace
         world.learn(world.keys, [EPOCH + 1])
         now = NOW + 125
@@ -138,7 +138,7 @@ def test_no_more_than_a_window_is_sealed_anew_when_one_is_replaced_while_another
     node, now = gateway(world, "site"), NOW + AWAY_S + 1
     missed(node, range(1, 4 * STRAGGLERS_MAX), NOW)
     newer = in_force(world, detached(world, "r1a"))
-    effects = node.publisher.adopt(newer, world.secrets_under(newer), now)
+    effects = node.publisher.adopt_overlay(newer, world.secrets_under(newer), now)
     effects += node.publisher.link_up("r1d", now)
     new = 4 * STRAGGLERS_MAX
     effects += node.handle(entry(new), now)
@@ -170,10 +170,10 @@ def test_a_liar_that_lacks_what_is_newer_takes_no_place_of_what_another_one_lack
     if change == "bump":
         newer = world.revoked("control", EPOCH - 1, bump=1)
         world.learn(world.keys, [EPOCH], bump=1)
-        node.publisher.adopt(newer, world.secrets_under(newer), start + 1)
+        node.publisher.adopt_overlay(newer, world.secrets_under(newer), start + 1)
     elif change == "attach":
         newer = in_force(world, attached(world))
-        node.publisher.adopt(newer, world.secrets_under(newer), start + 1)
+        node.publisher.adopt_overlay(newer, world.secrets_under(newer), start + 1)
     else:
         world.learn(world.keys, [EPOCH + 1])
         node.publisher.keys_changed(start + 0.9)
@@ -204,7 +204,7 @@ def test_who_leads_is_counted_right_after_what_became_enough_with_a_smaller_view
         acked(node, sequence, NOW, OTHERS)
     newer = changed(world, world.overlay, 1, REPLICAS, NOW)
     newer = newer.endorsed(endorsed_by(world, newer, 1, *REPLICAS), NOW)
-    node.publisher.adopt(newer, world.secrets_under(newer), NOW + 1)
+    node.publisher.adopt_overlay(newer, world.secrets_under(newer), NOW + 1)
     world.learn(world.keys, [EPOCH + 1])
     node.handle(Tick(), NOW + 100)
     node.handle(Tick(), NOW + 100 + CALENDAR.grace_s)

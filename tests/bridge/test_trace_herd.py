@@ -59,7 +59,7 @@ class Herd:
             session = bytes.fromhex(ping.topic.rpartition("/")[2])
             word, body = self.sessions[session].hear(ping.payload)
             assert word is Word.PING
-            self._answers.append((now + ROUND_TRIP_S, session, self.sessions[session].say(Word.ANSWER, body)))
+            self._answers.append((now + ROUND_TRIP_S, session, self.sessions[session].say_word(Word.ANSWER, body)))
         for effect in effects:
             if isinstance(effect, Count):
                 self.counted[effect.name] += 1
@@ -112,7 +112,7 @@ def test_a_newcomer_is_pinged_at_the_usual_interval_by_a_broker_that_comes_late(
             ping, changed = pulse.tick(now)
             assert ping is not None
             assert changed is None
-            pulse.answered(ping.number, ping.sent_ms, now + ROUND_TRIP_S)
+            pulse.take_echo(ping.number, ping.sent_ms, now + ROUND_TRIP_S)
             sent.append(now)
         gaps = [later - earlier - comes_s for earlier, later in pairwise(sent)]
         assert gaps == [pytest.approx(interval_s)] * 4

@@ -42,8 +42,8 @@ def test_from_birth_to_death_and_back_everything_is_told_once() -> None:
     assert bus.entity.stages == (Stage.TRACED,) * 3
     assert len({next(iter(tracer._traced.values())).voice.topic for tracer in bus.tracers}) == 1
     bus.run(30)
-    bus.entity_does(bus.entity.state(K.READY, bus.now))
-    bus.entity_does(bus.entity.load({"cpu": 0.25}, bus.now))
+    bus.entity_does(bus.entity.set_state(K.READY, bus.now))
+    bus.entity_does(bus.entity.report_load({"cpu": 0.25}, bus.now))
     bus.run(5)
     kinds = bus.kinds()
     assert (kinds.count(K.READY), kinds.count(K.LOAD_INFORMATION)) == (1, 1)
@@ -67,8 +67,8 @@ def test_wherever_f_witnesses_lie_the_living_live_and_the_dead_are_dead(n: int, 
     bus.tracker("desk")
     bus.tracker("desk2", Interest.CHANGES)
     bus.run(12)
-    bus.entity_does(bus.entity.state(K.READY, bus.now))
-    bus.entity_does(bus.entity.load({"cpu": 0.25}, bus.now))
+    bus.entity_does(bus.entity.set_state(K.READY, bus.now))
+    bus.entity_does(bus.entity.report_load({"cpu": 0.25}, bus.now))
     bus.run(8)
     for tracker in bus.trackers:
         assert not BAD_NEWS & set(bus.kinds(tracker)), "it lives"
@@ -131,7 +131,7 @@ def test_a_witness_that_is_cut_off_from_the_entity_dissents_and_shows() -> None:
 def test_a_late_tracker_learns_the_state_and_the_trace_topic_when_its_maker_is_gone() -> None:
     bus = WitnessBus(3)
     bus.run(5)
-    bus.entity_does(bus.entity.state(K.READY, bus.now))
+    bus.entity_does(bus.entity.set_state(K.READY, bus.now))
     bus.run(5)
     bus.dead.add(0)
     bus.tracker()
@@ -176,7 +176,7 @@ def test_a_former_witness_does_not_hold_a_tracker_on_a_topic_that_was_renounced(
     del bus.nodes[2]._claims["pump"]
     bus.tracker()
     for _ in range(400):
-        for said in tokens[2].tell(K.FAILED, {}, bus.now):
+        for said in tokens[2].tell_trace(K.FAILED, {}, bus.now):
             if isinstance(said, Say):
                 bus.publish(2, said.topic, said.payload)
         bus.run(0.005)  # faster than any of the others
@@ -189,10 +189,10 @@ def test_a_former_witness_does_not_hold_a_tracker_on_a_topic_that_was_renounced(
 def test_what_it_said_is_not_passed_on_as_something_else() -> None:
     bus = WitnessBus(3)
     bus.run(2)
-    bus.entity_does(bus.entity.state(K.READY, bus.now))
+    bus.entity_does(bus.entity.set_state(K.READY, bus.now))
     bus.run(1)
     voice = next(iter(bus.tracers[2]._traced.values())).voice
-    voice._hold({Interest.STATES: (K.SHUTDOWN, voice.again[Interest.STATES][1])})
+    voice._hold({Interest.STATES: (K.SHUTDOWN, voice.present_states[Interest.STATES][1])})
     bus.dead |= {0, 1}
     bus.tracker()
     bus.run(3)
@@ -249,13 +249,13 @@ def test_a_key_that_opens_nothing_is_tried_once_on_what_waits(monkeypatch: pytes
         bare = Trace(token, K.FAILED, (1 << 20) + place, int(bus.now * 1000), b"{}")
         lie = bare.sealed_under(b"k" * 32, bytes(12)).signed(holder).encode()
         desk.handle(Told(trace_topic(topic, Interest.CHANGES), lie), bus.now)
-    tried, plain = [0], Trace.opened
+    tried, plain = [0], Trace.opened_body
 
     def opened(self: Trace, key: bytes) -> bytes:
         tried[0] += 1
         return plain(self, key)
 
-    monkeypatch.setattr(Trace, "opened", opened)
+    monkeypatch.setattr(Trace, "opened_body", opened)
     head = opening(Kind.TRACE_KEY) + topic
     for place in range(20):
         box = seal_box(identity("desk").agreement_bytes, bytes([place]) * 32, head, bytes([place]) * 32)

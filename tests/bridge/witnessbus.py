@@ -281,7 +281,9 @@ class Liar:
         self.number += 1
         forged = own_fields(OwnWord(token.since_ms, self.number, now_ms, kind, b'{"state":"NONSENSE"}').signed(holder))
         heard = [
-            again[1] for each in self.bus.tracers[self.witness]._traced.values() for again in each.voice.again.values()
+            again[1]
+            for each in self.bus.tracers[self.witness]._traced.values()
+            for again in each.voice.present_states.values()
         ]
         said = body_of(self.rng.choice([forged, *heard]))
         trace = Trace(token, kind, self.number, now_ms, said)

@@ -208,7 +208,7 @@ def test_a_scope_without_a_key_holds_up_neither_devices_nor_other_scopes(tmp_pat
         await site.publish([replace(on("x", 1), topic="open/x")])
         site.acknowledge()
         assert [len(got) for got in site.sequences("r1a").values()] == [2]
-        world.learn(world.keys, [make().overlay.policy.calendar.at(NOW)])
+        world.learn(world.keys, [make().overlay.policy.calendar.epoch_at(NOW)])
         site._perform(site.node.publisher.keys_changed(NOW))
         site.acknowledge()
         got = site.sequences("r1a")[PLANT]
@@ -247,7 +247,7 @@ def test_on_disk_a_scope_that_waits_is_passed_by_the_others_and_comes_in_order_w
         assert {topic: len(got) for topic, got in site.sequences("r1a").items()} == {OPEN: 2 * RESIDENT_MAX}
         await site.publish([on("x", 1), replace(on("x", 1), topic="open/x")])
         site.acknowledge()
-        world.learn(world.keys, [make().overlay.policy.calendar.at(NOW)])
+        world.learn(world.keys, [make().overlay.policy.calendar.epoch_at(NOW)])
         site._perform(site.node.publisher.keys_changed(NOW))
         site.refill()
         site.acknowledge()
@@ -308,7 +308,7 @@ def test_whatever_happens_while_a_scope_waits_each_scope_keeps_its_order_and_mem
         check()
         assert len(first_sent["r1a", OPEN]) == published["open/x"], "though the other scope has no key"
         assert not first_sent["r1a", PLANT]
-        world.learn(world.keys, [make().overlay.policy.calendar.at(NOW)])
+        world.learn(world.keys, [make().overlay.policy.calendar.epoch_at(NOW)])
         site._perform(site.node.publisher.keys_changed(NOW))
         site.refill()
         site.acknowledge()
@@ -337,7 +337,7 @@ def test_a_retained_value_that_is_left_on_disk_is_not_overtaken_by_an_older_one_
         await site.publish([on("busy", n) for n in range(2 * RESIDENT_MAX)])
         await site.publish([replace(on("state", 1, now=NOW + 1), retain=True)])
         site.now = NOW + SIX_HOURS_S + calendar.grace_s + 1
-        world.learn(world.keys, [calendar.at(site.now)])
+        world.learn(world.keys, [calendar.epoch_at(site.now)])
         site.up()
         site.acknowledge()
         assert site.figures.counts["retained_resealed"] == 0

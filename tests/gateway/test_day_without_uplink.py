@@ -75,13 +75,13 @@ def test_a_day_drains_in_order_and_once_within_memory_beside_devices_that_go_on(
                 batch.clear()
             if number == entries // 3:
                 newer = world.with_policy()
-                site._perform(site.node.publisher.adopt(newer, world.secrets_under(newer), now))
+                site._perform(site.node.publisher.adopt_overlay(newer, world.secrets_under(newer), now))
             if number == entries // 2:
                 site.store.close()
                 site = Recorder(tmp_path, world, now)
-        assert CALENDAR.at(site.now) == CALENDAR.at(NOW) + 3
+        assert CALENDAR.epoch_at(site.now) == CALENDAR.epoch_at(NOW) + 3
         assert site.store.depth == entries
-        this = CALENDAR.at(site.now)
+        this = CALENDAR.epoch_at(site.now)
         world.learn(world.keys, [this, this + 1])  # the day ends as an epoch does, and what is left drains in the next
         site.up()
         waits, number = [], 0

@@ -108,11 +108,11 @@ def test_epochs_pass_while_one_server_lies_and_then_is_killed(overlay: OverlayPr
     overlay.start(*service.names, *REPLICAS, "site", "control")
     load = Load(overlay)
     assert flowing(load)
-    first = calendar.at(time.time())
-    assert load.until(lambda: calendar.at(time.time()) >= first + 2, 10)
+    first = calendar.epoch_at(time.time())
+    assert load.until(lambda: calendar.epoch_at(time.time()) >= first + 2, 10)
     figures = overlay.figures("control")
     overlay.kill("keys2")
-    assert load.until(lambda: calendar.at(time.time()) >= first + 4, 10)
+    assert load.until(lambda: calendar.epoch_at(time.time()) >= first + 4, 10)
     assert wait_until(lambda: load.complete, 20), load.story()
     assert figures["counts"].get("key_server_lies.keys2", 0) > 0, figures
     assert set(figures["named"]) <= {"keys2"}
@@ -129,8 +129,8 @@ def test_an_outage_of_every_key_server_delays_and_loses_nothing(overlay: Overlay
     overlay.start(*service.names, *REPLICAS, "site", "control")
     load = Load(overlay)
     assert flowing(load)
-    epoch = calendar.at(time.time()) + 1  # it begins with keys, its successor without
-    assert load.until(lambda: calendar.at(time.time()) == epoch, 10)
+    epoch = calendar.epoch_at(time.time()) + 1  # it begins with keys, its successor without
+    assert load.until(lambda: calendar.epoch_at(time.time()) == epoch, 10)
     for name in service.names:
         overlay.kill(name)
     overlay.kill("site")  # and it comes back while nobody gives it keys

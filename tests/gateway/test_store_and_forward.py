@@ -54,7 +54,7 @@ CALENDAR = Calendar(length_s=SIX_HOURS_S, zero_ms=int(NOW * 1000) - 1000 * SIX_H
 
 def make() -> World:
     world = make_world({1: 3}, [], {"site": 1}, [Scope("plant/#"), Scope("live/#")], calendar=CALENDAR)
-    world.learn(world.keys, [CALENDAR.at(NOW)])
+    world.learn(world.keys, [CALENDAR.epoch_at(NOW)])
     return world
 
 
@@ -182,9 +182,9 @@ def test_a_day_without_uplink_and_a_restart_lose_nothing_and_drain_in_order_unde
             batch = [measurement(number, site.now) for number in range(start, start + 480)]
             assert set(await site.publish(batch)) == {0}
             site.now += DAY_S / ENTRIES * 480
-        assert CALENDAR.at(site.now) == CALENDAR.at(NOW) + 4
+        assert CALENDAR.epoch_at(site.now) == CALENDAR.epoch_at(NOW) + 4
         assert not site.sent
-        world.learn(world.keys, [CALENDAR.at(site.now)])
+        world.learn(world.keys, [CALENDAR.epoch_at(site.now)])
         site.up()
         assert site.most_in_flight <= WINDOW_MAX
         assert site.acknowledge() == 3 * ENTRIES
@@ -193,11 +193,11 @@ def test_a_day_without_uplink_and_a_restart_lose_nothing_and_drain_in_order_unde
             got = site.sequences(replica)
             assert [len(one) for one in got.values()] == [ENTRIES], "one scope, one chain"
             assert all(one == sorted(set(one)) for one in got.values())
-        assert site.epochs() == {CALENDAR.at(site.now)}
+        assert site.epochs() == {CALENDAR.epoch_at(site.now)}
         assert site.store.depth == site.store.held_bytes == 0
         site.store.close()
         again = OutboxLife(tmp_path, world, site.now)
-        assert again.store.first(0) is None  # also on disk
+        assert again.store.first_from(0) is None  # also on disk
         again.store.close()
 
     asyncio.run(main())
@@ -212,7 +212,7 @@ def test_an_epoch_that_ends_while_it_drains_costs_neither_order_nor_entries(tmp_
         site.up()
         site.acknowledge(most=300)
         site.now = NOW + SIX_HOURS_S + CALENDAR.grace_s + 1
-        world.learn(world.keys, [CALENDAR.at(site.now)])
+        world.learn(world.keys, [CALENDAR.epoch_at(site.now)])
         site.up()  # the links came back, too
         site.acknowledge()
         for replica in REPLICAS:

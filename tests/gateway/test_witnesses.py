@@ -40,13 +40,13 @@ LIAR = """
 from bridge.traces.kinds import TraceKind
 from bridge.traces.telling import Voice
 from gateway.cli import main
-honest = Voice.tell
+honest = Voice.tell_trace
 SWAPPED = {TraceKind.ALLS_WELL: TraceKind.FAILED, TraceKind.FAILED: TraceKind.ALLS_WELL}
 
 def lie(self, kind, fields, now, to=None, **more):
     return honest(self, SWAPPED.get(kind, kind), fields, now, to if kind not in SWAPPED else None, **more)
 
-Voice.tell = lie
+Voice.tell_trace = lie
 main()
 """
 ENTITY = """

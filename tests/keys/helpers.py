@@ -77,7 +77,7 @@ def recombine(
 ) -> FoundColumns | None:
     """What a search finds in shares that came all at once, those left out whose label is of another path."""
     search = ColumnSearch(hops, accept_row, accept)
-    search.add(share for share in shares if _fits(share, hops))
+    search.add_shares(share for share in shares if _fits(share, hops))
     return search.search(1 << 20, {})
 
 

@@ -58,7 +58,7 @@ class Book:
     def certificate(self, party: bytes) -> Certificate | None:
         return next((c for c in self.certificates if c.party_id == party), None)
 
-    def scopes(self) -> Iterable[str]:
+    def keyed_scopes(self) -> Iterable[str]:
         return list(self.bumps)
 
     def bump(self, scope: str) -> int | None:
@@ -92,7 +92,7 @@ class Service:
         """The right key, out of all materials together."""
         found: dict[int, bytes] = {}
         for material in self.materials:
-            found |= dict(material.generation_of(name.epoch).at(name.epoch).outputs(name))
+            found |= dict(material.generation_of(name.epoch).at_epoch(name.epoch).outputs(name))
         return combine(list(found.values()))
 
     def client(self, name: str, seed: str = "client") -> tuple[KeyFetcher, ScopeKeys]:
@@ -145,7 +145,7 @@ def run(
             if isinstance(effect, Ask):
                 answer = wire(effect.server, effect.data, now)
                 if answer is not None:
-                    queue += fetcher.answered(effect.server, answer, now)
+                    queue += fetcher.take_answer(effect.server, answer, now)
         if fetcher.next_deadline >= until:
             return now
         assert fetcher.next_deadline > now, "a deadline that does not move"

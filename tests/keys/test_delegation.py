@@ -91,7 +91,7 @@ def resigned(**changes: object) -> Trace:
 def seated(witness: int, witnesses: int, since_ms: int = NOW_MS) -> Trace:
     """A trace under a token that the entity signed, whatever our own code refuses to sign."""
     token = replace(TOKEN, seat=Seat(witness, witnesses, since_ms))
-    token = replace(token, signature=PUMP.sign("veilmq/1 trace token", token.body()))
+    token = replace(token, signature=PUMP.sign("veilmq/1 trace token", token.signed_bytes()))
     return replace(TRACE, token=token).signed(HOLDER)
 
 
@@ -149,7 +149,7 @@ def test_a_token_that_nobody_could_take_back_is_neither_made_nor_believed() -> N
     endless = replace(TOKEN, not_after_ms=NOW_MS + TOKEN_LIFE_MAX_MS + 1)
     with pytest.raises(OurFault):
         endless.signed(PUMP)
-    forced = replace(endless, signature=PUMP.sign("veilmq/1 trace token", endless.body()))
+    forced = replace(endless, signature=PUMP.sign("veilmq/1 trace token", endless.signed_bytes()))
     with pytest.raises(NotAuthorised, match="longer"):
         check(replace(TRACE, token=forced).signed(HOLDER))
 
@@ -257,7 +257,7 @@ def test_witnesses_are_named_before_one_of_them_is_let_speak() -> None:
 
 @pytest.mark.parametrize("witnesses", range(-1, WITNESSES_MAX + 4))
 def test_entities_have_3_5_up_to_15_witnesses_numbered_from_0(witnesses: int) -> None:
-    there = [witness for witness in range(-2, WITNESSES_MAX + 4) if Seat(witness, witnesses, 0).holds]
+    there = [witness for witness in range(-2, WITNESSES_MAX + 4) if Seat(witness, witnesses, 0).is_possible]
     assert there == (list(range(witnesses)) if witnesses in (3, 5, 7, 9, 11, 13, 15) else [])
 
 
@@ -274,7 +274,7 @@ def test_what_only_the_authorised_may_know_does_not_show() -> None:
 
 def test_a_trace_is_clear_unless_it_was_sealed() -> None:
     assert not TRACE.sealed
-    assert TRACE.opened(b"k" * 32) == TRACE.body
+    assert TRACE.opened_body(b"k" * 32) == TRACE.body
 
 
 @pytest.mark.parametrize(
@@ -302,15 +302,15 @@ def test_sealed_traces_open_under_their_key_only_and_bind_what_they_say() -> Non
     sealed = replace(TRACE, signature=b"").sealed_under(key, bytes(12)).signed(HOLDER)
     check(sealed)
     again = Trace.decode(sealed.encode())
-    assert again.opened(key) == TRACE.body
+    assert again.opened_body(key) == TRACE.body
     assert TRACE.body not in sealed.encode()
     assert b"READY" not in repr(sealed).encode()
     with pytest.raises(BadContent):
-        again.opened(other)
+        again.opened_body(other)
     with pytest.raises(BadContent):
-        replace(again, number=99).opened(key)
+        replace(again, number=99).opened_body(key)
     with pytest.raises(BadContent):
-        replace(again, body=b"short").opened(key)
+        replace(again, body=b"short").opened_body(key)
 
 
 def test_bounds() -> None:

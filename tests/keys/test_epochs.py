@@ -62,7 +62,7 @@ calendars = st.builds(
 
 def test_epochs_begin_end_and_overlap_as_the_calendar_says() -> None:
     assert (CALENDAR.start_s(3), CALENDAR.end_s(3), CALENDAR.fetch_from_s(3)) == (3005, 4005, 2905)
-    assert [CALENDAR.at(now) for now in (0.0, 5.0, 1004.999, 1005.0, 3500.0)] == [0, 0, 0, 1, 3]
+    assert [CALENDAR.epoch_at(now) for now in (0.0, 5.0, 1004.999, 1005.0, 3500.0)] == [0, 0, 0, 1, 3]
     assert (CALENDAR.last(3500.0), Calendar().last(3500.0)) == (4, 0)
     seals = [CALENDAR.may_seal(3, now) for now in (3004.9, 3005, 4004, 4054, 4055)]
     assert seals == [False, True, True, True, False]
@@ -72,7 +72,7 @@ def test_epochs_begin_end_and_overlap_as_the_calendar_says() -> None:
 
 def test_without_epochs_there_is_one_that_never_ends() -> None:
     endless = Calendar()
-    assert {endless.at(now) for now in (-1.0, 0.0, 1e12)} == {0}
+    assert {endless.epoch_at(now) for now in (-1.0, 0.0, 1e12)} == {0}
     assert endless.end_s(0) == float("inf")
     assert endless.live(0, 1e12)
     assert not endless.live(1, 1e12)
@@ -84,15 +84,15 @@ def test_without_epochs_there_is_one_that_never_ends() -> None:
 @given(calendars, st.integers(0, 10**6))
 def test_an_epoch_has_begun_when_its_start_says_so(calendar: Calendar, epoch: int) -> None:
     """Whatever floats make of it: who waits for a start and asks again does not wait for ever."""
-    assert calendar.at(calendar.start_s(epoch)) == epoch
-    assert calendar.at(calendar.end_s(epoch)) == epoch + 1
+    assert calendar.epoch_at(calendar.start_s(epoch)) == epoch
+    assert calendar.epoch_at(calendar.end_s(epoch)) == epoch + 1
 
 
 @settings(max_examples=200)
 @given(calendars, st.floats(0, 2e10), st.floats(-1, 1))
 def test_what_one_may_seal_is_live_for_everybody(calendar: Calendar, now: float, apart: float) -> None:
     """A publisher within the grace and a replica whose clock differs by the skew agree."""
-    for epoch in (calendar.at(now), max(0, calendar.at(now) - 1)):
+    for epoch in (calendar.epoch_at(now), max(0, calendar.epoch_at(now) - 1)):
         if calendar.may_seal(epoch, now) and now >= calendar.zero_ms / 1000:
             assert calendar.live(epoch, now + apart * calendar.skew_s * 0.999)
 
@@ -102,7 +102,7 @@ def test_what_one_may_seal_is_live_for_everybody(calendar: Calendar, now: float,
 def test_a_calendar_comes_back_from_its_bytes(calendar: Calendar) -> None:
     reader = Reader(calendar.encode())
     assert Calendar.read(reader) == calendar
-    reader.end()
+    reader.expect_end()
 
 
 def test_times_that_do_not_fit_each_other_are_refused() -> None:
@@ -111,7 +111,7 @@ def test_times_that_do_not_fit_each_other_are_refused() -> None:
     fits = Calendar(0, 101, ahead_s=50, grace_s=30, skew_s=10).encode()
     with pytest.raises(BadFrame):
         Calendar.read(Reader(fits[:8] + (100).to_bytes(4) + fits[12:]))
-    assert Calendar(0, 1).at(1e30) == EPOCH_MAX
+    assert Calendar(0, 1).epoch_at(1e30) == EPOCH_MAX
 
 
 # ---------------------------------------------------------------------------------------- what a party holds
@@ -121,10 +121,10 @@ NAME = KeyName("a/#", 3, 1)
 
 def test_a_key_is_put_once_and_never_changed_by_putting() -> None:
     keys = ScopeKeys()
-    assert keys.put(NAME, ROOT)
-    assert not keys.put(NAME, ROOT)
+    assert keys.put_key(NAME, ROOT)
+    assert not keys.put_key(NAME, ROOT)
     with pytest.raises(OurFault, match="two keys"):
-        keys.put(NAME, bytes(31) + b"\1")
+        keys.put_key(NAME, bytes(31) + b"\1")
     assert keys.get(NAME) == ROOT
     keys.replace(NAME, bytes(31) + b"\1")
     assert keys.get(NAME) == bytes(31) + b"\1"
@@ -135,8 +135,8 @@ def test_keys_that_are_none_are_refused_and_none_shows() -> None:
     keys = ScopeKeys()
     for bad in (b"", bytes(32), b"x" * 31, b"x" * 33):
         with pytest.raises(OurFault):
-            keys.put(NAME, bad)
-    keys.put(NAME, b"secret" * 5 + b"12")
+            keys.put_key(NAME, bad)
+    keys.put_key(NAME, b"secret" * 5 + b"12")
     assert "secret" not in repr(keys)
     assert (len(keys), list(keys)) == (1, [(NAME, b"secret" * 5 + b"12")])
 
@@ -145,11 +145,11 @@ def test_a_publisher_seals_under_the_present_epoch_or_within_its_grace_the_one_b
     keys = ScopeKeys()
     assert keys.to_seal("a/#", 0, CALENDAR, 4000.0) is None
     before, present = KeyName("a/#", 3, 0), KeyName("a/#", 4, 0)
-    keys.put(before, ROOT)
+    keys.put_key(before, ROOT)
     assert keys.to_seal("a/#", 0, CALENDAR, 4000.0) == (before, ROOT)
     assert keys.to_seal("a/#", 0, CALENDAR, 4010.0) == (before, ROOT)
     assert keys.to_seal("a/#", 0, CALENDAR, 4055.0) is None
-    keys.put(present, b"\7" * 32)
+    keys.put_key(present, b"\7" * 32)
     assert keys.to_seal("a/#", 0, CALENDAR, 4010.0) == (present, b"\7" * 32)
     assert keys.to_seal("a/#", 0, CALENDAR, 4000.0) == (before, ROOT)  # the next epoch's key waits for it
 
@@ -157,7 +157,7 @@ def test_a_publisher_seals_under_the_present_epoch_or_within_its_grace_the_one_b
 def test_nothing_is_sealed_under_a_key_of_an_earlier_bump() -> None:
     """Somebody was shut out: better wait than let it read."""
     keys = ScopeKeys()
-    keys.put(KeyName("a/#", 3, 0), ROOT)
+    keys.put_key(KeyName("a/#", 3, 0), ROOT)
     assert keys.to_seal("a/#", 1, CALENDAR, 3500.0) is None
     assert keys.to_seal("a/#", 0, CALENDAR, 3500.0) is not None
 
@@ -165,11 +165,11 @@ def test_nothing_is_sealed_under_a_key_of_an_earlier_bump() -> None:
 def test_old_epochs_are_forgotten_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     keys = ScopeKeys()
     for epoch in range(2, 5):
-        keys.put(KeyName("a/#", epoch, 0), ROOT)
+        keys.put_key(KeyName("a/#", epoch, 0), ROOT)
     monkeypatch.setattr(epochs, "SCOPE_KEYS_MAX", 3)
     keys.replace(KeyName("a/#", 4, 0), ROOT)
     assert len(keys) == 3
-    keys.put(KeyName("a/#", 9, 0), ROOT)
+    keys.put_key(KeyName("a/#", 9, 0), ROOT)
     assert sorted(name.epoch for name, _ in keys) == [3, 4, 9]
 
 
@@ -211,4 +211,4 @@ def test_a_quotient_that_is_rounded_does_not_move_an_epoch(zero_ms: int, length_
     """Of the first two the quotient is too small at the start, of the others too big just before."""
     calendar = Calendar(zero_ms, length_s)
     start = calendar.start_s(epoch)
-    assert (calendar.at(math.nextafter(start, 0)), calendar.at(start)) == (epoch - 1, epoch)
+    assert (calendar.epoch_at(math.nextafter(start, 0)), calendar.epoch_at(start)) == (epoch - 1, epoch)

@@ -159,7 +159,7 @@ def test_a_reader_with_history_opens_what_was_sealed_before_it_came() -> None:
     fetcher, keys = world.client("nobody")
     effects = started(world, fetcher)
     for epoch in (9, 8):
-        effects += fetcher.want(KeyName(PLANT, epoch, 0), NOW)
+        effects += fetcher.want_key(KeyName(PLANT, epoch, 0), NOW)
     run(fetcher, effects, honest(world), NOW, NOW + 100)
     assert keys.get(KeyName(PLANT, 9, 0)) == world.key(KeyName(PLANT, 9, 0))
     assert keys.get(KeyName(PLANT, 8, 0)) is None
@@ -172,7 +172,7 @@ def test_who_was_away_gets_the_keys_of_a_dead_epoch_from_the_archive(count: int,
     for server in world.servers.values():
         server.walk(later)
     fetcher, keys = world.client("reader")
-    effects = [*started(world, fetcher, later), *fetcher.want(PRESENT, later), *fetcher.want(FOLLOWING, later)]
+    effects = [*started(world, fetcher, later), *fetcher.want_key(PRESENT, later), *fetcher.want_key(FOLLOWING, later)]
     run(fetcher, effects, honest(world), later, later + 100)
     assert keys.get(PRESENT) == world.key(PRESENT)
     assert keys.get(FOLLOWING) == world.key(FOLLOWING)
@@ -183,7 +183,7 @@ def test_a_bump_is_fetched_as_soon_as_the_policy_says_so() -> None:
     fetcher, keys = world.client("reader")
     run(fetcher, started(world, fetcher), honest(world), NOW, NOW + 1)
     world.book.bumps[PLANT] = 1
-    run(fetcher, fetcher.adopt(world.book, NOW + 1), honest(world), NOW + 1, NOW + 2)
+    run(fetcher, fetcher.adopt_directory(world.book, NOW + 1), honest(world), NOW + 1, NOW + 2)
     bumped = KeyName(PLANT, 10, 1)
     assert keys.get(bumped) == world.key(bumped) != keys.get(PRESENT)
 
@@ -214,8 +214,8 @@ def test_a_chain_needs_one_server_and_goes_to_the_next_if_it_is_silent() -> None
 def test_in_a_chain_a_refusal_passes_the_turn_at_once() -> None:
     world = service(3, -1)
     stale = replace(world.book, bumps={})
-    world.servers["keys-1"].adopt(stale)
-    world.servers["keys-2"].adopt(stale)
+    world.servers["keys-1"].adopt_directory(stale)
+    world.servers["keys-2"].adopt_directory(stale)
     fetcher, keys = world.client("reader")
     run(fetcher, started(world, fetcher), honest(world), NOW, NOW + 0.5)
     assert keys.get(PRESENT) == world.key(PRESENT)
@@ -303,9 +303,9 @@ def test_a_liar_that_answers_after_the_key_is_known_is_named_too() -> None:
     fetcher, keys = world.client("reader")
     asks = [e for e in started(world, fetcher) if isinstance(e, Ask)]
     for ask in asks[:3]:
-        fetcher.answered(ask.server, world.servers[ask.server].answer(ask.data, NOW), NOW)
+        fetcher.take_answer(ask.server, world.servers[ask.server].answer(ask.data, NOW), NOW)
     assert keys.get(PRESENT) == world.key(PRESENT)
-    (lied,) = fetcher.answered("keys-4", forged(world, "keys-4", asks[3].data, other_values), NOW)
+    (lied,) = fetcher.take_answer("keys-4", forged(world, "keys-4", asks[3].data, other_values), NOW)
     assert isinstance(lied, Lied)
     assert lied.server == "keys-4"
     assert keys.get(PRESENT) == world.key(PRESENT)
@@ -403,7 +403,7 @@ def deliver(world: Service, order: list[int], moods: list[str], bad: set[str]) -
             else:
                 answer = world.servers[effect.server].answer(effect.data, now)
             try:
-                queue += fetcher.answered(effect.server, answer, now) if answer else []
+                queue += fetcher.take_answer(effect.server, answer, now) if answer else []
             except KeysError:
                 assert effect.server in bad
         now = fetcher.next_deadline
@@ -446,7 +446,7 @@ def test_never_a_wrong_key_while_another_is_away(bad: int, away: int, mood: str)
         lie = ask.server == f"keys-{bad}"
         answer = BAD[mood](world, ask.server, ask.data) if lie else world.servers[ask.server].answer(ask.data, NOW)
         try:
-            named = fetcher.answered(ask.server, answer, NOW) if answer else []
+            named = fetcher.take_answer(ask.server, answer, NOW) if answer else []
         except KeysError:
             named = []
         assert not [e for e in named if isinstance(e, Lied) and e.server != f"keys-{bad}"]
@@ -468,26 +468,28 @@ def test_answers_of_another_to_another_or_again_are_refused() -> None:
     data = one_ask(fetcher)
     answer = world.servers["keys-1"].answer(data, NOW)
     with pytest.raises(BadSignature):
-        fetcher.answered("keys-2", answer, NOW)
+        fetcher.take_answer("keys-2", answer, NOW)
     other, _ = world.client("reader", "other client")
     with pytest.raises(Replayed):
-        fetcher.answered("keys-1", world.servers["keys-1"].answer(one_ask(other), NOW), NOW)
-    fetcher.answered("keys-1", answer, NOW)
+        fetcher.take_answer("keys-1", world.servers["keys-1"].answer(one_ask(other), NOW), NOW)
+    fetcher.take_answer("keys-1", answer, NOW)
     with pytest.raises(Replayed):
-        fetcher.answered("keys-1", answer, NOW)
+        fetcher.take_answer("keys-1", answer, NOW)
     late, _ = world.client("reader", "late")
     answer = world.servers["keys-1"].answer(one_ask(late), NOW)
     late.link_down("keys-1", NOW)
     with pytest.raises(Replayed):
-        late.answered("keys-1", answer, NOW)
+        late.take_answer("keys-1", answer, NOW)
 
 
 def test_an_answer_says_nothing_about_names_that_its_request_had_not() -> None:
     world = service(1, -1, calendar=replace(CALENDAR, history_epochs=2), first_epoch=5)
     fetcher, keys = world.client("reader")
     data, past = one_ask(fetcher), KeyName(PLANT, 9, 0)
-    assert fetcher.want(past, NOW)
-    fetcher.answered("keys-1", forged(world, "keys-1", data, lambda said: [replace(o, name=past) for o in said]), NOW)
+    assert fetcher.want_key(past, NOW)
+    fetcher.take_answer(
+        "keys-1", forged(world, "keys-1", data, lambda said: [replace(o, name=past) for o in said]), NOW
+    )
     assert len(keys) == 0
 
 
@@ -498,16 +500,16 @@ def test_answers_of_members_that_are_no_key_servers_or_have_ended_are_refused() 
     answer = KeyAnswer.decode(world.servers["keys-1"].answer(data, NOW))
     forger = replace(answer, server=identity_of("writer").party_id).signed_by(identity_of("writer")).encode()
     with pytest.raises(BadSignature):
-        fetcher.answered("writer", forger, NOW)
+        fetcher.take_answer("writer", forger, NOW)
     with pytest.raises(BadSignature):
-        fetcher.answered("keys-1", forger, NOW)
+        fetcher.take_answer("keys-1", forger, NOW)
     stranger = replace(answer, server=identity_of("x").party_id).signed_by(identity_of("x")).encode()
     with pytest.raises(BadSignature):
-        fetcher.answered("keys-1", stranger, NOW)
+        fetcher.take_answer("keys-1", stranger, NOW)
     ended = certificate_for("keys-1", Role.KEY_SERVER, identity_of("keys-1"), int(NOW * 1000) - 1)
     world.book.certificates = [ended, *world.book.certificates[1:]]
     with pytest.raises(Expired):
-        fetcher.answered("keys-1", answer.encode(), NOW)
+        fetcher.take_answer("keys-1", answer.encode(), NOW)
 
 
 @settings(max_examples=80)
@@ -519,7 +521,7 @@ def test_garbage_and_altered_answers_are_refused(data: bytes, at: int) -> None:
     for sent in (data, frame[:3] + data, frame[:at] + data + frame[at + len(data) :]):
         if sent != frame:
             with pytest.raises((BadFrame, BadSignature)):
-                fetcher.answered("keys-1", sent, NOW)
+                fetcher.take_answer("keys-1", sent, NOW)
     assert len(keys) == 0
 
 
@@ -529,12 +531,12 @@ def test_an_answer_on_its_way_opens_after_our_rotation() -> None:
     fetcher, keys = world.client("reader")
     asks = [e for e in started(world, fetcher) if isinstance(e, Ask)]
     answers = [(a.server, world.servers[a.server].answer(a.data, NOW)) for a in asks]
-    fetcher.rotate(new)
+    fetcher.rotate_identity(new)
     for server, answer in answers:
-        fetcher.answered(server, answer, NOW)
+        fetcher.take_answer(server, answer, NOW)
     assert keys.get(PRESENT) == world.key(PRESENT)
     world.book.bumps[PLANT] = 1
-    asks = [e for e in fetcher.adopt(world.book, NOW) if isinstance(e, Ask)]
+    asks = [e for e in fetcher.adopt_directory(world.book, NOW) if isinstance(e, Ask)]
     assert {KeyRequest.decode(ask.data).asker for ask in asks} == {new.party_id}
 
 
@@ -554,11 +556,11 @@ def test_what_cannot_be_or_is_not_ours_is_not_asked_for() -> None:
         KeyName(PLANT, 12, 0),
         KeyName(PLANT, 1 << 31, 0),
     ):
-        assert fetcher.want(name, NOW) == []
+        assert fetcher.want_key(name, NOW) == []
     other, _ = world.client("nobody")
     started(world, other)
-    assert other.want(revoked_before, NOW) == []
-    assert other.want(KeyName(PLANT, 9, 0), NOW) != []
+    assert other.want_key(revoked_before, NOW) == []
+    assert other.want_key(KeyName(PLANT, 9, 0), NOW) != []
 
 
 def test_a_publisher_that_invents_epochs_does_not_fill_our_memory() -> None:
@@ -566,7 +568,7 @@ def test_a_publisher_that_invents_epochs_does_not_fill_our_memory() -> None:
     world.book.bumps[PLANT] = 60_000
     fetcher, _ = world.client("reader")
     run(fetcher, started(world, fetcher), honest(world), NOW, NOW + 1)
-    asks = [fetcher.want(KeyName(PLANT, 9, bump), NOW) for bump in range(2000)]
+    asks = [fetcher.want_key(KeyName(PLANT, 9, bump), NOW) for bump in range(2000)]
     assert len([ask for ask in asks if ask]) == 1  # the others are gathered
     log: list[Effect] = []
     run(fetcher, [], lambda *_: None, NOW, NOW + 60, log)
@@ -611,7 +613,7 @@ def test_a_bad_publisher_cannot_talk_us_out_of_the_right_key(count: int, faults:
 def test_a_doubted_key_that_came_from_the_disk_is_compared() -> None:
     world = service()
     fetcher, keys = world.client("reader")
-    keys.put(PRESENT, b"\7" * 32)
+    keys.put_key(PRESENT, b"\7" * 32)
     assert started(world, fetcher) == []
     run(fetcher, fetcher.doubted(PRESENT, NOW), honest(world), NOW, NOW + 50)
     assert keys.get(PRESENT) == world.key(PRESENT)
@@ -656,7 +658,9 @@ def test_a_revoked_member_learns_no_key_of_a_later_epoch() -> None:
     old_book = replace(world.book, grants=list(world.book.grants))
     revoke(world.book, "reader", 10)
     log: list[Effect] = []
-    run(fetcher, fetcher.adopt(old_book, now), honest(world), now, now + 2 * DAY_S, log)  # it ignores the policy
+    run(
+        fetcher, fetcher.adopt_directory(old_book, now), honest(world), now, now + 2 * DAY_S, log
+    )  # it ignores the policy
     assert {name for name, _ in keys} == {PRESENT}
     assert [e for e in log if isinstance(e, RefusedByServer)]
     log.clear()
@@ -670,13 +674,13 @@ def test_servers_that_are_behind_in_the_policy_are_asked_again_and_not_blamed() 
     stale = replace(world.book, bumps=dict(world.book.bumps))
     world.book.bumps[PLANT] = 1
     for server in ("keys-1", "keys-2", "keys-3"):
-        world.servers[server].adopt(stale)
+        world.servers[server].adopt_directory(stale)
     fetcher, keys = world.client("reader")
     log: list[Effect] = []
     now = run(fetcher, started(world, fetcher), honest(world), NOW, NOW + 5, log)
     assert "unknown" in next(e.why for e in log if isinstance(e, RefusedByServer))
     for server in world.servers.values():
-        server.adopt(world.book)
+        server.adopt_directory(world.book)
     run(fetcher, fetcher.tick(fetcher.next_deadline), honest(world), max(now, fetcher.next_deadline), NOW + 200, log)
     assert keys.get(KeyName(PLANT, 10, 1)) == world.key(KeyName(PLANT, 10, 1))
     assert not [e for e in log if isinstance(e, Lied)]
@@ -688,10 +692,10 @@ def test_servers_that_left_are_not_asked_and_not_believed() -> None:
     data = [e for e in started(world, fetcher) if isinstance(e, Ask)][3].data
     answer = world.servers["keys-4"].answer(data, NOW)
     smaller = replace(world.book, servers=world.book.servers[:3], faults=0)
-    asks = fetcher.adopt(smaller, NOW)
+    asks = fetcher.adopt_directory(smaller, NOW)
     assert {e.server for e in asks if isinstance(e, Ask)} == {"keys-1", "keys-2", "keys-3"}
     with pytest.raises(Replayed):
-        fetcher.answered("keys-4", answer, NOW)
+        fetcher.take_answer("keys-4", answer, NOW)
     assert fetcher.link_up("keys-4", NOW) == []
 
 
@@ -701,7 +705,7 @@ def test_a_directory_that_is_no_key_service_is_refused() -> None:
         KeyFetcher(identity_of("reader"), "reader", replace(world.book, faults=2), ScopeKeys(), stream("x"))
     fetcher, _ = world.client("reader")
     with pytest.raises(OurFault):
-        fetcher.adopt(replace(world.book, servers=("a", "b"), faults=0), NOW)
+        fetcher.adopt_directory(replace(world.book, servers=("a", "b"), faults=0), NOW)
 
 
 def test_no_key_shows_in_what_is_logged() -> None:
@@ -740,9 +744,9 @@ def test_only_the_last_requests_to_a_server_are_remembered(monkeypatch: pytest.M
     answers = [world.servers["keys-1"].answer(data, now) for data in asks]
     for forgotten in answers[:2]:
         with pytest.raises(Replayed):
-            fetcher.answered("keys-1", forgotten, now)
+            fetcher.take_answer("keys-1", forgotten, now)
     for remembered in answers[2:]:
-        fetcher.answered("keys-1", remembered, now)
+        fetcher.take_answer("keys-1", remembered, now)
 
 
 @pytest.mark.parametrize(("late_ms", "counts"), [(0, True), (1, False)])
@@ -757,10 +761,10 @@ def test_an_answer_counts_until_the_millisecond_at_which_its_servers_certificate
     world.book.certificates[0] = certificate_for("keys-1", Role.KEY_SERVER, identity_of("keys-1"), ends_ms)
     now = (ends_ms + late_ms) / 1000
     if counts:
-        fetcher.answered("keys-1", answer, now)
+        fetcher.take_answer("keys-1", answer, now)
         return
     with pytest.raises(Expired):
-        fetcher.answered("keys-1", answer, now)
+        fetcher.take_answer("keys-1", answer, now)
 
 
 # ---------------------------------------------------------------------------------------------- exact edges
@@ -839,7 +843,7 @@ def test_naming_a_key_that_is_asked_for_already_changes_nothing() -> None:
     fetcher, _ = world.client("reader")
     started(world, fetcher)
     due = fetcher.next_deadline
-    for again in (fetcher.want, fetcher.doubted):
+    for again in (fetcher.want_key, fetcher.doubted):
         assert again(PRESENT, NOW) == []
         assert fetcher.next_deadline == due
     later = fetcher.link_up("keys-1", NOW + fetching.EXTRA_S + 1)
@@ -852,10 +856,10 @@ def test_other_names_are_gathered_and_go_in_one_request_so_often() -> None:
     fetcher, keys = by_chance(world, 255)
     run(fetcher, started(world, fetcher), honest(world), NOW, NOW + 1)
     at = NOW + 2
-    run(fetcher, fetcher.want(PRESENT, at), honest(world), at, at + 0.5)
+    run(fetcher, fetcher.want_key(PRESENT, at), honest(world), at, at + 0.5)
     assert keys.get(PRESENT) == world.key(PRESENT)
     for bump in range(1, 101):
-        assert fetcher.want(KeyName(PLANT, 10, bump), at + 1) == []
+        assert fetcher.want_key(KeyName(PLANT, 10, bump), at + 1) == []
         assert fetcher.next_deadline == at + fetching.EXTRA_EVERY_S
     fetcher.link_up("keys-1", at + 1.5)
     assert fetcher.next_deadline == at + fetching.EXTRA_EVERY_S, "whatever happens meanwhile"
@@ -866,7 +870,7 @@ def test_other_names_are_gathered_and_go_in_one_request_so_often() -> None:
         assert servers_asked(asks) == list(world.book.servers)
         known |= {name for names in names_asked(asks) for name in names}
         assert len(known) == count, "those that were not asked for yet come first"
-    assert fetcher.want(KeyName(PLANT, 11, 0), at + fetching.EXTRA_EVERY_S)
+    assert fetcher.want_key(KeyName(PLANT, 11, 0), at + fetching.EXTRA_EVERY_S)
 
 
 def test_other_names_are_given_up_after_their_time_also_without_any_link(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -875,9 +879,9 @@ def test_other_names_are_given_up_after_their_time_also_without_any_link(monkeyp
     world.book.bumps[PLANT] = 60
     fetcher, keys = world.client("reader")
     for bump in range(5):
-        assert fetcher.want(KeyName(PLANT, 0, bump), NOW) == []
-    keys.put(KeyName(PLANT, 0, 7), b"k" * 32)
-    assert fetcher.want(KeyName(PLANT, 0, 7), NOW) == []
+        assert fetcher.want_key(KeyName(PLANT, 0, bump), NOW) == []
+    keys.put_key(KeyName(PLANT, 0, 7), b"k" * 32)
+    assert fetcher.want_key(KeyName(PLANT, 0, 7), NOW) == []
     assert fetcher.next_deadline == NOW + fetching.EXTRA_S
     (asked,) = names_asked(fetcher.link_up("keys-1", NOW + 1))
     assert [name.bump for name in asked] == [60, 2, 3, 4], "ours, and the last three of the others"
@@ -891,11 +895,13 @@ def test_another_policy_ends_what_it_does_not_allow_and_keeps_what_else_was_want
     started(world, fetcher)
     world.book.bumps[PLANT] = 1
     bumped, extra = KeyName(PLANT, 10, 1), KeyName(PLANT, 11, 1)
-    assert names_asked(fetcher.adopt(world.book, NOW)) == [[bumped]], "nobody seals under the former bump any more"
-    fetcher.want(extra, NOW)
-    assert names_asked(fetcher.adopt(world.book, NOW + fetching.EXTRA_EVERY_S)) == [[extra, bumped]]
+    assert names_asked(fetcher.adopt_directory(world.book, NOW)) == [[bumped]], (
+        "nobody seals under the former bump any more"
+    )
+    fetcher.want_key(extra, NOW)
+    assert names_asked(fetcher.adopt_directory(world.book, NOW + fetching.EXTRA_EVERY_S)) == [[extra, bumped]]
     revoke(world.book, "reader", 10)
-    assert names_asked(fetcher.adopt(world.book, NOW + 2 * fetching.EXTRA_EVERY_S)) == [[bumped]]
+    assert names_asked(fetcher.adopt_directory(world.book, NOW + 2 * fetching.EXTRA_EVERY_S)) == [[bumped]]
 
 
 def test_answers_about_what_is_wanted_no_more_change_nothing() -> None:
@@ -903,15 +909,15 @@ def test_answers_about_what_is_wanted_no_more_change_nothing() -> None:
     fetcher, keys = world.client("reader")
     run(fetcher, started(world, fetcher), honest(world), NOW, NOW + 1)
     past = KeyName(PLANT, 9, 0)
-    asks = [effect for effect in fetcher.want(past, NOW + 1) if isinstance(effect, Ask)]
+    asks = [effect for effect in fetcher.want_key(past, NOW + 1) if isinstance(effect, Ask)]
     answers = [(ask.server, world.servers[ask.server].answer(ask.data, NOW + 1)) for ask in asks[:3]]
     answers.append(
         (asks[3].server, forged(world, asks[3].server, asks[3].data, lambda _: [], refused=((0, Refusal.GONE),)))
     )
     revoke(world.book, "reader", 8)
-    assert fetcher.adopt(world.book, NOW + 1) == []
+    assert fetcher.adopt_directory(world.book, NOW + 1) == []
     assert fetcher.doubted(PRESENT, NOW + 10) == [], "we may read it no more"
-    told = [effect for server, answer in answers for effect in fetcher.answered(server, answer, NOW + 1)]
+    told = [effect for server, answer in answers for effect in fetcher.take_answer(server, answer, NOW + 1)]
     assert [type(effect) for effect in told] == [RefusedByServer]
     assert keys.get(past) is None
 
@@ -921,10 +927,10 @@ def test_a_refusal_names_its_reason_and_one_of_more_than_was_asked_is_no_error()
     fetcher, _ = world.client("reader")
     beyond = forged(world, "keys-1", one_ask(fetcher), lambda said: said, refused=((1, Refusal.GONE),))
     why = "it refuses what it was not asked for"
-    assert fetcher.answered("keys-1", beyond, NOW) == [RefusedByServer("keys-1", why)]
+    assert fetcher.take_answer("keys-1", beyond, NOW) == [RefusedByServer("keys-1", why)]
     data = one_ask(fetcher, "keys-2")
     refused = forged(world, "keys-2", data, lambda _: [], refused=((0, Refusal.NOT_AUTHORISED),))
-    (told,) = fetcher.answered("keys-2", refused, NOW)
+    (told,) = fetcher.take_answer("keys-2", refused, NOW)
     assert isinstance(told, RefusedByServer)
     assert told.why.startswith("not authorised: ")
 
@@ -936,7 +942,7 @@ def test_in_a_chain_an_answer_of_no_use_is_told_and_passes_the_turn_at_once(how:
     (first,) = [effect for effect in started(world, fetcher) if isinstance(effect, Ask)]
     answer = BAD[how](world, first.server, first.data)
     assert answer is not None
-    told, *following = fetcher.answered(first.server, answer, NOW)
+    told, *following = fetcher.take_answer(first.server, answer, NOW)
     assert isinstance(told, RefusedByServer)
     assert told.server == first.server
     (second,) = servers_asked(following)
@@ -947,9 +953,9 @@ def test_in_a_chain_a_refusal_of_before_another_policy_is_no_error() -> None:
     world = service(3, -1)
     fetcher, _ = world.client("reader")
     (first,) = [effect for effect in started(world, fetcher) if isinstance(effect, Ask)]
-    assert servers_asked(fetcher.adopt(world.book, NOW)) == ["keys-2"], "where this member begins"
+    assert servers_asked(fetcher.adopt_directory(world.book, NOW)) == ["keys-2"], "where this member begins"
     refused = forged(world, first.server, first.data, lambda _: [], refused=((0, Refusal.GONE),))
-    assert [type(effect) for effect in fetcher.answered(first.server, refused, NOW)] == [RefusedByServer]
+    assert [type(effect) for effect in fetcher.take_answer(first.server, refused, NOW)] == [RefusedByServer]
 
 
 def test_a_doubted_key_is_compared_for_a_minute_and_may_be_doubted_again_then() -> None:
@@ -978,7 +984,7 @@ def test_a_liar_is_named_once_an_epoch_whatever_it_lies_about() -> None:
 def test_who_needs_no_keys_refuses_a_directory_that_is_no_key_service_too() -> None:
     fetcher, _ = service().client("nobody")
     with pytest.raises(OurFault):
-        fetcher.adopt(replace(service().book, servers=("a", "b"), faults=0), NOW)
+        fetcher.adopt_directory(replace(service().book, servers=("a", "b"), faults=0), NOW)
 
 
 def test_of_two_servers_of_a_chain_the_other_is_believed_once_the_first_is_doubted() -> None:
@@ -1026,7 +1032,7 @@ def test_endless_questions_for_ended_epochs_leave_room_for_the_keys_of_the_prese
     run(fetcher, started(world, fetcher, now), answered, now, now + 1)
     for second in range(400):
         now += 1.0
-        ask = [*fetcher.tick(now), *fetcher.want(KeyName(PLANT, second, 0), now)]  # gone, whoever asks
+        ask = [*fetcher.tick(now), *fetcher.want_key(KeyName(PLANT, second, 0), now)]  # gone, whoever asks
         run(fetcher, ask, answered, now, now + 1)
-        if now == calendar.start_s(calendar.at(now)) + 1:
-            assert keys.get(KeyName(PLANT, calendar.at(now), 0)) is not None, f"after {second} s"
+        if now == calendar.start_s(calendar.epoch_at(now)) + 1:
+            assert keys.get(KeyName(PLANT, calendar.epoch_at(now), 0)) is not None, f"after {second} s"

@@ -71,10 +71,10 @@ def test_the_longest_strings_and_properties_are_read() -> None:
 
 def test_what_is_left_is_read_once() -> None:
     reader = frames.Reader(b"abc")
-    assert (reader.take(1), reader.rest(), reader.rest()) == (b"a", b"bc", b"")
-    reader.end()
+    assert (reader.take_bytes(1), reader.take_rest(), reader.take_rest()) == (b"a", b"bc", b"")
+    reader.expect_end()
     with pytest.raises(BadFrame):
-        reader.take(1)
+        reader.take_bytes(1)
 
 
 def test_kinds_and_properties_are_those_of_the_protocol() -> None:
@@ -97,7 +97,7 @@ def test_an_opening_is_version_kind_and_flags() -> None:
     assert frames.opening(frames.Kind.TOKEN, 5) == b"\1\x19\5"
     reader = frames.Reader(b"\1\x19\5rest")
     assert reader.opening(frames.Kind.TOKEN, 7) == 5
-    assert (reader.position, reader.rest()) == (3, b"rest")
+    assert (reader.position, reader.take_rest()) == (3, b"rest")
     assert frames.Reader(b"\1\x19\0").opening(frames.Kind.TOKEN) == 0
 
 
@@ -113,4 +113,4 @@ def test_a_flag_beside_known_ones_and_a_byte_too_many_are_refused() -> None:
     reader = frames.Reader(b"\1\x19\0+")
     reader.opening(frames.Kind.TOKEN)
     with pytest.raises(BadFrame, match="1 trailing"):
-        reader.end()
+        reader.expect_end()

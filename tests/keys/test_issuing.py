@@ -146,7 +146,7 @@ def test_history_is_given_to_a_grant_that_reaches_back() -> None:
 
 def test_each_refusal_is_an_error_class_of_its_own() -> None:
     server = service().servers["keys-1"]
-    server.check("reader", PRESENT, NOW)
+    server.check_request("reader", PRESENT, NOW)
     for name, key, error in (
         ("nobody", PRESENT, NotAuthorised),
         ("reader", KeyName(PLANT, 11, 0), TooEarly),
@@ -154,7 +154,7 @@ def test_each_refusal_is_an_error_class_of_its_own() -> None:
         ("reader", KeyName(PLANT, 10, 7), UnknownKey),
     ):
         with pytest.raises(error):
-            server.check(name, key, NOW)
+            server.check_request(name, key, NOW)
 
 
 # ------------------------------------------------------------------------------------------------- attacks
@@ -228,7 +228,7 @@ def test_a_greedy_asker_spends_its_own_requests() -> None:
             server.answer(forged, NOW)
     server.answer(asked(PRESENT, by="writer"), NOW)
     world.book.certificates = [c for c in world.book.certificates if c.name != "writer"]
-    server.adopt(world.book)
+    server.adopt_directory(world.book)
     assert set(server._requests) == {READER.party_id}
 
 
@@ -251,7 +251,7 @@ def test_material_for_another_list_of_servers_answers_nothing() -> None:
         replace(world.book, servers=(*world.book.servers, "keys-5", "keys-6", "keys-7"), faults=2),
         replace(world.book, chain=True),
     ):
-        world.servers["keys-1"].adopt(book)
+        world.servers["keys-1"].adopt_directory(book)
         assert got(world, PRESENT) == [Refusal.NOT_READY]
         assert not [e for e in world.servers["keys-1"].walk(ENDED) if isinstance(e, KeepArchive)]
         world = service()
@@ -511,7 +511,7 @@ def test_a_rekey_that_comes_late_is_in_force_at_once_and_an_older_one_never() ->
 
 def test_a_rotated_server_signs_with_its_new_key() -> None:
     world, new = service(), identity_of("new key of keys-1")
-    world.servers["keys-1"].rotate(new)
+    world.servers["keys-1"].rotate_identity(new)
     answer = KeyAnswer.decode(world.servers["keys-1"].answer(asked(PRESENT), NOW))
     answer.verify(certificate_for("keys-1", Role.KEY_SERVER, new))
     assert answer.server == new.party_id

@@ -47,7 +47,7 @@ def test_keys_of_any_places_and_scopes_open_as_one_by_one() -> None:
         expected.append(open_key(header, secret, scope_key))
         wanted.append(sealed(opener, header.encode(), encode_shares(chosen), scope_key))
     prefix = bytes(36) + (5).to_bytes(8) + bytes(37)
-    for found, one in zip(opener.open(wanted), expected, strict=True):
+    for found, one in zip(opener.open_keys(wanted), expected, strict=True):
         assert not isinstance(found, KeysError)
         assert found.key_id == one.key_id
         content = one._aead.encrypt((5).to_bytes(12), b"content", b"\x01" + prefix + b"\x00\x01t")
@@ -70,7 +70,7 @@ def test_a_wrong_key_is_named_and_spoils_no_other() -> None:
         sealed(opener, encoded, good, bytes(31) + b"x"),
         sealed(opener, encoded, good),
     ]
-    found = opener.open(wanted)
+    found = opener.open_keys(wanted)
     kinds = [type(each) if isinstance(each, KeysError) else None for each in found]
     assert kinds == [None, BadContent, BadShare, BadFrame, BadFrame, BadShare, WrongEpochKey, None]
 
@@ -127,12 +127,12 @@ def test_what_is_remembered_is_of_each_kind_once_and_bounded(monkeypatch: pytest
     opener = KeyOpener()
     for number in range(3):
         header, shares = made(number)
-        opener.open([sealed(opener, header.encode(), encode_shares(shares[:2]))])
+        opener.open_keys([sealed(opener, header.encode(), encode_shares(shares[:2]))])
     assert [len(known) for known in (opener._outlines, opener._places, opener._derivations)] == [1, 1, 1]
     for number, left in enumerate((2, 3, 1, 2)):
         key = bytes([number] * 31 + [1])
         header, shares = made(number, scope_key=key)
-        (found,) = opener.open([sealed(opener, header.encode(), encode_shares(shares[:2]), key)])
+        (found,) = opener.open_keys([sealed(opener, header.encode(), encode_shares(shares[:2]), key)])
         assert not isinstance(found, KeysError)
         assert len(opener._derivations) == left
 

@@ -24,7 +24,7 @@ NAMES = [KeyName(scope, epoch, bump) for scope in ("a/#", "b/#") for epoch in (5
 
 def of_each(materials: Sequence[Material], name: KeyName) -> list[dict[int, bytes]]:
     """What each of these servers can compute of that name."""
-    return [dict(m.generation_of(name.epoch).at(name.epoch).outputs(name)) for m in materials]
+    return [dict(m.generation_of(name.epoch).at_epoch(name.epoch).outputs(name)) for m in materials]
 
 
 def pooled(materials: Sequence[Material], name: KeyName) -> dict[int, bytes]:
@@ -148,7 +148,7 @@ def test_walking_erases_what_is_over(material: Material) -> None:
         with pytest.raises(KeyGone):
             later.generation_of(epoch)
         with pytest.raises(KeyGone):
-            later.generations[0].at(epoch)
+            later.generations[0].at_epoch(epoch)
     name = KeyName("a/#", 9, 0)
     assert pooled([later], name) == pooled([material], name)
 
@@ -163,7 +163,7 @@ def test_no_walk_is_endless() -> None:
     """A clock that is decades ahead does not hold a server up."""
     material = chain(0, stream("far"))
     with pytest.raises(NotReady):
-        material.generations[0].at(WALK_STEPS_MAX + 1)
+        material.generations[0].at_epoch(WALK_STEPS_MAX + 1)
     assert material.walked(1 << 31).epoch == WALK_STEPS_MAX
 
 
@@ -296,20 +296,20 @@ def test_outputs_are_of_the_epoch_that_subkeys_were_walked_to() -> None:
 
 def test_a_walk_is_as_long_as_it_is_wherever_it_begins() -> None:
     late = of_first(epoch=EPOCH_MAX - WALK_STEPS_MAX - 1).generations[0]
-    assert late.at(late.epoch + 1).epoch == late.epoch + 1
+    assert late.at_epoch(late.epoch + 1).epoch == late.epoch + 1
     with pytest.raises(NotReady):
-        late.at(EPOCH_MAX)
-    assert late.at(late.epoch + WALK_STEPS_MAX).epoch == EPOCH_MAX - 1
+        late.at_epoch(EPOCH_MAX)
+    assert late.at_epoch(late.epoch + WALK_STEPS_MAX).epoch == EPOCH_MAX - 1
 
 
 def test_a_second_deal_for_the_same_epoch_replaces_the_first_and_a_walk_past_it_is_no_material() -> None:
     first, second = (chain(5, stream(seed)) for seed in ("one", "two"))
     assert first.followed_by(second) == second
     later = chain(9, stream("later")).generations[0]
-    assert Material((first.generations[0].at(8), later)).epoch == 8
+    assert Material((first.generations[0].at_epoch(8), later)).epoch == 8
     for epoch in (9, 10):
         with pytest.raises(OurFault, match="follow each other"):
-            Material((first.generations[0].at(epoch), later))
+            Material((first.generations[0].at_epoch(epoch), later))
 
 
 def test_which_servers_bear_which_faults() -> None:

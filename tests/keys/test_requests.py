@@ -123,9 +123,9 @@ def test_outputs_of_one_name_twice_or_out_of_order_are_refused() -> None:
 
 
 def test_every_refusal_is_an_error_of_its_own() -> None:
-    assert Refusal.of(NotAuthorised("no")) is Refusal.NOT_AUTHORISED
+    assert Refusal.from_error(NotAuthorised("no")) is Refusal.NOT_AUTHORISED
     with pytest.raises(StopIteration):
-        Refusal.of(BadFrame("not a refusal"))
+        Refusal.from_error(BadFrame("not a refusal"))
 
 
 def test_outputs_do_not_show() -> None:

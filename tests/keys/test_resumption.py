@@ -18,7 +18,7 @@ NOW_MS = 1_800_000_000_000
 SESSION, KEY, OTHER_KEY = b"s" * 16, b"k" * 32, b"o" * 32
 KNOCKED = Knock(SESSION, b"n" * 16, NOW_MS, "pump-7")
 FRAME = KNOCKED.coded(KEY).encode()
-ANSWER, NEXT_KEY = Knock.decode(FRAME).resumed(KEY, b"b" * 16)
+ANSWER, NEXT_KEY = Knock.decode(FRAME).resumed_session(KEY, b"b" * 16)
 
 
 def test_both_ends_have_the_same_new_key() -> None:
@@ -45,7 +45,7 @@ def test_keys_and_codes_are_those_of_the_protocol() -> None:
 
 
 def test_what_was_said_before_cannot_be_said_again() -> None:
-    said = TraceSession(SESSION, KEY, 0).say(Word.ALIVE, bytes(8))
+    said = TraceSession(SESSION, KEY, 0).say_word(Word.ALIVE, bytes(8))
     with pytest.raises(KeysError):
         TraceSession(SESSION, NEXT_KEY, 1).hear(said)
 
@@ -78,8 +78,8 @@ def test_an_answer_is_for_the_very_knock_and_by_who_has_the_key() -> None:
     with pytest.raises(BadContent):
         open_resumed(ANSWER, OTHER_KEY, KNOCKED)
     with pytest.raises(BadContent):
-        open_resumed(KNOCKED.resumed(OTHER_KEY, b"b" * 16)[0], KEY, KNOCKED)
-    assert KNOCKED.resumed(KEY, b"c" * 16)[1] != NEXT_KEY
+        open_resumed(KNOCKED.resumed_session(OTHER_KEY, b"b" * 16)[0], KEY, KNOCKED)
+    assert KNOCKED.resumed_session(KEY, b"c" * 16)[1] != NEXT_KEY
     assert KEY not in ANSWER
     assert NEXT_KEY not in ANSWER
     for place in range(len(ANSWER)):
@@ -109,7 +109,7 @@ def test_our_own_mistakes_are_ours() -> None:
     with pytest.raises(OurFault):
         KNOCKED.coded(b"x")
     with pytest.raises(OurFault):
-        KNOCKED.resumed(KEY, b"x")
+        KNOCKED.resumed_session(KEY, b"x")
 
 
 def test_frames_are_strict() -> None:

@@ -63,26 +63,26 @@ def test_the_answer_opens_for_the_entity_only() -> None:
 
 def test_both_ends_understand_each_other() -> None:
     entity, broker = ends()
-    assert broker.hear(entity.say(Word.ANSWER, b"one")) == (Word.ANSWER, b"one")
-    assert broker.hear(entity.say(Word.STATE, b"\3", PUMP)) == (Word.STATE, b"\3")
-    assert entity.hear(broker.say(Word.PING, b"two")) == (Word.PING, b"two")
+    assert broker.hear(entity.say_word(Word.ANSWER, b"one")) == (Word.ANSWER, b"one")
+    assert broker.hear(entity.say_word(Word.STATE, b"\3", PUMP)) == (Word.STATE, b"\3")
+    assert entity.hear(broker.say_word(Word.PING, b"two")) == (Word.PING, b"two")
 
 
 def test_sealed_messages_show_neither_word_nor_body() -> None:
     entity, _ = ends()
-    said = entity.say(Word.TRACE_KEY, b"secret" * 4)
+    said = entity.say_word(Word.TRACE_KEY, b"secret" * 4)
     assert b"secret" not in said
     for word in (Word.TOKEN, Word.TRACE_KEY):
         with pytest.raises(OurFault):
-            entity.say(word, b"secret", PUMP)
+            entity.say_word(word, b"secret", PUMP)
 
 
 ATTACKS: dict[str, tuple[Callable[[TraceSession, TraceSession], bytes], type[KeysError]]] = {
-    "a stranger's signature": (lambda entity, broker: entity.say(Word.STATE, b"\1", SPY), BadSignature),
-    "another key": (lambda entity, broker: TraceSession(SESSION, b"x" * 32, 0).say(Word.ANSWER), BadContent),
-    "another session": (lambda entity, broker: TraceSession(b"x" * 16, KEY, 0).say(Word.ANSWER), BadContent),
-    "the broker's own words": (lambda entity, broker: broker.say(Word.PING, b"x"), BadContent),
-    "cut short": (lambda entity, broker: entity.say(Word.STATE, b"\1", PUMP)[:-70], BadFrame),
+    "a stranger's signature": (lambda entity, broker: entity.say_word(Word.STATE, b"\1", SPY), BadSignature),
+    "another key": (lambda entity, broker: TraceSession(SESSION, b"x" * 32, 0).say_word(Word.ANSWER), BadContent),
+    "another session": (lambda entity, broker: TraceSession(b"x" * 16, KEY, 0).say_word(Word.ANSWER), BadContent),
+    "the broker's own words": (lambda entity, broker: broker.say_word(Word.PING, b"x"), BadContent),
+    "cut short": (lambda entity, broker: entity.say_word(Word.STATE, b"\1", PUMP)[:-70], BadFrame),
 }
 
 
@@ -96,7 +96,7 @@ def test_others_have_no_say(attack: str) -> None:
 
 def test_a_secret_that_comes_signed_is_refused() -> None:
     _, broker = ends()
-    clear = TraceSession(SESSION, KEY, 0).say(Word.STATE, b"", PUMP)[:27] + bytes([Word.TRACE_KEY]) + bytes(32)
+    clear = TraceSession(SESSION, KEY, 0).say_word(Word.STATE, b"", PUMP)[:27] + bytes([Word.TRACE_KEY]) + bytes(32)
     bound = hmac.digest(KEY, b"veilmq/1 trace session", "sha256")
     with pytest.raises(BadContent):
         broker.hear(clear + PUMP.sign("veilmq/1 trace session", clear + bound))
@@ -106,7 +106,7 @@ def test_a_secret_that_comes_signed_is_refused() -> None:
 
 def test_nothing_counts_twice_and_nothing_old_counts() -> None:
     entity, broker = ends()
-    first, second = entity.say(Word.ANSWER, b"1"), entity.say(Word.ANSWER, b"2")
+    first, second = entity.say_word(Word.ANSWER, b"1"), entity.say_word(Word.ANSWER, b"2")
     broker.hear(second)
     for again in (first, second):
         with pytest.raises(Replayed):
@@ -118,21 +118,21 @@ def test_a_forgery_does_not_move_the_counter() -> None:
     far = TraceSession(SESSION, b"x" * 32, 0)
     far._counter = 1_000
     with pytest.raises(BadContent):
-        broker.hear(far.say(Word.ANSWER))
-    assert broker.hear(entity.say(Word.ANSWER, b"1"))[1] == b"1"
+        broker.hear(far.say_word(Word.ANSWER))
+    assert broker.hear(entity.say_word(Word.ANSWER, b"1"))[1] == b"1"
 
 
 def test_signatures_count_at_the_brokers_end_only() -> None:
     entity, _ = ends()
     with pytest.raises(BadFrame):
-        entity.hear(TraceSession(SESSION, KEY, 1).say(Word.PING, b"", PUMP))
+        entity.hear(TraceSession(SESSION, KEY, 1).say_word(Word.PING, b"", PUMP))
 
 
 def test_bodies_are_bounded() -> None:
     entity, broker = ends()
-    broker.hear(entity.say(Word.LOAD, bytes(BODY_MAX_BYTES)))
+    broker.hear(entity.say_word(Word.LOAD, bytes(BODY_MAX_BYTES)))
     with pytest.raises(OurFault):
-        entity.say(Word.LOAD, bytes(BODY_MAX_BYTES + 1))
+        entity.say_word(Word.LOAD, bytes(BODY_MAX_BYTES + 1))
 
 
 @given(st.binary(max_size=200))
@@ -186,13 +186,13 @@ def test_a_message_without_a_known_word_or_too_long_is_refused_and_moves_nothing
     entity, broker = ends()
     with pytest.raises(BadFrame, match="word"):
         broker.hear(forged(inside))
-    assert broker.hear(entity.say(Word.SILENT)) == (Word.SILENT, b"")
+    assert broker.hear(entity.say_word(Word.SILENT)) == (Word.SILENT, b"")
 
 
 @pytest.mark.parametrize("size", range(27))
 def test_a_message_shorter_than_its_head_is_refused(size: int) -> None:
     entity, broker = ends()
-    for said in (entity.say(Word.ANSWER, b"one"), entity.say(Word.STATE, b"\1", PUMP)):
+    for said in (entity.say_word(Word.ANSWER, b"one"), entity.say_word(Word.STATE, b"\1", PUMP)):
         with pytest.raises(KeysError):
             broker.hear(said[:size])
         with pytest.raises(BadFrame):
@@ -208,14 +208,14 @@ def test_a_signature_over_no_word_is_refused() -> None:
 
 def test_messages_are_counted_from_1_without_a_gap() -> None:
     entity, _ = ends()
-    counters = [int.from_bytes(entity.say(Word.ANSWER)[19:27]) for _ in range(3)]
+    counters = [int.from_bytes(entity.say_word(Word.ANSWER)[19:27]) for _ in range(3)]
     assert counters == [1, 2, 3]
-    assert ends()[1].hear(ends()[0].say(Word.ANSWER)) == (Word.ANSWER, b""), "no body unless there is one"
+    assert ends()[1].hear(ends()[0].say_word(Word.ANSWER)) == (Word.ANSWER, b""), "no body unless there is one"
 
 
 def test_no_bytes_of_another_session_are_taken_for_its_end() -> None:
     entity, broker = ends()
-    said = bytearray(entity.say(Word.STATE, b"\1", PUMP))
+    said = bytearray(entity.say_word(Word.STATE, b"\1", PUMP))
     said[5] ^= 1
     with pytest.raises(BadContent, match="another"):
         broker.hear(bytes(said))
@@ -223,7 +223,7 @@ def test_no_bytes_of_another_session_are_taken_for_its_end() -> None:
 
 def test_a_signed_message_without_room_for_a_word_and_a_signature_is_no_message() -> None:
     entity, broker = ends()
-    said = entity.say(Word.STATE, b"\1", PUMP)
+    said = entity.say_word(Word.STATE, b"\1", PUMP)
     for size in range(27, 27 + 64 + 1):
         with pytest.raises(BadFrame):
             broker.hear(said[:size])
@@ -242,19 +242,19 @@ def test_words_and_domains_are_those_of_the_protocol() -> None:
 def test_what_another_broker_passes_on_has_an_end_of_its_own_on_each_side() -> None:
     entity, broker = ends()
     for _ in range(3):
-        broker.hear(entity.say(Word.ANSWER))
-        entity.hear(broker.say(Word.PING))
+        broker.hear(entity.say_word(Word.ANSWER))
+        entity.hear(broker.say_word(Word.PING))
     beside_entity, beside_broker = entity.aside(), broker.aside()
-    said, answered = beside_entity.say(Word.ANSWER, b"one"), beside_broker.say(Word.PING, b"two")
+    said, answered = beside_entity.say_word(Word.ANSWER, b"one"), beside_broker.say_word(Word.PING, b"two")
     assert said[19:27] == answered[19:27] == (1).to_bytes(8)
     assert beside_broker.hear(said) == (Word.ANSWER, b"one")
     assert beside_entity.hear(answered) == (Word.PING, b"two")
     for end, words in ((broker, beside_entity), (beside_broker, entity), (entity, beside_broker)):
         for _ in range(3):
             with pytest.raises(KeysError):
-                end.hear(words.say(Word.STATE))
+                end.hear(words.say_word(Word.STATE))
     with pytest.raises(BadFrame):
-        beside_broker.hear(beside_entity.say(Word.STATE, b"", PUMP))
+        beside_broker.hear(beside_entity.say_word(Word.STATE, b"", PUMP))
     for end in (beside_entity, beside_broker):
         with pytest.raises(OurFault):
             end.aside()

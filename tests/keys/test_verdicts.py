@@ -30,7 +30,7 @@ def test_any_three_of_four_are_enough_in_any_order_and_two_are_not() -> None:
         found = []
         for number in order:
             assert verdict.hear(SERVERS[number], WORDS[number])
-            found.append(verdict.key())
+            found.append(verdict.agreed_key())
         assert found == [None, None, KEY, KEY]
         assert verdict.liars() == set()
 
@@ -44,9 +44,9 @@ def test_one_that_changes_its_word_again_and_again_changes_nothing(
     for seed, number in [(seed, number) for seed in seeds for number in order]:
         word = lie(WORDS[bad], seed) if number == bad else WORDS[number]
         assert verdict.hear(SERVERS[number], word)
-        assert verdict.key() in (None, KEY)
+        assert verdict.agreed_key() in (None, KEY)
         assert verdict.liars() <= {SERVERS[bad]}
-    assert verdict.key() == KEY
+    assert verdict.agreed_key() == KEY
     assert verdict.liars() == {SERVERS[bad]}
 
 
@@ -56,7 +56,7 @@ def test_a_server_that_invents_deals_is_bounded_and_believed_by_nobody() -> None
         verdict.hear(SERVERS[number], WORDS[number])
     for invented in range(100):
         verdict.hear("d", Outputs(NAME, b"\xff" * 11 + bytes([invented]), WORDS[3].outputs))
-    assert verdict.key() == KEY
+    assert verdict.agreed_key() == KEY
     assert len(verdict._votes["d"]) == DEALS_KEPT
 
 
@@ -64,22 +64,22 @@ def test_words_about_sets_of_others_count_for_nothing() -> None:
     verdict = Verdict(SERVERS, 1, chain=False)
     assert not verdict.hear("a", WORDS[1])
     assert not verdict.hear("a", Outputs(NAME, WORDS[0].deal, WORDS[0].outputs[1:]))
-    assert verdict.heard() == set()
+    assert verdict.voters() == set()
 
 
 def test_in_a_chain_most_words_win_and_doubt_decides_a_draw() -> None:
     right, wrong = (Outputs(NAME, bytes(12), ((0, bytes([value]) * 32),)) for value in (1, 2))
     verdict = Verdict(("a", "b", "c"), 0, chain=True)
-    assert verdict.key() is None
+    assert verdict.agreed_key() is None
     verdict.hear("a", wrong)
-    assert verdict.key() == b"\2" * 32
+    assert verdict.agreed_key() == b"\2" * 32
     verdict.hear("b", right)
-    assert verdict.key() == b"\2" * 32  # a draw without a doubt changes nothing
+    assert verdict.agreed_key() == b"\2" * 32  # a draw without a doubt changes nothing
     verdict.doubt()
-    assert verdict.key() == b"\1" * 32
+    assert verdict.agreed_key() == b"\1" * 32
     verdict.hear("c", right)
     verdict.doubt()
-    assert verdict.key() == b"\1" * 32  # two words against one, whatever a publisher uses
+    assert verdict.agreed_key() == b"\1" * 32  # two words against one, whatever a publisher uses
     assert verdict.liars() == set()
 
 
@@ -87,28 +87,28 @@ def test_a_server_of_a_chain_that_invents_a_late_deal_does_not_hold_on_to_it() -
     wrong, right = Outputs(NAME, b"\xff" * 12, ((0, b"\2" * 32),)), Outputs(NAME, bytes(12), ((0, b"\1" * 32),))
     verdict = Verdict(("a", "b", "c"), 0, chain=True)
     verdict.hear("a", wrong)
-    assert verdict.key() == b"\2" * 32
+    assert verdict.agreed_key() == b"\2" * 32
     verdict.doubt()
     verdict.hear("b", right)
-    assert verdict.key() == b"\1" * 32
+    assert verdict.agreed_key() == b"\1" * 32
     verdict.hear("c", right)
     verdict.doubt()
-    assert verdict.key() == b"\1" * 32
+    assert verdict.agreed_key() == b"\1" * 32
 
 
 def test_the_later_of_two_deals_counts_once_it_is_complete() -> None:
     later = [material.generations[0] for material in deal(4, 1, 1, stream("later"))]
-    words = [Outputs(NAME, g.deal, g.at(1).outputs(KeyName("a/#", 1, 0))) for g in later]
+    words = [Outputs(NAME, g.deal, g.at_epoch(1).outputs(KeyName("a/#", 1, 0))) for g in later]
     verdict = Verdict(SERVERS, 1, chain=False)
     for server, old, new in zip(SERVERS, WORDS, words, strict=True):
         verdict.hear(server, old)
         verdict.hear(server, new)
-    assert verdict.key() == combine(list({i: out for word in words for i, out in word.outputs}.values()))
+    assert verdict.agreed_key() == combine(list({i: out for word in words for i, out in word.outputs}.values()))
     assert verdict.liars() == set()
 
 
 LATER = [material.generations[0] for material in deal(4, 1, 1, stream("later still"))]
-LATER_WORDS = [Outputs(NAME, g.deal, g.at(1).outputs(KeyName("a/#", 1, 0))) for g in LATER]
+LATER_WORDS = [Outputs(NAME, g.deal, g.at_epoch(1).outputs(KeyName("a/#", 1, 0))) for g in LATER]
 LATER_KEY = combine(list({index: output for word in LATER_WORDS for index, output in word.outputs}.values()))
 
 
@@ -116,23 +116,23 @@ def test_a_later_deal_takes_the_place_of_the_one_that_was_believed_though_fewer_
     verdict = Verdict(SERVERS, 1, chain=False)
     for server, word in zip(SERVERS, WORDS, strict=True):
         verdict.hear(server, word)
-    assert verdict.key() == KEY
+    assert verdict.agreed_key() == KEY
     for server, word, key in zip(SERVERS[:3], LATER_WORDS[:3], (KEY, KEY, LATER_KEY), strict=True):
         verdict.hear(server, word)
-        assert verdict.key() == key
+        assert verdict.agreed_key() == key
     verdict.hear("d", lie(WORDS[3], 9))
-    assert (verdict.key(), verdict.liars()) == (LATER_KEY, set()), "about a deal that counts no more"
+    assert (verdict.agreed_key(), verdict.liars()) == (LATER_KEY, set()), "about a deal that counts no more"
 
 
 def test_a_server_that_contradicts_in_one_set_is_a_liar_as_soon_as_it_is_heard() -> None:
     verdict = Verdict(SERVERS, 1, chain=False)
     for number in range(3):
         verdict.hear(SERVERS[number], WORDS[number])
-    assert verdict.key() == KEY
+    assert verdict.agreed_key() == KEY
     (index, _), *others = WORDS[3].outputs
     verdict.hear("d", Outputs(NAME, WORDS[3].deal, ((index, b"\1" * 32), *others)))
     assert verdict.liars() == {"d"}
-    assert verdict.key() == KEY
+    assert verdict.agreed_key() == KEY
 
 
 def test_an_invented_deal_that_came_first_hides_no_complete_one() -> None:
@@ -140,7 +140,7 @@ def test_an_invented_deal_that_came_first_hides_no_complete_one() -> None:
     verdict.hear("a", Outputs(NAME, b"\xff" * 12, WORDS[0].outputs))
     for number in range(3):
         verdict.hear(SERVERS[number], WORDS[number])
-    assert verdict.key() == KEY
+    assert verdict.agreed_key() == KEY
 
 
 def test_of_one_server_the_deals_that_it_said_last_are_kept() -> None:
@@ -153,7 +153,7 @@ def test_of_one_server_the_deals_that_it_said_last_are_kept() -> None:
 def test_in_a_chain_one_word_is_enough_however_many_the_policy_lets_lie() -> None:
     verdict = Verdict(("a", "b", "c", "d"), 1, chain=True)
     verdict.hear("a", Outputs(NAME, bytes(12), ((0, b"\1" * 32),)))
-    assert verdict.key() == b"\1" * 32
+    assert verdict.agreed_key() == b"\1" * 32
 
 
 THREE = [material.generations[0] for material in deal(3, 0, 0, stream("three"))]
@@ -168,7 +168,7 @@ def test_of_three_servers_two_have_every_set_and_one_has_not() -> None:
         found = []
         for number in order:
             verdict.hear("abc"[number], THREE_WORDS[number])
-            found.append(verdict.key())
+            found.append(verdict.agreed_key())
         assert found == [None, THREE_KEY, THREE_KEY]
         assert verdict.liars() == set()
 
@@ -179,4 +179,4 @@ def test_of_three_servers_two_that_invent_a_late_deal_have_fewer_words_in_some_s
         verdict.hear(name, word)
     for name, word in zip("ab", THREE_WORDS, strict=False):
         verdict.hear(name, Outputs(NAME, b"\xff" * 12, lie(word, 7).outputs))
-    assert verdict.key() == THREE_KEY
+    assert verdict.agreed_key() == THREE_KEY

@@ -39,7 +39,7 @@ SIGNED: dict[str, tuple[str, Identity, Callable[[], bytes]]] = {
         sessions.Registration(ADVERTISEMENT.encode(), bytes(16), NOW_MS).signed(PUMP).encode,
     ),
     "word of a session": (
-        "veilmq/1 trace session", PUMP, lambda: TraceSession(bytes(16), bytes(32), 0).say(Word.STATE, b"\1", PUMP),
+        "veilmq/1 trace session", PUMP, lambda: TraceSession(bytes(16), bytes(32), 0).say_word(Word.STATE, b"\1", PUMP),
     ),
     "own word": ("veilmq/1 own word", PUMP, ownword.OwnWord(1, 2, 3, 4, b"{}").signed(PUMP).encode),
 }  # fmt: skip

@@ -267,28 +267,28 @@ FAR, OTHER = named(2, 1, 1), named(2, 1, 1)._replace(sealed=b"o" * SEALED_BYTES)
 
 def test_a_wrap_is_believed_once_f_and_one_neighbours_said_the_same() -> None:
     wraps = Wraps(2)
-    assert wraps.take([FAR], Place(3, 7, 1)) == ([], [FAR], False)
-    assert wraps.take([FAR], Place(3, 7, 1)) == ([], [], False), "one vote each"
-    assert wraps.take([OTHER], Place(3, 7, 2)) == ([], [OTHER], False)
+    assert wraps.take_wraps([FAR], Place(3, 7, 1)) == ([], [FAR], False)
+    assert wraps.take_wraps([FAR], Place(3, 7, 1)) == ([], [], False), "one vote each"
+    assert wraps.take_wraps([OTHER], Place(3, 7, 2)) == ([], [OTHER], False)
     assert [*wraps.undecided] == [FAR.name]
-    assert wraps.take([FAR], Place(3, 7, 3)) == ([FAR], [FAR], False)
+    assert wraps.take_wraps([FAR], Place(3, 7, 3)) == ([FAR], [FAR], False)
     assert wraps.believed == {FAR.name: FAR.sealed}
     assert not wraps.undecided
-    assert wraps.take([OTHER], Place(3, 7, 2)) == ([], [], False), "the first that is believed stays"
+    assert wraps.take_wraps([OTHER], Place(3, 7, 2)) == ([], [], False), "the first that is believed stays"
     assert wraps.believed == {FAR.name: FAR.sealed}
 
 
 def test_a_neighbour_that_says_two_things_has_the_first_vote_alone() -> None:
     wraps = Wraps(2)
-    wraps.take([FAR], Place(3, 7, 1))
-    assert wraps.take([OTHER], Place(3, 7, 1)) == ([], [], True)
-    assert wraps.take([OTHER], Place(3, 7, 2)).believed == []
+    wraps.take_wraps([FAR], Place(3, 7, 1))
+    assert wraps.take_wraps([OTHER], Place(3, 7, 1)) == ([], [], True)
+    assert wraps.take_wraps([OTHER], Place(3, 7, 2)).believed == []
 
 
 def test_the_owners_own_word_counts_alone_and_at_first() -> None:
     wraps = Wraps(3)
-    assert wraps.take([FAR], FAR.name.owner) == ([FAR], [FAR], False)
-    assert wraps.take([OTHER], FAR.name.owner) == ([], [], True), "different wraps of one name"
+    assert wraps.take_wraps([FAR], FAR.name.owner) == ([FAR], [FAR], False)
+    assert wraps.take_wraps([OTHER], FAR.name.owner) == ([], [], True), "different wraps of one name"
     assert wraps.believed == {FAR.name: FAR.sealed}
 
 
@@ -305,14 +305,14 @@ def test_liars_neither_forge_a_wrap_nor_hide_one(seed: int) -> None:
         said += [(liar, [rng.choice([w, w._replace(sealed=rng.randbytes(52))]) for w in truth]) for _ in range(4)]
     rng.shuffle(said)
     for place, told in said:
-        wraps.take(told, Place(3, 7, place))
+        wraps.take_wraps(told, Place(3, 7, place))
     assert wraps.believed == {wrap.name: wrap.sealed for wrap in truth}
 
 
 def test_what_neighbours_said_in_vain_is_bounded_by_names_and_neighbours() -> None:
     wraps = Wraps(3)
     for n in range(50):
-        wraps.take([FAR._replace(sealed=n.to_bytes(52))], Place(3, 7, 1 + n % 2))
+        wraps.take_wraps([FAR._replace(sealed=n.to_bytes(52))], Place(3, 7, 1 + n % 2))
     assert len(wraps.undecided) == 1
     assert sum(map(len, wraps._votes.values())) == 2
 

@@ -36,8 +36,8 @@ def test_whatever_the_order_the_secret_is_found(way: Way, seed: int) -> None:
         if isinstance(one, Wrap):
             search.add_wraps([one])
         else:
-            assert search.add([one]) == 1
-            assert search.add([one]) == 0
+            assert search.add_shares([one]) == 1
+            assert search.add_shares([one]) == 0
         found = found or search.search(EVERYTHING, {})
     assert found is not None
     assert found.secret == way.secret
@@ -87,13 +87,13 @@ def test_a_spent_budget_delays_and_drops_nothing() -> None:
 
 def test_a_commitment_that_nothing_fits_costs_each_subset_once() -> None:
     search = WrapSearch(FIVE.hops, FIVE.header.digest, lambda place, value: False, lambda secret: True)
-    search.add(FIVE.told)
+    search.add_shares(FIVE.told)
     search.add_wraps(FIVE.wraps)
     assert search.search(EVERYTHING, {}) is None
     assert search.steps == 9 + 3 * 3
     assert search.is_complete
     assert not search.is_pending()
-    search.add(FIVE.told)
+    search.add_shares(FIVE.told)
     search.add_wraps(FIVE.wraps)
     assert search.search(EVERYTHING, {}) is None
     assert search.steps == 9 + 3 * 3
@@ -101,7 +101,7 @@ def test_a_commitment_that_nothing_fits_costs_each_subset_once() -> None:
 
 def test_rows_that_fit_and_a_secret_that_does_not_are_the_publishers_fault() -> None:
     search = WrapSearch(FIVE.hops, FIVE.header.digest, FIVE.fits, lambda secret: False)
-    search.add(FIVE.told)
+    search.add_shares(FIVE.told)
     search.add_wraps(FIVE.wraps)
     assert search.search(EVERYTHING, {}) is None
     assert search.is_refuted
@@ -113,7 +113,7 @@ def test_wraps_of_another_key_open_nothing() -> None:
     other = Way((3,) * 5, seed="earlier")
     search = FIVE.search()
     search.add_wraps(other.wraps)
-    search.add(FIVE.told)
+    search.add_shares(FIVE.told)
     assert search.search(EVERYTHING, {}) is None
     assert not search.rows
 
@@ -122,7 +122,7 @@ def test_the_first_wrap_of_a_name_stays() -> None:
     search = FIVE.search()
     search.add_wraps(FIVE.wraps)
     search.add_wraps([wrap._replace(sealed=garbage(wrap.sealed)) for wrap in FIVE.wraps])
-    search.add(FIVE.told)
+    search.add_shares(FIVE.told)
     assert search.search(EVERYTHING, {}) is not None
 
 
@@ -131,7 +131,7 @@ def test_a_wrap_that_comes_behind_its_key_is_opened_at_once() -> None:
     one = next(wrap for wrap in FIVE.wraps if wrap.name == WrapName(FIVE.place(3, 2), 1))
     search = FIVE.search()
     search.add_wraps(wrap for wrap in FIVE.wraps if wrap not in (*late, one))
-    search.add(FIVE.told)
+    search.add_shares(FIVE.told)
     assert search.search(EVERYTHING, {}) is None
     search.add_wraps([one, *late])
     assert search.search(EVERYTHING, {}) is not None

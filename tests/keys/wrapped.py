@@ -96,7 +96,7 @@ class Way:
         """A search that was given all; `opens` is whether it found the secret."""
         search = self.search()
         search.add_wraps(self.wraps)
-        search.add(self.told)
+        search.add_shares(self.told)
         return search
 
     @property

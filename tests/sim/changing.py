@@ -60,4 +60,4 @@ def over(view: RegionView, now: float) -> bool:
 
 
 def endorsed_by(world: World, overlay: Overlay, region: int, *names: str) -> list[Endorsement]:
-    return [Endorsement.of(overlay.latest[region], name, world.identities[name]) for name in names]
+    return [Endorsement.sign_view(overlay.latest[region], name, world.identities[name]) for name in names]

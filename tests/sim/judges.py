@@ -63,9 +63,9 @@ class Judges:
     def judge(self, peer: str, wire: Wire, now: float, to_replica: Received) -> Verdicts:
         """What all three say of a wire from `peer`. `to_replica`: the same as it comes to the replica."""
         return Verdicts(
-            self._gateway(self.gateway.received(Received(peer, wire), now)),
+            self._gateway(self.gateway.take_wire(Received(peer, wire), now)),
             self._job(peer, wire, now),
-            refused(self.replica.received(to_replica, now)),
+            refused(self.replica.take_wire(to_replica, now)),
         )
 
     def tick(self, now: float) -> None:

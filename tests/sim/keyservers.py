@@ -53,7 +53,7 @@ class Service:
         """The key, from what all servers were dealt: the XOR of one output of every set."""
         outputs: dict[int, bytes] = {}
         for material in self.materials.values():
-            outputs |= dict(material.generation_of(name.epoch).at(name.epoch).outputs(name))
+            outputs |= dict(material.generation_of(name.epoch).at_epoch(name.epoch).outputs(name))
         total = 0
         for output in outputs.values():
             total ^= int.from_bytes(output)
@@ -92,5 +92,5 @@ def key_world(seed: int, liars: frozenset[str] = frozenset(), is_quantum_safe: b
         members[name] = Member(certificate, "127.0.0.1:1")
     policy = replace(world.overlay.policy, calendar=CALENDAR, issuer=Issuer.THRESHOLD, key_servers=SERVERS)
     world.overlay = Overlay.sign(world.owner, policy, world.overlay.views.values(), members.values())
-    materials = deal(len(SERVERS), FAULTS, CALENDAR.at(NOW), draw)
+    materials = deal(len(SERVERS), FAULTS, CALENDAR.epoch_at(NOW), draw)
     return Service(world, dict(zip(SERVERS, materials, strict=True)), liars=liars)

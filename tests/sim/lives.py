@@ -65,7 +65,7 @@ class Lives(Kernel):
         self._number = 0
         self._open, self._writing = _Batch(), None
         for topic_filter in filters:
-            self.at(self.now + 1.5, reader, Subscribed(topic_filter))
+            self.plan_event(self.now + 1.5, reader, Subscribed(topic_filter))
 
     def kill(self) -> None:
         """SIGKILL: what is not on disk is gone, and PUBACKs on their way."""
@@ -93,12 +93,12 @@ class Lives(Kernel):
             self._effects(reader, node.handle(Subscribed(topic_filter), self.now))
         for peer in sorted(self._peers[reader]):
             up_at = self.now + self._rng.random()
-            self.at(up_at, reader, LinkUp(peer))
-            self.at(up_at, peer, LinkUp(reader))
+            self.plan_event(up_at, reader, LinkUp(peer))
+            self.plan_event(up_at, peer, LinkUp(reader))
             for number in self._kept[peer]:
                 up_at += self._rng.uniform(0.0, 0.005)
                 self._last_arrival[peer, reader] = up_at
-                self.at(up_at, reader, _Arrives(peer, number))  # type: ignore[arg-type]
+                self.plan_event(up_at, reader, _Arrives(peer, number))  # type: ignore[arg-type]
 
     # ------------------------------------------------------------------------------------------- mechanics
 
@@ -112,12 +112,12 @@ class Lives(Kernel):
                     self._write_soon()
             case _Write():  # type: ignore[misc]
                 self._writing, self._open = self._open, _Batch()
-                self.at(self.now + self._rng.uniform(*WRITE_S), name, _Written())  # type: ignore[arg-type]
+                self.plan_event(self.now + self._rng.uniform(*WRITE_S), name, _Written())  # type: ignore[arg-type]
             case _Written():  # type: ignore[misc]
                 batch, self._writing = self._writing, None
                 assert batch is not None
                 self._commit(batch)
-                self.at(self.now + self._rng.uniform(*self._latency_s), name, _Acknowledged(tuple(batch.wires)))  # type: ignore[arg-type]
+                self.plan_event(self.now + self._rng.uniform(*self._latency_s), name, _Acknowledged(tuple(batch.wires)))  # type: ignore[arg-type]
                 if self._open.wires or self._open.rows:
                     self._write_soon()
             case _Acknowledged(wires):  # type: ignore[misc]
@@ -128,7 +128,7 @@ class Lives(Kernel):
     def _write_soon(self) -> None:
         if self._writing is None and len(self._open.wires) + len(self._open.rows) > 0:
             self._writing = _Batch()  # until then nothing else begins
-            self.at(self.now, self.reader, _Write())  # type: ignore[arg-type]
+            self.plan_event(self.now, self.reader, _Write())  # type: ignore[arg-type]
 
     def _commit(self, batch: _Batch) -> None:
         self.committed += batch.delivered
@@ -156,6 +156,6 @@ class Lives(Kernel):
             self._number += 1
             self._kept[name][self._number] = effect.wire
             if self.reader in self._alive:
-                self.at(self._arrival(name, self.reader), self.reader, _Arrives(name, self._number))  # type: ignore[arg-type]
+                self.plan_event(self._arrival(name, self.reader), self.reader, _Arrives(name, self._number))  # type: ignore[arg-type]
         else:
             super()._effect(name, effect)

@@ -89,7 +89,7 @@ def swap_on(
 
 
 def endorsements(world: World, swap: SignedSwap, *names: str) -> tuple[SwapEndorsement, ...]:
-    return tuple(SwapEndorsement.of(swap, name, world.identities[name]) for name in names)
+    return tuple(SwapEndorsement.sign_swap(swap, name, world.identities[name]) for name in names)
 
 
 def of_regions(regions: Collection[int], places: str = "ab") -> list[str]:

@@ -177,7 +177,7 @@ def assert_promises(done: Run) -> None:
         check_safety(done.traffic.published, delivered)
         check_liveness([n for n, it in done.traffic.published.items() if it.topic != "open/x"], delivered)
         assert not any(delivery.late for delivery in delivered), f"{reader}: out of order"
-    check_blame(done.trace.named(), done.liars)
+    check_blame(done.trace.named_members(), done.liars)
     assert_secret(done)
 
 

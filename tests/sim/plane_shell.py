@@ -34,16 +34,16 @@ class Shell:
         begin, end = self.stopped.get(name, (0.0, 0.0))
         if begin <= self.kernel.now < end:
             if isinstance(event, Received | Acked):
-                self.kernel.at(end + 0.001, name, event)
+                self.kernel.plan_event(end + 0.001, name, event)
             return False
         begin, end = self.stopped.get(event.peer, (0.0, 0.0)) if isinstance(event, Acked) else (0.0, 0.0)
         if begin <= self.kernel.now < end:
-            self.kernel.at(end + 0.002, name, event)
+            self.kernel.plan_event(end + 0.002, name, event)
             return False
         late_s = self.slow.get((event.peer, name), 0.0) if isinstance(event, Received) else 0.0
         if late_s and id(event) not in self._slowed:
             self._slowed[id(event)] = event
-            self.kernel.at(self.kernel.now + late_s, name, event)
+            self.kernel.plan_event(self.kernel.now + late_s, name, event)
             return False
         if isinstance(event, Received) and event.wire.topic[0] != "$":
             self.acked[event.peer, name] = self.acked.get((event.peer, name), 0) + 1
@@ -56,7 +56,7 @@ class Shell:
                 begin, end = self.stopped.get(name, (0.0, 0.0))
                 if begin <= self.kernel.now < end:
                     continue
-                self.kernel.at(self.kernel.now, name, Loads(tuple(self._loads(name))))
+                self.kernel.plan_event(self.kernel.now, name, Loads(tuple(self._loads(name))))
             self.kernel.run(self.kernel.now + WINDOW_S)
         return self.kernel.trace
 

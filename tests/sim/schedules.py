@@ -157,7 +157,7 @@ class Schedule(Stage):
             self.handle(SITE, Unstored(first, entry))
             return
         previous, self.last = self.last, first
-        self.outbox.put([(first, previous, entry)])
+        self.outbox.put_entries([(first, previous, entry)])
         self.handle(SITE, Committed(((first, previous, entry),)))
 
     def clear(self, name: str, *others: str) -> None:

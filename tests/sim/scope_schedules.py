@@ -87,7 +87,7 @@ class Changing(Schedule):
             number = records[0].number
             entries.append((number, self.last_of.get(chain, 0), packed(chain, records)))
             self.last_of[chain] = number
-        self.outbox.put(entries)
+        self.outbox.put_entries(entries)
         if entries:
             self.handle(SITE, Committed(tuple(entries)))
 
@@ -103,7 +103,7 @@ class Changing(Schedule):
         names = SCOPES[number % len(SCOPES)]
         scopes = tuple(replace(old, filter=name, number=NUMBERS[name]) for name in names)
         for scope in scopes:
-            self.world.keys.put(KeyName(scope.filter, 0, 0), scope_key(ROOT, scope.filter, 0))
+            self.world.keys.put_key(KeyName(scope.filter, 0, 0), scope_key(ROOT, scope.filter, 0))
         self.change([ScopeSecret(scope, scope.filter) for scope in scopes], scopes=scopes)
 
     def do_rights(self, number: int, _: str) -> None:

@@ -30,7 +30,7 @@ class Key:
         search = ColumnSearch(
             self.hops, lambda place, value: self.level1[place] == value, lambda secret: secret == self.secret
         )
-        search.add(shares)
+        search.add_shares(shares)
         return search
 
 

@@ -141,9 +141,9 @@ class Stage:
             case Send(peer, wire, ticket) if peer in self.nodes:
                 self.sent(name, peer, wire, ticket)
             case Forget(sequences) if name == SITE:
-                self.outbox.forget(sequences)
+                self.outbox.forget_entries(sequences)
             case LeaveOnDisk(sequences):
-                self.outbox.leave(sequences)
+                self.outbox.leave_on_disk(sequences)
             case ReadPage(start):
                 self.handle(name, self.outbox.page(start))
             case Keep(rows) if name == READER:

@@ -42,15 +42,15 @@ def test_a_backlog_far_behind_arrives_once_and_in_order_beside_what_is_new_thoug
     late = [entry(n, f"plant/late{n % TOPICS}") for n in range(1, BACKLOG + 1)]
     new = [entry(FAR + n, f"{'fresh/new' if n % 2 else 'plant/late'}{n % TOPICS}") for n in range(BACKLOG // 4)]
     for start in range(0, BACKLOG, 50):  # the last of them when all that is new was sent
-        kernel.at(NOW + 5 + start / 100, "site", OutboxPage(tuple(late[start : start + 50]), None))
+        kernel.plan_event(NOW + 5 + start / 100, "site", OutboxPage(tuple(late[start : start + 50]), None))
     for number, one in enumerate(one for one in new if one[2].topic.startswith("fresh/")):
-        kernel.at(NOW + 5 + number / 100, "site", Committed((one,)))
+        kernel.plan_event(NOW + 5 + number / 100, "site", Committed((one,)))
     # The shell keeps these for the end of the backlog.
     left = [one for one in new if one[2].topic.startswith("plant/late")]
-    kernel.at(NOW + 20, "site", OutboxPage(tuple(left), None))
+    kernel.plan_event(NOW + 20, "site", OutboxPage(tuple(left), None))
     trace = kernel.run(NOW + 60)
     check_safety(published, trace.delivered["control"])
     check_liveness(published, trace.delivered["control"])
-    check_blame(trace.named(), liars)
+    check_blame(trace.named_members(), liars)
     assert trace.forgotten["site"] == set(published)
     assert not any(delivered.late for delivered in trace.delivered["control"])

@@ -71,8 +71,8 @@ def test_a_client_that_may_read_one_topic_takes_nothing_from_a_group_elsewhere(r
     for name in site.gateways:
         members[name] = site.kernel.nodes[name] = Members(name, site.kernel.nodes[name])  # type: ignore[assignment]
     joins(site.kernel, NOW + 2, "two")
-    site.kernel.at(NOW + 2, "one", Subscribed("plant/#"))
-    site.kernel.at(NOW + 2, "one", GroupJoined(*GROUP, is_whole=False, owner="user evil"))
+    site.kernel.plan_event(NOW + 2, "one", Subscribed("plant/#"))
+    site.kernel.plan_event(NOW + 2, "one", GroupJoined(*GROUP, is_whole=False, owner="user evil"))
     traffic = publish(site.kernel, "site", NOW + 10, NOW + 45, every=0.2)
     site.run(NOW + 80)
     del members["one"]  # whose only member may not have it
@@ -89,8 +89,8 @@ def test_a_client_that_subscribes_and_unsubscribes_without_end_leaves_others_wha
     traffic.publish(site.kernel, NOW + 3, "plant/valve", b"open", retain=True)
     at = NOW + 20
     for _ in range(20):
-        site.kernel.at(at, "control", Subscribed("plant/#"))
-        site.kernel.at(at + 0.2, "control", Unsubscribed("plant/#"))
+        site.kernel.plan_event(at, "control", Subscribed("plant/#"))
+        site.kernel.plan_event(at + 0.2, "control", Unsubscribed("plant/#"))
         at += 0.6
     site.run(at + 8)
     traffic.publish(site.kernel, at + 8, "plant/valve", b"CLOSED", retain=True)

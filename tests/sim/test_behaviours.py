@@ -121,7 +121,7 @@ def test_who_alters_shares_is_named(way: Behaviour) -> None:
     for bad in Overlay.line((3, 3)).placements():
         done = run((3, 3), bad, everywhere(bad, {way}), bursts_s=(5.0,))
         assert_promises(done)
-        assert done.trace.named()
+        assert done.trace.named_members()
 
 
 FRAMED = (((3, 3), {1: (), 2: (1,)}), ((3, 3), {1: (3,), 2: (1,)}), ((5, 5), {1: (4, 5), 2: (1, 2)}))
@@ -147,7 +147,7 @@ def test_naming_by_mismatch_alone_would_frame_the_innocent(
     ) -> list[Effect]:
         values = level1_values(shares.values(), hops, winning)
         misfits = {place for place, value in values.items() if value is None or not check_share(header, place, value)}
-        return self._name({member_at(self._overlay, hops[0], place) for place in misfits})
+        return self._name_liars({member_at(self._overlay, hops[0], place) for place in misfits})
 
     monkeypatch.setattr(Evidence, "judge", judge)
     with pytest.raises(AssertionError, match="innocents were named"):
@@ -159,7 +159,7 @@ def test_nobody_is_named_for_what_is_absent_late_or_of_another_view(way: Behavio
     bad = {1: (1,), 2: (2,)}
     done = run((3, 3), bad, everywhere(bad, {way}))
     assert_promises(done)
-    assert done.trace.named() == set()
+    assert done.trace.named_members() == set()
 
 
 # --------------------------------------------------------------------------------------- silence, and comebacks
@@ -189,8 +189,8 @@ def test_a_reader_that_leaves_and_comes_back_among_liars(lies: set[Behaviour]) -
     kernel = world.kernel(random.Random(3))
     subscribe(kernel, "control", "plant/#")
     for moment in range(3):
-        kernel.at(NOW + 10 + 20 * moment, "control", Unsubscribed("plant/#"))
-        kernel.at(NOW + 20 + 20 * moment, "control", Subscribed("plant/#"))
+        kernel.plan_event(NOW + 10 + 20 * moment, "control", Unsubscribed("plant/#"))
+        kernel.plan_event(NOW + 20 + 20 * moment, "control", Subscribed("plant/#"))
     traffic = Traffic("site")
     back = set()
     for number in range(90):
@@ -200,7 +200,7 @@ def test_a_reader_that_leaves_and_comes_back_among_liars(lies: set[Behaviour]) -
     trace = kernel.run(NOW + 150)
     check_safety(traffic.published, trace.delivered["control"])
     check_liveness(back, trace.delivered["control"])
-    check_blame(trace.named(), world.liars)
+    check_blame(trace.named_members(), world.liars)
 
 
 def test_a_liar_that_floods_costs_honest_nodes_no_state() -> None:

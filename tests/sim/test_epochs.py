@@ -57,11 +57,13 @@ def adopting(world: World, overlay: Overlay) -> Callable[[Machine, float], Seque
     def adopt(machine: Machine, now: float) -> Sequence[Effect]:
         node = inside(machine)
         if isinstance(node, ReplicaNode):
-            return node.forwarder.adopt(overlay, now)
+            return node.forwarder.adopt_overlay(overlay, now)
         assert isinstance(node, GatewayNode)
         node.woken()
-        effects = node.collector.adopt(overlay, secrets, now) + node.interest.adopt(overlay, secrets, now)
-        return effects + node.publisher.adopt(overlay, secrets, now)
+        effects = node.collector.adopt_overlay(overlay, secrets, now) + node.interest.adopt_overlay(
+            overlay, secrets, now
+        )
+        return effects + node.publisher.adopt_overlay(overlay, secrets, now)
 
     return adopt
 
@@ -109,7 +111,7 @@ def test_epochs_pass_with_liars_and_skewed_clocks(seed: int, lies: set[Behaviour
     trace = kernel.run(NOW + 60)
     check_safety(traffic.published, trace.delivered["control"])
     check_liveness(traffic.published, trace.delivered["control"])
-    check_blame(trace.named(), liars)
+    check_blame(trace.named_members(), liars)
     assert trace.forgotten["site"] == set(traffic.published)
 
 
@@ -175,7 +177,7 @@ def test_a_bump_in_the_middle_of_traffic_loses_nothing_for_those_who_stay(seed: 
     trace = kernel.run(NOW + 50)
     check_safety(traffic.published, trace.delivered["control"])
     check_liveness(traffic.published, trace.delivered["control"])
-    check_blame(trace.named(), world.liars)
+    check_blame(trace.named_members(), world.liars)
     late = [d for d in trace.delivered["evil"] if d.publication.time_ms / 1000 > done + 0.5]
     assert trace.delivered["evil"]
     assert not late

@@ -67,7 +67,7 @@ def test_one_replica_of_each_region_may_be_cut_off(seed: int):
     trace = kernel.run(NOW + 80)
     check_safety(traffic.published, trace.delivered["control"])
     check_liveness(traffic.published, trace.delivered["control"])
-    check_blame(trace.named(), ())
+    check_blame(trace.named_members(), ())
     assert trace.forgotten["site"] == set(traffic.published)
 
 
@@ -97,7 +97,7 @@ def test_nothing_is_lost_in_a_short_partition_of_regions(mode: Mode, extra_bytes
     traffic, trace = partitioned(mode, extra_bytes, away_s=12.0)
     check_safety(traffic.published, trace.delivered["control"])
     check_liveness(traffic.published, trace.delivered["control"])
-    assert not trace.named()
+    assert not trace.named_members()
 
 
 def test_after_a_long_partition_of_regions_delivery_goes_on():
@@ -208,8 +208,8 @@ def test_late_joiners_get_what_is_retained_in_its_last_state_and_then_live_ones(
 def test_a_client_that_comes_and_goes_is_not_held_up():
     _, kernel, traffic = two_regions(9)
     sequences = [traffic.publish(kernel, NOW + 5 + n, "plant/t", b"%d" % n) for n in range(60)]
-    kernel.at(NOW + 20.5, "control", Unsubscribed("plant/#"))
-    kernel.at(NOW + 40.5, "control", Subscribed("plant/#"))
+    kernel.plan_event(NOW + 20.5, "control", Unsubscribed("plant/#"))
+    kernel.plan_event(NOW + 40.5, "control", Subscribed("plant/#"))
     trace = kernel.run(NOW + 44)
     assert [d.sequence for d in trace.delivered["control"]] == sequences[:16] + sequences[36:39]
 
@@ -274,4 +274,4 @@ def test_five_replicas_two_of_them_bad_in_each_region_anything_mixed(seed: int):
     for reader in ("control", "near"):
         check_safety(traffic.published, trace.delivered[reader])
         check_liveness(traffic.published, trace.delivered[reader])
-    check_blame(trace.named(), world.liars)
+    check_blame(trace.named_members(), world.liars)

@@ -87,7 +87,7 @@ def run(
     for reader in GATEWAYS:
         if reader != "site":
             wanted: Predicate = parse_where(f"room = '{wants(reader)}'")
-            kernel.at(NOW + 2, reader, Subscribed("plant/#", wanted))
+            kernel.plan_event(NOW + 2, reader, Subscribed("plant/#", wanted))
     for at in range(count):
         properties = (("room", ROOMS[at % 5]),)
         retain = at == retain_at
@@ -230,4 +230,4 @@ def test_a_liar_harms_only_who_hangs_on_its_plane(way: type[Adversary], region: 
         check_safety(outcome.traffic.published, outcome.trace.delivered[reader])
         if way is not Hider:
             assert not outcome.missing(reader), reader
-    check_blame(outcome.trace.named(), {f"r{region}b": way})
+    check_blame(outcome.trace.named_members(), {f"r{region}b": way})

@@ -36,7 +36,7 @@ class FilteringLiar(Adversary):
         if not isinstance(effect, Send) or PROPERTY_SHOWN not in (told := dict(effect.wire.properties)):
             return [effect]
         header = header_of(from_property(told[PROPERTY_HEADER]))
-        if any(ATTIC.holds(row) for row in read_list(from_property(told[PROPERTY_SHOWN]), header.attributes).rows):
+        if any(ATTIC.holds_for(row) for row in read_list(from_property(told[PROPERTY_SHOWN]), header.attributes).rows):
             return []
         claim = ((PROPERTY_SKIP, "0"),) if header.previous else ()
         kept = tuple(each for each in effect.wire.properties if each[0] != PROPERTY_SKIP)
@@ -86,9 +86,9 @@ def run(scope: Scope, liars: dict[str, type[Adversary]]) -> tuple[EventTrace, Tr
     kernel = world.kernel(random.Random(7))
     traffic = Traffic("site")
     for reader in ("near", "far"):
-        kernel.at(NOW + 2, reader, Subscribed("plant/#", ATTIC))
-        kernel.at(NOW + 14, reader, Subscribed("plant/#", CELLAR))
-        kernel.at(NOW + 24, reader, Subscribed("plant/#", ATTIC, narrows=True))
+        kernel.plan_event(NOW + 2, reader, Subscribed("plant/#", ATTIC))
+        kernel.plan_event(NOW + 14, reader, Subscribed("plant/#", CELLAR))
+        kernel.plan_event(NOW + 24, reader, Subscribed("plant/#", ATTIC, narrows=True))
     for at in range(90):
         begin = NOW + (4, 16, 36)[at // 30]
         properties = (("room", ROOMS[at % 5]), ("owner", "unseen"))
@@ -135,7 +135,7 @@ def test_liars_that_filter_hide_nothing_and_stall_nobody(way: type[Adversary], p
     liars = {f"r{region}{place}": way for region, place in enumerate(places, 1)}
     trace, traffic, _ = run(SCOPES["sealed"], liars)
     check(trace, traffic)
-    check_blame(trace.named(), liars)
+    check_blame(trace.named_members(), liars)
 
 
 def test_wires_of_sealed_scopes_show_what_is_declared_and_nothing_else() -> None:

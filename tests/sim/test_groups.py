@@ -69,13 +69,13 @@ class Members:
 
 
 def joins(kernel: Kernel, when: float, gateway: str) -> None:
-    kernel.at(when, gateway, Subscribed(FILTER))
-    kernel.at(when, gateway, GroupJoined(*GROUP))
+    kernel.plan_event(when, gateway, Subscribed(FILTER))
+    kernel.plan_event(when, gateway, GroupJoined(*GROUP))
 
 
 def leaves(kernel: Kernel, when: float, gateway: str) -> None:
-    kernel.at(when, gateway, GroupLeft(*GROUP))
-    kernel.at(when, gateway, Unsubscribed(FILTER))
+    kernel.plan_event(when, gateway, GroupLeft(*GROUP))
+    kernel.plan_event(when, gateway, Unsubscribed(FILTER))
 
 
 def run_of(world: World, seed: int, clocks: dict[str, float] | None = None) -> tuple[Kernel, dict[str, Members]]:
@@ -154,9 +154,9 @@ def test_gateways_that_join_and_leave_lose_nothing(seed: int):
 
 def test_the_only_gateway_serves_its_group_from_the_first_moment():
     kernel, members = run_of(world_of(), 1)
-    kernel.at(NOW + 2, "one", Subscribed(FILTER))
+    kernel.plan_event(NOW + 2, "one", Subscribed(FILTER))
     site = publish(kernel, "site", NOW + 5, NOW + 8)
-    kernel.at(NOW + 4.9, "one", GroupJoined(*GROUP))
+    kernel.plan_event(NOW + 4.9, "one", GroupJoined(*GROUP))
     kernel.run(NOW + 30)
     assert missing_and_repeated(members, [site]) == ([], [])
 

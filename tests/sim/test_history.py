@@ -146,7 +146,7 @@ def publish_some(kernel: Kernel, rng: random.Random, until: float, count: int = 
 
 def reread(kernel: Kernel, world: World, at: float, since: float = NOW, number: int = 7) -> None:
     scope = world.overlay.policy.scopes[0].number
-    kernel.at(at, "late", ReadAgain(number, scope, int(since * 1000)))
+    kernel.plan_event(at, "late", ReadAgain(number, scope, int(since * 1000)))
 
 
 def told(delivered: Sequence[Deliver]) -> dict[str, list[tuple[int, bytes, int]]]:
@@ -176,7 +176,7 @@ def test_a_late_reader_has_what_a_live_one_had(mode: Mode, regions: int) -> None
     reread(kernel, world, NOW + 5_000)
     kernel.run(NOW + 5_030)
     check_alike(kernel, traffic)
-    assert not kernel.trace.named()
+    assert not kernel.trace.named_members()
 
 
 @pytest.mark.parametrize(("lie", "size"), in_turn(LIES, [3, 5]))
@@ -190,7 +190,7 @@ def test_up_to_f_liars_change_nothing(lie: str, size: int) -> None:
     reread(kernel, world, NOW + 4_000)
     kernel.run(NOW + 4_120)
     check_alike(kernel, traffic)
-    check_blame(kernel.trace.named(), liars)
+    check_blame(kernel.trace.named_members(), liars)
     if lie in ("alter", "garbage", "twice", "backwards"):
         assert kernel.trace.suspected() & set(liars)
 
@@ -232,7 +232,7 @@ def change(kernel: Kernel, world: World, what: str, rng: random.Random) -> None:
             name = f"r{region}x{old.policy.version}"
             members = (*old.latest[region].members, name)
             adopt(kernel, world, changed(world, old, region, members, now, 5))
-            kernel.add(name, world.maker(name, rng), peers_of(world.overlay, name))
+            kernel.add_node(name, world.maker(name, rng), peers_of(world.overlay, name))
         case "detach":
             members = old.latest[1].members
             if len(members) > 3:
@@ -264,7 +264,7 @@ def test_whatever_happens_inside_the_span(seed: int) -> None:
     reread(kernel, world, NOW + 1_000)
     kernel.run(NOW + 1_200)
     check_alike(kernel, traffic)
-    check_blame(kernel.trace.named(), lies)
+    check_blame(kernel.trace.named_members(), lies)
 
 
 def test_order_is_that_of_positions_for_each_topic() -> None:
@@ -289,7 +289,7 @@ def test_a_reader_whose_right_ended_gets_nothing() -> None:
     revoked = world.revoked("late", -1)
     for name in world.overlay.members:
         if name != "late":
-            kernel.at(NOW + 61, name, Offered(canonical(revoked)))
+            kernel.plan_event(NOW + 61, name, Offered(canonical(revoked)))
     kernel.run(NOW + 61.5)
     reread(kernel, world, NOW + 61.6)
     kernel.run(NOW + 100)
@@ -337,8 +337,8 @@ def living(world: World, rng: random.Random, lies: dict[str, str]) -> tuple[Kern
 
 def come_back(kernel: Kernel, rows: dict[bytes, bytes]) -> None:
     kernel.restart("desk")
-    kernel.at(kernel.now, "desk", Restored(tuple(rows.items())))
-    kernel.at(kernel.now, "desk", Subscribed("plant/#"))
+    kernel.plan_event(kernel.now, "desk", Restored(tuple(rows.items())))
+    kernel.plan_event(kernel.now, "desk", Subscribed("plant/#"))
 
 
 @pytest.mark.parametrize("lie", ["omit", *slow(["honest", "shares", "silent"])])
@@ -362,7 +362,7 @@ def test_a_gateway_that_was_away_for_hours_goes_on_where_it_was(lie: str) -> Non
     check_liveness(traffic.published, delivered)
     assert not any(each.late for each in delivered)
     assert b"t" not in {key[:1] for key in rows}
-    check_blame(kernel.trace.named(), {"r2b"})
+    check_blame(kernel.trace.named_members(), {"r2b"})
 
 
 def test_a_gateway_that_dies_again_meanwhile_goes_on_where_it_was_then() -> None:

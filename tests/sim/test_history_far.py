@@ -139,7 +139,7 @@ def run(world: World, rng: random.Random, pages: dict[str, str], passes: dict[st
     reread(kernel, world, NOW + 4_000)
     kernel.run(until)
     check_alike(kernel, traffic)
-    check_blame(kernel.trace.named(), [*pages, *passes])
+    check_blame(kernel.trace.named_members(), [*pages, *passes])
     return kernel
 
 
@@ -194,7 +194,7 @@ def test_whatever_happens_inside_the_span_and_on_the_way(seed: int) -> None:
     reread(kernel, world, NOW + 1_000)
     kernel.run(NOW + 1_400)
     check_alike(kernel, traffic)
-    check_blame(kernel.trace.named(), [*pages, *passes])
+    check_blame(kernel.trace.named_members(), [*pages, *passes])
 
 
 def test_nothing_is_missing_or_twice_where_a_far_reading_goes_over_to_what_is_live() -> None:

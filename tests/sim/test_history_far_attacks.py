@@ -159,9 +159,9 @@ def test_a_reader_that_asks_for_everything_all_the_time_spends_its_own_part_alon
         for turn in range(40 if is_attacked else 0):
             for first, asked in product(("r3a", "r3b", "r3c"), KEEPING):
                 for _ in range(10):
-                    kernel.at(NOW + 1_000 + turn / 10, first, Received("greedy", greedy.wire(first, asked)))
+                    kernel.plan_event(NOW + 1_000 + turn / 10, first, Received("greedy", greedy.wire(first, asked)))
         reread(kernel, world, NOW + 1_002)
-        kernel.at(NOW + 1_002, "desk", ReadAgain(8, 1, int(NOW * 1000)))
+        kernel.plan_event(NOW + 1_002, "desk", ReadAgain(8, 1, int(NOW * 1000)))
         kernel.run(NOW + 1_060)
         check_alike(kernel, traffic)
         assert 8 in kernel.trace.reread_done, "a reader at home did not get through"
@@ -196,7 +196,7 @@ def test_a_reader_that_asks_a_silent_replica_all_the_time_holds_up_no_other() ->
     kernel.nodes["r1a"], greedy = Silent(kernel.nodes["r1a"]), Greedy(world)
     for turn, first in product(range(660), ("r3a", "r3b", "r3c")):
         for _ in range(12):
-            kernel.at(NOW + 1_000 + turn / 10, first, Received("greedy", greedy.wire(first, "r1a")))
+            kernel.plan_event(NOW + 1_000 + turn / 10, first, Received("greedy", greedy.wire(first, "r1a")))
     reread(kernel, world, NOW + 1_002)
     kernel.run(NOW + 1_066)
     check_alike(kernel, traffic)
@@ -215,7 +215,7 @@ def test_a_replica_whose_clock_is_wrong_by_days_is_one_of_the_f() -> None:
             reread(kernel, world, NOW + 4_000)
             kernel.run(NOW + 4_120)
             check_alike(kernel, traffic)
-            assert not kernel.trace.named()
+            assert not kernel.trace.named_members()
 
 
 def test_a_reader_whose_right_ended_gets_nothing_from_another_region() -> None:
@@ -229,7 +229,7 @@ def test_a_reader_whose_right_ended_gets_nothing_from_another_region() -> None:
     revoked = canonical(world.revoked("late", -1))
     for name in world.overlay.members:
         if name != "late":
-            kernel.at(NOW + 61, name, Offered(revoked))
+            kernel.plan_event(NOW + 61, name, Offered(revoked))
     kernel.run(NOW + 61.5)
     reread(kernel, world, NOW + 61.6)
     kernel.run(NOW + 100)
@@ -248,9 +248,9 @@ def test_the_region_that_keeps_answers_no_revoked_reader_whom_liars_pass_on(is_r
     kernel.run(NOW + 60)
     seen, late = watched(kernel, KEEPING), Greedy(world, "late")
     for name in KEEPING if is_revoked else ():
-        kernel.at(NOW + 61, name, Offered(canonical(world.revoked("late", -1))))
+        kernel.plan_event(NOW + 61, name, Offered(canonical(world.revoked("late", -1))))
     for name in KEEPING:
-        kernel.at(NOW + 62, name, Received("r2a", late.wire("r3a", name)))
+        kernel.plan_event(NOW + 62, name, Received("r2a", late.wire("r3a", name)))
     kernel.run(NOW + 63)
     assert [one.recalled["late"] for one in seen.values()] == [int(not is_revoked)] * 3
 
@@ -270,4 +270,4 @@ def test_restarts_while_it_is_read_lose_nothing(restarts: tuple[str, ...]) -> No
         kernel.restart(name)
     kernel.run(NOW + 1_120)
     check_alike(kernel, traffic)
-    assert not kernel.trace.named()
+    assert not kernel.trace.named_members()

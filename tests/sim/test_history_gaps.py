@@ -54,7 +54,7 @@ def test_what_all_replicas_forgot_comes_from_their_histories(lie: str) -> None:
     assert not any(each.late for each in delivered)
     assert kernel.trace.figures["gaps_read"] == 1
     assert "holes" not in kernel.trace.figures
-    check_blame(kernel.trace.named(), {"r2b"})
+    check_blame(kernel.trace.named_members(), {"r2b"})
 
 
 @pytest.mark.parametrize("mode", [Mode.PLAIN, Mode.BLOCKS])
@@ -126,7 +126,7 @@ def test_random_outages_leave_no_gap(seed: int) -> None:
     delivered = kernel.trace.delivered["desk"]
     check_safety(traffic.published, delivered)
     check_liveness(traffic.published, delivered)
-    check_blame(kernel.trace.named(), {liar})
+    check_blame(kernel.trace.named_members(), {liar})
 
 
 def test_a_reader_that_dies_while_it_reads_a_gap_repeats_nothing() -> None:

@@ -152,7 +152,7 @@ def joining(kernel: Kernel, world: World, rng: random.Random, disk: Disk, at: fl
     kernel.crash("late")
     kernel.run(at)
     kernel.restart("late")
-    kernel.at(at, "late", Subscribed("plant/#"))
+    kernel.plan_event(at, "late", Subscribed("plant/#"))
 
 
 def numbers(kernel: Kernel) -> set[int]:
@@ -179,7 +179,7 @@ def test_a_first_start_has_what_was_published_before_it_and_what_comes_meanwhile
     joining(kernel, world, rng, disk, NOW + 600)
     kernel.run(NOW + 800)
     check_rows(kernel, traffic, disk)
-    check_blame(kernel.trace.named(), {"r2b"})
+    check_blame(kernel.trace.named_members(), {"r2b"})
 
 
 def test_without_being_asked_a_job_has_only_what_comes_live() -> None:
@@ -210,7 +210,7 @@ def test_what_a_job_missed_while_it_was_away_is_filled_and_nothing_is_a_row_agai
     kernel.run(NOW + 1_500)
     disk.record = BackfillRecord(0)
     kernel.restart("late")
-    kernel.at(kernel.now, "late", Subscribed("plant/#"))
+    kernel.plan_event(kernel.now, "late", Subscribed("plant/#"))
     kernel.run(NOW + 2_200)
     check_rows(kernel, traffic, disk)
 
@@ -230,7 +230,7 @@ def test_a_job_that_is_killed_while_it_reads_goes_on_and_repeats_nothing() -> No
         kernel.crash("late")
         kernel.run(kernel.now + 1)
         kernel.restart("late")
-        kernel.at(kernel.now, "late", Subscribed("plant/#"))
+        kernel.plan_event(kernel.now, "late", Subscribed("plant/#"))
     kernel.run(NOW + 1_200)
     assert partly, "it was never killed in the middle"
     check_rows(kernel, traffic, disk)
@@ -251,7 +251,7 @@ def test_whatever_happens_inside_the_span(seed: int) -> None:
     joining(kernel, world, rng, disk, NOW + 600)
     kernel.run(NOW + 800)
     check_rows(kernel, traffic, disk)
-    check_blame(kernel.trace.named(), lies)
+    check_blame(kernel.trace.named_members(), lies)
 
 
 @pytest.mark.parametrize("lies", [{}, {"r1b": "drop"}, {"r2a": "drop"}, {"r2a": "alter"}, {"r3c": "drop"}])
@@ -265,5 +265,5 @@ def test_a_job_reads_what_only_another_region_keeps_each_row_once(lies: dict[str
     joining(kernel, world, rng, disk, NOW + 600)
     kernel.run(NOW + 900)
     check_rows(kernel, traffic, disk)
-    check_blame(kernel.trace.named(), lies)
+    check_blame(kernel.trace.named_members(), lies)
     assert kernel.trace.figures["far_passed"] > 0, "it read its own region"

@@ -29,7 +29,7 @@ def rotate(kernel: Kernel, world: World, at: float, restarts: bool = False) -> N
     world.overlay = overlay
     adopted = until_adopted(kernel, "site", overlay.policy.version, at)
     world.identities["site"] = identity
-    kernel.at(adopted, "site", Rotated(identity))
+    kernel.plan_event(adopted, "site", Rotated(identity))
 
 
 def publish(traffic: Traffic, kernel: Kernel, since: float, until: float, count: int, rng: random.Random) -> None:
@@ -52,7 +52,7 @@ def test_a_late_reader_reads_over_an_exchange_of_keys(mode: Mode, lie: str) -> N
     check_alike(kernel, traffic)
     publishers = {position.publisher for position in kernel.histories["r2a"]._records[1]}
     assert len(publishers) == 2, "one key signed all, so that this shows nothing"
-    assert not kernel.trace.named() - {"r2b"}
+    assert not kernel.trace.named_members() - {"r2b"}
 
 
 def test_the_former_key_counts_in_its_time_once_its_certificate_has_ended() -> None:
@@ -102,7 +102,7 @@ def test_a_gap_with_an_exchange_of_keys_inside_is_filled_in_order(lie: str) -> N
     check_liveness(traffic.published, delivered)
     assert not any(each.late for each in delivered)
     assert kernel.trace.figures["gaps_read"]
-    assert not kernel.trace.named() - {"r2b"}
+    assert not kernel.trace.named_members() - {"r2b"}
 
 
 def test_a_gateway_that_was_away_goes_on_over_an_exchange_of_keys() -> None:

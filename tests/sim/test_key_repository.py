@@ -97,7 +97,7 @@ def test_everything_arrives_whatever_one_replica_of_each_region_does_with_keys(
     trace = kernel.run(NOW + 40)
     check_safety(traffic.published, trace.delivered["control"])
     check_liveness(traffic.published, trace.delivered["control"])
-    check_blame(trace.named(), ["r1b", "r2c"])
+    check_blame(trace.named_members(), ["r1b", "r2c"])
     keys = {1: 60, 10: 6, 64: 1}[messages]
     assert trace.figures["recombined"] == keys
 
@@ -117,7 +117,7 @@ def test_a_key_a_message_on_its_own_topic_with_liars_anywhere(near_far: str, lie
     trace = kernel.run(NOW + 40)
     check_safety(traffic.published, trace.delivered["control"])
     check_liveness(traffic.published, trace.delivered["control"])
-    check_blame(trace.named(), [near, far])
+    check_blame(trace.named_members(), [near, far])
 
 
 def test_no_publication_carries_a_key_and_every_key_stands_on_its_topic():
@@ -215,7 +215,7 @@ def test_what_is_retained_survives_restarts_of_one_replica_after_the_other_besid
     assert {d.sequence for d in trace.delivered["late"]} == last
     check_safety(traffic.published, trace.delivered["late"])
     check_safety(traffic.published, trace.delivered["control"])
-    check_blame(trace.named(), [liar])
+    check_blame(trace.named_members(), [liar])
 
 
 @on_topic

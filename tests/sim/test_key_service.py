@@ -24,13 +24,13 @@ def test_with_f_liars_keys_arrive_epoch_by_epoch_and_only_the_liar_is_named(seed
     service = key_world(seed, frozenset({liar}))
     kernel = service.kernel(rng)
     traffic = Traffic("site")
-    kernel.at(NOW + 2, "control", Subscribed("plant/#"))
+    kernel.plan_event(NOW + 2, "control", Subscribed("plant/#"))
     for n in range(80):
         traffic.publish(kernel, NOW + 3 + 2 * n, "plant/t", str(n).encode())
     trace = kernel.run(NOW + 200)
     assert [d.publication.payload for d in trace.delivered["control"]] == [str(n).encode() for n in range(80)], seed
-    assert trace.named() == {liar}, seed
-    for epoch in range(CALENDAR.at(NOW), CALENDAR.at(NOW + 160) + 1):
+    assert trace.named_members() == {liar}, seed
+    for epoch in range(CALENDAR.epoch_at(NOW), CALENDAR.epoch_at(NOW + 160) + 1):
         name = KeyName("plant/#", epoch, 0)
         assert service.held("site", name) == service.held("control", name) == service.right(name)
 
@@ -44,14 +44,14 @@ def test_a_server_that_is_down_and_comes_back_costs_nothing(seed: int):
     kernel = service.kernel(rng)
     kernel.crash(down)
     traffic = Traffic("site")
-    kernel.at(NOW + 2, "control", Subscribed("plant/#"))
+    kernel.plan_event(NOW + 2, "control", Subscribed("plant/#"))
     for n in range(60):
         traffic.publish(kernel, NOW + 3 + 2 * n, "plant/t", str(n).encode())
     kernel.run(NOW + 90)
     kernel.restart(down)
     trace = kernel.run(NOW + 160)
     assert [d.publication.payload for d in trace.delivered["control"]] == [str(n).encode() for n in range(60)], seed
-    assert not trace.named()
+    assert not trace.named_members()
 
 
 @pytest.mark.invariant(57)
@@ -62,7 +62,7 @@ def test_without_enough_servers_nothing_is_sealed_and_all_comes_after_the_outage
     for name in SERVERS[:2]:
         kernel.crash(name)
     traffic = Traffic("site")
-    kernel.at(NOW + 2, "control", Subscribed("plant/#"))
+    kernel.plan_event(NOW + 2, "control", Subscribed("plant/#"))
     for n in range(10):
         traffic.publish(kernel, NOW + 3 + n, "plant/t", str(n).encode())
     trace = kernel.run(NOW + 30)
@@ -82,7 +82,7 @@ def test_bumps_in_a_row_around_ends_of_epochs_lose_nothing_while_members_miss_se
     service = key_world(seed, liars)
     world, kernel = service.world, service.kernel(rng)
     traffic = Traffic("site")
-    kernel.at(NOW + 2, "control", Subscribed("plant/#"))
+    kernel.plan_event(NOW + 2, "control", Subscribed("plant/#"))
     for n in range(200):
         traffic.publish(kernel, NOW + 3 + n / 2, "plant/t", b"%d" % n, qos=1 + n % 2)
     first = rng.uniform(20, 70)
@@ -103,4 +103,4 @@ def test_bumps_in_a_row_around_ends_of_epochs_lose_nothing_while_members_miss_se
                 getattr(kernel, what)(name, server)
     trace = kernel.run(NOW + 240)
     assert [d.publication.payload for d in trace.delivered["control"]] == [b"%d" % n for n in range(200)], seed
-    assert trace.named() <= liars, seed
+    assert trace.named_members() <= liars, seed

@@ -48,7 +48,7 @@ class Owner:
         self.overlay = changed(self.world, self.overlay, region, members, kernel.now, GRACE_S)
         self.world.overlay = self.overlay
         if newcomer:
-            kernel.add(newcomer, self.world.maker(newcomer, self.rng), peers_of(self.overlay, newcomer))
+            kernel.add_node(newcomer, self.world.maker(newcomer, self.rng), peers_of(self.overlay, newcomer))
         there = [name for name in self.overlay.members if name in kernel.nodes]  # a key service is none of them
         told = self.rng.choice([name for name in there if name not in self.world.liars and name != newcomer])
         document = canonical(self.overlay)
@@ -85,7 +85,7 @@ def run(seed: int, changes: int, liars: bool = True, rate: int = 10, scope: Scop
     for reader in ("near", "far"):
         check_safety(traffic.published, trace.delivered[reader])
         check_liveness(traffic.published, trace.delivered[reader])
-    check_blame(trace.named(), world.liars)
+    check_blame(trace.named_members(), world.liars)
     for name, overlay in honest_nodes(world, kernel).items():
         assert overlay.policy.version == 1 + changes, name
         assert {r: v.number for r, v in overlay.views.items()} == {1: 1 + (changes + 1) // 2, 2: 1 + changes // 2}, name
@@ -157,7 +157,7 @@ def test_no_coalition_over_two_views_holds_a_key_of_either():
         members = (f"r{region}b", f"r{region}c", f"r{region}d")
         newer = world.overlay = changed(world, world.overlay, region, members, kernel.now, 30)
         recorders[members[-1]] = Recorder(world.node(members[-1], random.Random(4)))
-        kernel.add(members[-1], lambda name=members[-1]: recorders[name], peers_of(newer, members[-1]))
+        kernel.add_node(members[-1], lambda name=members[-1]: recorders[name], peers_of(newer, members[-1]))
         kernel.call("site", lambda node, now, newer=newer: node.machine.offered(canonical(newer), now))  # type: ignore[attr-defined,misc]
     trace = kernel.run(NOW + 60)
     check_safety(traffic.published, trace.delivered["far"])
@@ -186,7 +186,7 @@ def test_a_gateway_that_was_away_while_a_view_was_replaced_and_closed_loses_noth
         traffic.publish(kernel, NOW + 6 + n, "plant/t", b"%d" % n)
     newer = changed(world, world.overlay, 1, ("r1a", "r1b", "r1c", "r1d"), kernel.now, GRACE_S)
     world.overlay = newer
-    kernel.add("r1d", world.maker("r1d", random.Random(6)), peers_of(newer, "r1d"))
+    kernel.add_node("r1d", world.maker("r1d", random.Random(6)), peers_of(newer, "r1d"))
     kernel.call("near", lambda node, now: node.offered(canonical(newer), now))  # type: ignore[attr-defined]
     kernel.run(NOW + 30)
     assert kernel.nodes["r1b"].overlay.open_views(1) == (newer.latest[1],)  # type: ignore[attr-defined]

@@ -81,10 +81,10 @@ def test_everybody_learns_what_links_take_and_who_has_what_in_common() -> None:
     for name in replicas(world):
         costs = costs_at(kernel, name)
         for a, b in RING:
-            link = costs.link(a, b)
+            link = costs.link_cost(a, b)
             assert link is not None, f"{name} knows nothing of {a}-{b}"
             assert 1_000 <= link <= 20_000, "one way takes 1 to 20 ms"
-        assert costs.link(1, 3) is None, "nobody may join these"
+        assert costs.link_cost(1, 3) is None, "nobody may join these"
         for region in (2, 4):  # readers, who want all that is published in 1 and 3
             for several, count in (({region}, 2), ({2, 4}, 2), ({1, region}, 2), ({1, 2, 3, 4}, 2)):
                 assert costs.concerned(frozenset(several)) == pytest.approx(count * RATE * 10, rel=0.2)
@@ -108,7 +108,7 @@ def test_a_liar_in_each_region_moves_nothing(seed: int) -> None:
     lied = [said for name in names for said in [costs.of_replicas(world.overlay.certificate(name).region)[name]]]
     assert any(said.links and said.links[0][1] == 4_000_000_000 for said in lied)
     for a, b in RING:
-        assert 1_000 <= (costs.link(a, b) or 0) <= 20_000
+        assert 1_000 <= (costs.link_cost(a, b) or 0) <= 20_000
     for regions, count in (({1}, 1), ({2}, 2), ({4}, 2), ({1, 2, 3, 4}, 2)):
         assert costs.concerned(frozenset(regions)) == pytest.approx(count * RATE * 10, rel=0.2)
     assert costs.rate(1, 4) == pytest.approx(RATE, rel=0.2)
@@ -123,7 +123,7 @@ def test_where_too_few_speak_nothing_is_known() -> None:
     kernel.run(END)
     costs = costs_at(kernel, world.overlay.views[3].members[0])
     assert costs.spoke(2) == 2
-    assert costs.link(1, 2) is None
+    assert costs.link_cost(1, 2) is None
     told = [said for region in (1, 3) for said in costs.of_replicas(region).values()]
     failures = {failed for said in told for failed, _ in said.failed}
     assert failures == {gone}, "its neighbours say that it is away, and nobody else"
@@ -158,6 +158,6 @@ def test_without_the_owners_word_nobody_measures() -> None:
     for name in replicas(world):
         node = kernel.nodes[name]
         assert isinstance(node, ReplicaNode)
-        assert node.measurer.told == ()
+        assert node.measurer.summaries == ()
         assert node.measurer.next_deadline is None
         node.handle(LinkDown("stranger"), kernel.now)

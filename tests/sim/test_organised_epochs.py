@@ -78,7 +78,7 @@ def test_swaps_views_epochs_and_bumps_at_once_lose_nothing(seed: int) -> None:
         else:
             view, new = overlay_of(kernel, "far").latest[value].members, f"r{value}d"
             tell(kernel, world, changed(world, world.overlay, value, (*view[:2], new), kernel.now, 3), "far")
-            kernel.add(new, world.maker(new, rng), peers_of(world.overlay, new))
+            kernel.add_node(new, world.maker(new, rng), peers_of(world.overlay, new))
     trace = kernel.run(NOW + 85)
     judge(trace, traffic, world)
     honest = kernel.nodes.keys() - world.liars.keys()

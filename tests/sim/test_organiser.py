@@ -104,7 +104,7 @@ def test_swaps_under_load_with_liars_crashes_and_a_view_that_changes(seed: int) 
             view = overlay_of(kernel, "far").latest[4].members
             version = changed(world, world.overlay, 4, (*view[:2], "r4d"), kernel.now, 3)
             tell(kernel, world, version, "far")
-            kernel.add("r4d", world.maker("r4d", rng), ["r3a", "r3b", "r3c", "r1a", "r1b", "r1c", "far"])
+            kernel.add_node("r4d", world.maker("r4d", rng), ["r3a", "r3b", "r3c", "r1a", "r1b", "r1c", "far"])
         victim = f"r2{rng.choice('abc')}"
         kernel.run(kernel.now + rng.choice([0.0, 0.7, 1.9, 2.1, 4.0]))
         kernel.crash(victim)
@@ -177,7 +177,7 @@ def test_two_swaps_of_one_number_name_the_organiser_and_part_nobody(seed: int) -
     says(kernel, world, SwapNews((other,), endorsements(world, other, *liars)), "r2b", "r2c")
     trace = kernel.run(NOW + 60)
     judge(trace, traffic, world)
-    assert trace.named() == {BOSS}
+    assert trace.named_members() == {BOSS}
     assert {who for who, blame in trace.blamed if blame.named} == kernel.nodes.keys()
     assert len({frozenset(edges_of(overlay_of(kernel, name))) for name in kernel.nodes}) == 1
     before = edges_of(overlay_of(kernel, "far"))
@@ -269,7 +269,7 @@ def test_edges_and_a_revocation_of_an_owner_that_knows_of_no_swap_count_at_once(
     )
     for name, each in traffic.items():
         check_liveness(each.published, [got for got in trace.delivered["second"] if got.publisher == name])
-    assert trace.named() == trace.suspected() == set()
+    assert trace.named_members() == trace.suspected() == set()
 
 
 @pytest.mark.slow
@@ -289,7 +289,7 @@ def test_a_revocation_alone_leaves_the_swap_and_the_organiser_goes_with_its_cert
     says(kernel, world, SwapNews((swap,), endorsements(world, swap, *of_regions(ALL, "c"))))
     trace = kernel.run(NOW + 50)
     assert all_have(kernel, CLOSED)
-    assert trace.named() == set()
+    assert trace.named_members() == set()
 
 
 # ------------------------------------------------------------------------------------------------ going back

@@ -77,7 +77,7 @@ def test_every_placement_of_one_liar_a_region(liars: tuple[str, str], lies: set[
     traffic, trace = run(world, 4, ["control"], count=12)
     check_safety(traffic.published, trace.delivered["control"])
     check_liveness(traffic.published, trace.delivered["control"])
-    check_blame(trace.named(), liars)
+    check_blame(trace.named_members(), liars)
 
 
 def test_a_liar_with_shares_and_content_is_named_and_nobody_else():
@@ -85,7 +85,7 @@ def test_a_liar_with_shares_and_content_is_named_and_nobody_else():
     world.liars = {"r1b": frozenset({Behaviour.SHARES, Behaviour.CONTENT})}
     traffic, trace = run(world, 5, ["control"])
     check_liveness(traffic.published, trace.delivered["control"])
-    assert trace.named() == {"r1b"}
+    assert trace.named_members() == {"r1b"}
     assert "r1b" in trace.suspected()
 
 
@@ -94,7 +94,7 @@ def test_liar_on_a_one_region_path_is_named():
     world.liars = {"r1c": frozenset({Behaviour.SHARES})}
     traffic, trace = run(world, 6, ["control"])
     check_liveness(traffic.published, trace.delivered["control"])
-    assert trace.named() == {"r1c"}
+    assert trace.named_members() == {"r1c"}
 
 
 @pytest.mark.parametrize("seed", [0, *slow(range(1, 6))])
@@ -117,7 +117,7 @@ def test_replicas_crash_and_come_back(seed: int):
     trace = kernel.run(NOW + 80)
     check_safety(traffic.published, trace.delivered["control"])
     check_liveness(traffic.published, trace.delivered["control"])
-    check_blame(trace.named(), ())
+    check_blame(trace.named_members(), ())
     assert trace.forgotten["site"] == set(traffic.published)
 
 

@@ -28,7 +28,7 @@ def lengths(padding: int, mode: Mode) -> set[tuple[Mode, int]]:
     recorders = {name: Recorder(node) for name, node in kernel.nodes.items()}
     kernel.nodes.update(recorders)
     traffic = Traffic("site")
-    kernel.at(NOW + 1, "control", Subscribed("plant/#"))
+    kernel.plan_event(NOW + 1, "control", Subscribed("plant/#"))
     for place, size in enumerate(SIZES):
         traffic.publish(kernel, NOW + 2 + place, "plant/t", b"x" * size)
     trace = kernel.run(NOW + 60)

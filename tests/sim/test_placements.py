@@ -141,7 +141,7 @@ def test_publishers_at_two_ends_of_a_tree(seed: int) -> None:
         delivered = [delivery for delivery in trace.delivered[reader] if delivery.publisher == gateway]
         check_safety(published.published, delivered)
         check_liveness(published.published, delivered)
-    check_blame(trace.named(), liars)
+    check_blame(trace.named_members(), liars)
     received = {liar: recorders[liar].received for liar in liars}
     assert_secret(Run(overlays, bad, liars, traffic["site"], trace, received))
 

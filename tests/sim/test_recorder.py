@@ -89,7 +89,7 @@ def test_who_breaks_x25519_later_reads_all_of_a_classical_overlay_and_nothing_of
     kernel.nodes.update(recorders)
     assert isinstance(recorders["site"].machine, GatewayNode)
     traffic = Traffic("site")
-    kernel.at(NOW + 2, "control", Subscribed("plant/#"))
+    kernel.plan_event(NOW + 2, "control", Subscribed("plant/#"))
     payloads = {str(number).encode() for number in range(20)}
     for number in range(20):
         traffic.publish(kernel, NOW + 3 + 5 * number, "plant/t", str(number).encode())

@@ -75,7 +75,7 @@ def test_every_life_of_a_gateway_goes_on_where_the_last_one_ended(seed: int, sha
     check_safety(traffic.published, kernel.committed)
     check_liveness(traffic.published, kernel.committed)
     assert not kernel.replayed
-    check_blame(kernel.trace.named(), liars)
+    check_blame(kernel.trace.named_members(), liars)
     assert not kernel._kept["r1a"], "everything was acknowledged in the end"
 
 
@@ -225,6 +225,6 @@ def test_new_tokens_neither_lose_nor_repeat_anything(mode: Mode, told: str, come
     check_safety(traffic.published, kernel.committed)
     check_liveness(traffic.published, kernel.committed)
     assert not kernel.replayed
-    check_blame(kernel.trace.named(), ())
+    check_blame(kernel.trace.named_members(), ())
     assert not [d.sequence for d in kernel.committed if d.late]
     assert "holes" not in kernel.trace.figures

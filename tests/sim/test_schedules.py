@@ -157,10 +157,10 @@ def seen_ever(self: Repeats, sequence: int, *_: object) -> bool:
 
 
 def drop_without_void(self: Publisher, message: list[int], age: list[int], now: float) -> list[Effect]:
-    return self._drop(sorted([*message, *age]))
+    return self._drop_unsent(sorted([*message, *age]))
 
 
-ADD, ACKED, PUT, DELIVER = Residents.add, Publisher.acked, KeptReader.put, Stream.deliver
+ADD, ACKED, PUT, DELIVER = Residents.add_entry, Publisher.acked, KeptReader.put_row, Stream.mark_delivered
 NEAR: dict[str, Any] = {}
 FAR = {"far": True}
 MUTANTS: dict[str, tuple[type, str, Any, str, dict[str, Any]]] = {

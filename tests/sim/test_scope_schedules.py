@@ -97,14 +97,14 @@ def backwards(self: Unpacked, publisher: str, sealed_ms: int, late: bool, replay
 
 
 def forget_at_a_change(self: Publisher, overlay: Any, secrets: Any, now: float) -> list[Effect]:
-    return [*ADOPT(self, overlay, secrets, now), *self._forget(list(self._entries))]
+    return [*ADOPT(self, overlay, secrets, now), *self._forget_entries(list(self._entries))]
 
 
 def whole_runs(self: SealedBefore, sequence: int) -> bool:
     return sequence // RUN_NUMBERS in self._former
 
 
-TAKE, ADOPT, DELIVERED = Publisher.take, Publisher.adopt, Unpacked.delivered
+TAKE, ADOPT, DELIVERED = Publisher.take_entries, Publisher.adopt_overlay, Unpacked.delivered
 MUTANTS: dict[str, tuple[type, str, Any, list[tuple[str, int]]]] = {
     "what no scope takes is forgotten": (Publisher, "take", forget_the_homeless, DIVIDED),
     "what was sent is forgotten at a change": (Publisher, "adopt", forget_at_a_change, SENT),

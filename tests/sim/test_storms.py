@@ -113,4 +113,4 @@ def test_a_storm_loses_and_misplaces_nothing_and_f_replicas_open_nothing(seed: i
             assert not derivable(shares, header.hops), some
     check_safety(traffic.published, trace.delivered["control"])
     check_liveness(traffic.published, trace.delivered["control"])
-    check_blame(trace.named(), world.liars)
+    check_blame(trace.named_members(), world.liars)

@@ -48,7 +48,7 @@ def cut(kernel: Kernel, since: float, until: float, peer: str = "r1c") -> None:
 def check(world: World, traffic: Traffic, trace: EventTrace) -> None:
     check_safety(traffic.published, trace.delivered["control"])
     check_liveness(traffic.published, trace.delivered["control"])
-    check_blame(trace.named(), world.liars)
+    check_blame(trace.named_members(), world.liars)
 
 
 @pytest.mark.attack(134)

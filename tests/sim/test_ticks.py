@@ -64,7 +64,7 @@ def check(seed: int) -> float:
     trace, traffic = played(seed, True)
     check_safety(traffic.published, trace.delivered["control"])
     check_liveness(traffic.published, trace.delivered["control"])
-    check_blame(trace.named(), ())
+    check_blame(trace.named_members(), ())
     assert trace.forgotten["site"] == set(traffic.published), seed
     later_s = longest_s(trace) - longest_s(played(seed, False)[0])
     assert later_s < LATER_S, seed

@@ -71,7 +71,7 @@ def test_a_publisher_that_hears_first_of_its_next_key_loses_nothing(mode: Mode, 
     overlay, identity = with_next_key(world, "site")
     tell(kernel, world, overlay, "site")
     at = until_adopted(kernel, "site", overlay.policy.version, NOW + 6.02)
-    kernel.at(at, "site", Rotated(identity))
+    kernel.plan_event(at, "site", Rotated(identity))
     for n in range(20):  # when the next key signs
         traffic.publish(kernel, NOW + 30 + n, "plant/0", b"later", qos=1)
     check_nothing_lost(kernel, traffic)

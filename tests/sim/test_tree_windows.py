@@ -84,7 +84,7 @@ class Windows(Deaf):
     def _carry(self, name: str, peer: str, wire: Wire, ticket: int = 0) -> None:
         event = Received(name, wire)
         self.tickets[id(event)] = ticket
-        self.at(self._arrival(name, peer), peer, event)
+        self.plan_event(self._arrival(name, peer), peer, event)
 
     def _apply(self, name: str, event: Event) -> None:
         if not isinstance(event, Received) or id(event) not in self.tickets:
@@ -102,9 +102,9 @@ class Windows(Deaf):
 
     def _acknowledge(self, name: str, peer: str, ticket: int) -> None:
         if ticket:
-            self.at(self._arrival(name, peer), peer, Acked(name, ticket))
+            self.plan_event(self._arrival(name, peer), peer, Acked(name, ticket))
         elif peer in self.flows:
-            self.at(self._arrival(name, peer), peer, _Answered(self.lanes[peer][name]))  # type: ignore[arg-type]
+            self.plan_event(self._arrival(name, peer), peer, _Answered(self.lanes[peer][name]))  # type: ignore[arg-type]
 
     def _passes(self, name: str, event: Any) -> bool:
         if isinstance(event, _Answered):

@@ -58,7 +58,7 @@ def judge(trace: EventTrace, traffic: dict[str, Traffic], world: World) -> None:
         of_one = [got for got in trace.delivered[reader] if got.publisher == name]
         check_safety(each.published, of_one)
         check_liveness(each.published, of_one)
-    check_blame(trace.named(), world.liars)
+    check_blame(trace.named_members(), world.liars)
     if not world.liars:
         assert trace.blamed == []
 
@@ -189,7 +189,7 @@ def test_a_region_comes_and_one_that_is_a_leaf_goes():
     check_safety(traffic.published, trace.delivered["near"])
     check_liveness(traffic.published, trace.delivered["near"])
     assert len(trace.delivered["far"]) < 100
-    assert trace.suspected() == trace.named() == set()
+    assert trace.suspected() == trace.named_members() == set()
     assert kernel.nodes["r2a"].peers == {"r1a", "r1b", "r1c", "near"}  # type: ignore[attr-defined]
 
 

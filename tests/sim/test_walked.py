@@ -81,11 +81,11 @@ def read_and_wait() -> None:
 def change_the_tree() -> None:
     """A member is asked for the phase in each step of a change, and long after it: it slept through all of it."""
     change = TreeChange(7, 1_000, 2, 60, ((1, 2), (2, 3)))
-    trees = Trees.of(change, ((1, 3), (2, 3)), {1, 2, 3})
+    trees = Trees.at_start(change, ((1, 3), (2, 3)), {1, 2, 3})
     while (at := trees.next_change()) is not None:
         trees = replace(trees, phase=trees.phase_at(at))
         assert trees.phase_at(at - 10) is trees.phase
-    assert Trees.of(change, ((1, 3), (2, 3)), {1, 2, 3}).phase_at(3_600.0) is Phase.ALONE
+    assert Trees.at_start(change, ((1, 3), (2, 3)), {1, 2, 3}).phase_at(3_600.0) is Phase.ALONE
     assert trees.phase_at(3_600.0) is Phase.ALONE
 
 
@@ -109,7 +109,7 @@ def live_and_die() -> None:
         pulse.vouched(ping.number, ping.sent_ms, at)
         assert pulse.health is Health.SUSPECTED
         ping, at = silent_until(Health.FAILED) if until is Health.FAILED else (ping, at)
-        pulse.answered(ping.number, ping.sent_ms, at)
+        pulse.take_echo(ping.number, ping.sent_ms, at)
         assert pulse.health is Health.ALIVE
         pulse.lives(at + 0.1)
 

@@ -234,7 +234,7 @@ def attacked(count: int, sizes: int, attack: str, seed: int) -> None:
         made.append(Liar(node, ATTACKS[attack](), rng))
         return made[-1]
 
-    check_blame(deliver(line(count, sizes), seed, wrapper, burst=6).named(), liars)
+    check_blame(deliver(line(count, sizes), seed, wrapper, burst=6).named_members(), liars)
     assert sum(liar.told for liar in made) > 30
 
 
@@ -287,7 +287,7 @@ def test_a_publisher_that_wraps_where_it_must_not_or_does_not_where_it_must_harm
         honest.publish(kernel, NOW + 5 + number, f"plant/{number % 3}", b"honest %d" % number, qos=1)
         bad.publish(kernel, NOW + 5.5 + number, f"plant/{number % 3}", b"bad %d" % number, qos=1)
     trace = kernel.run(NOW + 60)
-    check_blame(trace.named(), ())
+    check_blame(trace.named_members(), ())
     for reader in readers:
         delivered = [each for each in trace.delivered[reader] if each.publication.payload.startswith(b"honest")]
         check_safety(honest.published, delivered)
@@ -328,6 +328,6 @@ def test_votes_that_decide_nothing_cost_a_reader_no_audit(monkeypatch: pytest.Mo
     for sender in (1, 2, 3):
         frame = encode_wraps(key.key_id, hops, [Wrap(WrapName(owner, sender), bytes(52))])
         told = ((PROPERTY_KEY, header), (PROPERTY_WRAPS, to_property(frame)))
-        kernel.at(kernel.now, "control", Received(name(5, 1), Wire(KEYS_TOPIC, b"", 1, False, told)))
+        kernel.plan_event(kernel.now, "control", Received(name(5, 1), Wire(KEYS_TOPIC, b"", 1, False, told)))
         kernel.run(kernel.now + 3)
     assert len(audits) == before

@@ -98,7 +98,7 @@ def test_who_has_all_wraps_and_fewer_than_k_shares_of_any_key_opens_nothing() ->
     way = WAYS[5]
     search = way.search()
     search.add_wraps(way.wraps)
-    search.add(share for share in way.told if share.label[1].place == 2)
+    search.add_shares(share for share in way.told if share.label[1].place == 2)
     assert search.search(10**9, {}) is None
     assert not search.rows
 
@@ -151,7 +151,7 @@ def test_a_liar_in_each_region_loses_nobody_anything_and_frames_nobody(count: in
     rng = random.Random(f"{count}{lie}")
     world = line(count)
     world.liars = {name(region, rng.randrange(1, 4)): frozenset({lie}) for region in range(1, count + 1)}
-    check_blame(deliver(world, 1).named(), world.liars)
+    check_blame(deliver(world, 1).named_members(), world.liars)
 
 
 @pytest.mark.parametrize(
@@ -163,14 +163,14 @@ def test_mixed_liars_over_long_ways(count: int, seed: int) -> None:
     world = line(count)
     ways = [way for way in Behaviour if way not in (Behaviour.FLOOD, Behaviour.PULLS, Behaviour.DELAY)]
     world.liars = {name(region, rng.randrange(1, 4)): frozenset(rng.sample(ways, 2)) for region in range(1, count + 1)}
-    check_blame(deliver(world, seed).named(), world.liars)
+    check_blame(deliver(world, seed).named_members(), world.liars)
 
 
 def test_constant_liars_are_named_however_long_the_way_is() -> None:
     """Ten regions of three have 59,049 explanations, which nobody lists."""
     liars = {name(region, 1 + region % 3) for region in (1, 4, 7)}
     trace = deliver(line(10), 5, lambda member, node: Spoiling(node, shares=garbage) if member in liars else node)
-    assert trace.named() == liars
+    assert trace.named_members() == liars
 
 
 # --------------------------------------------------------------------------------------- attacks on wraps
@@ -285,7 +285,7 @@ def test_an_attack_on_wraps_by_one_of_each_region_loses_nobody_anything(attack: 
         made.append(Spoiling(node, wraps=ATTACKS[attack]()))
         return made[-1]
 
-    check_blame(deliver(world, 3, wrapper).named(), liars)
+    check_blame(deliver(world, 3, wrapper).named_members(), liars)
     assert sum(liar.told for liar in made) > 50
 
 
@@ -299,7 +299,7 @@ def test_liars_at_one_place_of_all_regions_say_alike_forged_wraps(place: int) ->
         return each_wrap(frame, lambda wrap: wrap._replace(sealed=garbage(repr(wrap.name).encode() * 9)[:52]))
 
     trace = deliver(world, 4, lambda member, node: Spoiling(node, wraps=forged) if member in liars else node)
-    check_blame(trace.named(), liars)
+    check_blame(trace.named_members(), liars)
 
 
 def test_were_one_voice_enough_forgeries_would_win(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -416,7 +416,7 @@ def test_keys_on_a_topic_of_their_own_are_wrapped_too() -> None:
     scopes = [Scope("plant/#", keys_on_topic=True)]
     world = line(6, scopes=scopes)
     world.liars = {name(region, 1 + region % 3): frozenset({Behaviour.SHARES}) for region in range(1, 7)}
-    check_blame(deliver(world, 8).named(), world.liars)
+    check_blame(deliver(world, 8).named_members(), world.liars)
 
 
 # ------------------------------------------------------------------------------------- restarts and changes
@@ -440,7 +440,7 @@ def test_replicas_and_a_reader_that_start_anew_lose_nothing() -> None:
     trace = kernel.run(NOW + 90)
     check_safety(traffic.published, trace.delivered["control"])
     check_liveness(traffic.published, trace.delivered["control"])
-    check_blame(trace.named(), ())
+    check_blame(trace.named_members(), ())
 
 
 def test_a_late_reader_gets_the_keys_in_use_with_their_wraps() -> None:
@@ -486,7 +486,7 @@ def test_a_reader_that_dies_at_any_moment_goes_on_where_it_ended(seed: int, lies
     check_safety(traffic.published, kernel.committed)
     check_liveness(traffic.published, kernel.committed)
     assert not kernel.replayed
-    check_blame(kernel.trace.named(), world.liars)
+    check_blame(kernel.trace.named_members(), world.liars)
 
 
 def test_a_search_in_many_short_turns_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -494,7 +494,7 @@ def test_a_search_in_many_short_turns_loses_nothing(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(key_opening, "TURN_CHOICES", 2 * key_opening.WRAP_CHOICES)
     world = line(6)
     world.liars = {name(region, 1 + region % 3): frozenset({Behaviour.SHARES}) for region in range(1, 7)}
-    check_blame(deliver(world, 11).named(), world.liars)
+    check_blame(deliver(world, 11).named_members(), world.liars)
 
 
 # ------------------------------------------------------------------- the network is the adversary's, too
@@ -512,7 +512,7 @@ def test_liars_that_are_faster_than_anybody_gain_nothing(counts: tuple[int, ...]
         delivered = done.trace.delivered.get(reader, [])
         check_safety(done.traffic.published, delivered)
         check_liveness([n for n, it in done.traffic.published.items() if it.topic != "open/x"], delivered)
-    check_blame(done.trace.named(), done.liars)
+    check_blame(done.trace.named_members(), done.liars)
     for liar, received in done.received.items():
         assert not any(MARK in data for event in received for data in _clear(event.wire)), f"{liar} read a payload"
     own = {(region, place) for region, places in bad.items() for place in places}
@@ -569,6 +569,6 @@ def test_one_that_says_every_wrap_alone_and_thrice_makes_others_send_little_more
         trace = kernel.run(NOW + 60)
         check_safety(traffic.published, trace.delivered["control"])
         check_liveness(traffic.published, trace.delivered["control"])
-        check_blame(trace.named(), liars)
+        check_blame(trace.named_members(), liars)
         wires.append(sum(PROPERTY_WRAPS in dict(event.wire.properties) for event in heard.received))
     assert wires[1] <= wires[0] + 3 * 4 * 9, "at most one wire for each wrap and replica"

@@ -54,7 +54,7 @@ class World:
         for secret in self.secrets:
             for epoch in epochs:
                 name = KeyName(secret.scope.filter, epoch, bump)
-                keys.put(name, scope_key(ROOT, name.scope, epoch, bump))
+                keys.put_key(name, scope_key(ROOT, name.scope, epoch, bump))
 
     def with_policy(self, *handed: ScopeGrant, **changes: object) -> Overlay:
         """The next version of the overlay, signed by the same owner, who hands this to gateways."""
@@ -97,7 +97,7 @@ class World:
         handed = ScopeGrant(wire.filter, clear, tokens, ((name, key),))
         kept = [s for s in self.overlay.policy.scopes if not s.retiring and not (drop_before and s == old)]
         self.overlay = self.with_policy(handed, scopes=(*(replace(s, retiring=s == old) for s in kept), wire))
-        self.keys.put(name, key)
+        self.keys.put_key(name, key)
         self.secrets = [*self.secrets_under(self.overlay), ScopeSecret(self.overlay.policy.scopes[-1], clear, tokens)]
         return self.overlay
 
@@ -233,7 +233,7 @@ def make_world(
         wire = replace(scope, filter=tokenise_filter(scope.filter, tokens)) if scope.tokens else scope
         wire_scopes.append(wire)
         if not servers:
-            keys.put(KeyName(wire.filter, 0, 0), scope_key(ROOT, wire.filter, 0))
+            keys.put_key(KeyName(wire.filter, 0, 0), scope_key(ROOT, wire.filter, 0))
         secrets.append(ScopeSecret(wire, scope.filter, tokens if scope.tokens else None))
     issuer = Issuer.CHAIN if servers else Issuer.OWNER
     policy = Policy("test", 1, tuple(edges), tuple(wire_scopes), tuple(grants), calendar, issuer, servers)
@@ -276,10 +276,10 @@ class Traffic:
         """What the shell does: QoS 1 and 2 to the disk first, QoS 0 beside it."""
         entry = self.entries[sequence]
         if entry[2].qos:
-            kernel.at(when, self.gateway, Appending((sequence,)))
-            kernel.at(when, self.gateway, Committed((entry,)))
+            kernel.plan_event(when, self.gateway, Appending((sequence,)))
+            kernel.plan_event(when, self.gateway, Committed((entry,)))
         else:
-            kernel.at(when, self.gateway, Unstored(sequence, entry[2]))
+            kernel.plan_event(when, self.gateway, Unstored(sequence, entry[2]))
 
     def resume(self, kernel: Kernel, when: float, outbox: SimulatedOutbox) -> None:
         """The gateway is a new process, which reads its outbox: what its devices had not handed over yet comes now."""
@@ -289,4 +289,4 @@ class Traffic:
 
 
 def subscribe(kernel: Kernel, gateway: str, topic_filter: str, when: float = NOW + 2) -> None:
-    kernel.at(when, gateway, Subscribed(topic_filter))
+    kernel.plan_event(when, gateway, Subscribed(topic_filter))

@@ -202,7 +202,7 @@ class Publisher:
         assert rule is not None
         pinned = epoch is not None or bump is not None
         (self.pinned.add if pinned else self.pinned.discard)(scope)
-        at = self.overlay.calendar.at(time) if epoch is None else epoch
+        at = self.overlay.calendar.epoch_at(time) if epoch is None else epoch
         name = KeyName(scope, at, rule.bump if bump is None else bump)
         secret = epoch_key(name) if rule.keyed else None
         self.keys[scope] = make_key(
@@ -212,7 +212,7 @@ class Publisher:
     def key_for(self, scope: Scope, time: float) -> tuple[KeyHeader, DataKey, list[Share]]:
         """The data key in use; a new one in another epoch or after a bump."""
         key = self.keys.get(scope.filter)
-        name = KeyName(scope.filter, self.overlay.calendar.at(time), scope.bump)
+        name = KeyName(scope.filter, self.overlay.calendar.epoch_at(time), scope.bump)
         if key is None or (key[0].epoch_key != name and scope.filter not in self.pinned):
             self.new_key(scope.filter, time=time)
         return self.keys[scope.filter]

@@ -28,10 +28,10 @@ class Changing(Overlay):
         found = super().signed
         if self.endorsed and not found.in_force(1):
             view = found.latest[1]
-            said = [Endorsement.of(view, name, identity_of(name, 1)) for name in BEFORE[1:]]
+            said = [Endorsement.sign_view(view, name, identity_of(name, 1)) for name in BEFORE[1:]]
             found = found.endorsed(said, NOW)
         if self.over:
-            found = found.at(NOW + GRACE_S + 1)
+            found = found.as_of(NOW + GRACE_S + 1)
         assert self._signed is not None
         self._signed = self._signed[0], found
         return found

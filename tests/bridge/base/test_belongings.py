@@ -24,18 +24,18 @@ def test_it_is_as_a_list_for_each_owner(acts: list[tuple[str, int, int]]) -> Non
                 held.add(owner, thing)
                 model.setdefault(owner, []).append(thing)
         elif act == "drop" and has:
-            held.drop(owner, thing)
+            held.drop_thing(owner, thing)
             model[owner].remove(thing)
             model = {each: things for each, things in model.items() if things}
         elif act == "renew" and has:
-            held.renew(owner, thing)
+            held.renew_thing(owner, thing)
             model[owner].remove(thing)
             model[owner].append(thing)
         elif act == "drop":
             with pytest.raises(KeyError):
-                held.drop(owner, thing)
+                held.drop_thing(owner, thing)
         assert len(held) == len(model)
-        assert all(list(held.of(each)) == model.get(each, []) for each in range(3))
+        assert all(list(held.things_of(each)) == model.get(each, []) for each in range(3))
         if model:
             most = max(len(things) for things in model.values())
             assert held.oldest_of_most() in [things[0] for things in model.values() if len(things) == most]
@@ -51,4 +51,4 @@ def test_it_is_as_a_list_for_each_owner(acts: list[tuple[str, int, int]]) -> Non
 def test_who_has_one_thing_costs_little() -> None:
     held: Belongings[int, int] = Belongings()
     held.add(1, 7)
-    assert sys.getsizeof(held.of(1)) < 64
+    assert sys.getsizeof(held.things_of(1)) < 64

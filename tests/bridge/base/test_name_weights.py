@@ -18,10 +18,10 @@ def test_the_heaviest_branch_is_followed_to_its_oldest_name(steps: list[tuple[st
     for name, weight in steps:
         model.pop(name, None)
         if weight:
-            weights.put(name, weight)
+            weights.set_weight(name, weight)
             model[name] = weight
         else:
-            weights.drop(name)
+            weights.drop_name(name)
         assert len(weights) == len(model)
         if not model:
             continue
@@ -43,10 +43,10 @@ def expected(model: dict[str, int], prefix: str) -> list[str]:
 def test_a_prefix_that_floods_loses_its_own() -> None:
     weights = NameWeights()
     for name in ("plant/a/1", "plant/b", "plant/a"):
-        weights.put(name, 1)
+        weights.set_weight(name, 1)
     for number in range(1_000):
-        weights.put(f"plant/evil/{number}", 1)
+        weights.set_weight(f"plant/evil/{number}", 1)
         if number >= 10:
             assert weights.heaviest() == f"plant/evil/{number - 10}"
-            weights.drop(weights.heaviest())
+            weights.drop_name(weights.heaviest())
     assert len(weights) == 13

@@ -10,7 +10,7 @@ from bridge.base.turns import Turns
 
 
 def all_of(turns: Turns) -> list[str]:
-    return [turns.take() for _ in range(len(turns))]
+    return [turns.take_name() for _ in range(len(turns))]
 
 
 def test_origins_take_turns_and_each_keeps_its_order() -> None:
@@ -25,8 +25,8 @@ def test_a_flood_delays_another_by_one() -> None:
     for number in range(1_000):
         turns.add(f"flood {number}", b"bad")
     turns.add("one", b"good")
-    turns.take()
-    assert turns.take() == "one"
+    turns.take_name()
+    assert turns.take_name() == "one"
 
 
 def test_a_name_waits_once_where_it_was_first() -> None:
@@ -41,11 +41,11 @@ def test_a_name_waits_once_where_it_was_first() -> None:
 def test_who_is_dropped_waits_no_longer_and_may_come_again() -> None:
     turns = Turns()
     turns.add("x", b"a")
-    turns.drop("x")
-    turns.drop("never")
+    turns.drop_name("x")
+    turns.drop_name("never")
     assert len(turns) == 0
     with pytest.raises(KeyError):
-        turns.take()
+        turns.take_name()
     turns.add("x", b"b")
     assert all_of(turns) == ["x"]
 
@@ -58,10 +58,10 @@ def test_whoever_waits_is_taken_once(steps: list[tuple[str, int, bytes]]) -> Non
             turns.add(str(number), origin)
             waiting.add(str(number))
         elif what == "d":
-            turns.drop(str(number))
+            turns.drop_name(str(number))
             waiting.discard(str(number))
         elif waiting:
-            waiting.remove(turns.take())
+            waiting.remove(turns.take_name())
         assert len(turns) == len(waiting)
     assert sorted(all_of(turns)) == sorted(waiting)
 
@@ -70,5 +70,5 @@ def test_who_is_dropped_takes_nobody_of_its_origin_along() -> None:
     turns = Turns()
     for name in ("x", "y", "z"):
         turns.add(name, b"a")
-    turns.drop("y")
+    turns.drop_name("y")
     assert all_of(turns) == ["x", "z"]

@@ -70,10 +70,10 @@ def test_what_a_later_life_sealed_is_new_whatever_its_clock_says():
     repeats = Repeats()
     sealings = [(200, (1, 1)), (100, (2, 1)), (100, (2, 2))]
     for sealing in sealings:
-        assert not repeats.knows(5, *sealing)
+        assert not repeats.knows_sealing(5, *sealing)
         assert not repeats.seen(5, *sealing)
     for sealing in (*sealings, *sealings[::-1]):
-        assert repeats.knows(5, *sealing)
+        assert repeats.knows_sealing(5, *sealing)
         assert repeats.seen(5, *sealing), "nobody makes one news by the other"
 
 
@@ -87,10 +87,10 @@ def test_only_recent_sequences_may_be_sealed_anew():
 
 def test_an_allowance_refills_with_time_up_to_its_burst():
     allowance = Allowance(2, 10.0, 0.0)
-    assert [allowance.take(0.0) for _ in range(3)] == [True, True, False]
-    assert [allowance.take(10.0), allowance.take(10.0)] == [True, False]
-    assert [allowance.take(1000.0) for _ in range(3)] == [True, True, False]
-    assert not allowance.take(500.0), "a clock that goes back gives nothing"
+    assert [allowance.spend_one(0.0) for _ in range(3)] == [True, True, False]
+    assert [allowance.spend_one(10.0), allowance.spend_one(10.0)] == [True, False]
+    assert [allowance.spend_one(1000.0) for _ in range(3)] == [True, True, False]
+    assert not allowance.spend_one(500.0), "a clock that goes back gives nothing"
 
 
 @settings(max_examples=60, deadline=None)
@@ -101,7 +101,7 @@ def test_a_budget_gives_no_more_than_its_burst_and_rate(steps: list[tuple[float,
     budget, now, spent, most = Budget(2.0, 10.0, 0.0), 0.0, 0.0, 0.0
     for wait_s, cost in steps:
         now += wait_s
-        if budget.open(now):
+        if budget.has_tokens(now):
             budget.spend(cost, now)
             spent += cost
             most = max(most, cost)
@@ -111,9 +111,9 @@ def test_a_budget_gives_no_more_than_its_burst_and_rate(steps: list[tuple[float,
 def test_debt_is_bounded_so_that_a_link_recovers():
     budget = Budget(1.0, 10.0, 0.0)
     assert not budget.spend(1e9, 0.0)
-    assert not budget.open(9.9)
-    assert budget.open(10.1)
-    assert budget.open(5.0), "a clock that goes back takes nothing"
+    assert not budget.has_tokens(9.9)
+    assert budget.has_tokens(10.1)
+    assert budget.has_tokens(5.0), "a clock that goes back takes nothing"
 
 
 @given(st.lists(st.tuples(st.sampled_from([b"a", b"b", b"c"]), st.floats(0, 3)), max_size=200))
@@ -121,7 +121,7 @@ def test_what_owners_share_gives_together_no_more_than_its_burst_and_rate(steps:
     budget, now, given_out = FairBudget(2.0, 10.0, 0.0), 0.0, 0
     for owner, passed in steps:
         now += passed
-        given_out += budget.take(owner, now)
+        given_out += budget.spend_one(owner, now)
         assert given_out <= 10 + 2 * now
 
 
@@ -129,12 +129,12 @@ def test_whoever_spends_most_of_what_is_shared_waits_and_who_spent_nothing_does_
     budget = FairBudget(30.0, 90.0, 0.0)
     greedy = (b"a", b"b", b"c", b"d")
     for second in range(20):
-        while sum(budget.take(owner, float(second)) for owner in greedy):
+        while sum(budget.spend_one(owner, float(second)) for owner in greedy):
             pass
-        assert sum(budget.take(b"late", float(second)) for _ in range(5)) == 5
+        assert sum(budget.spend_one(b"late", float(second)) for _ in range(5)) == 5
     taken = [0, 0, 0, 0]
     for _ in range(100):
-        taken = [before + budget.take(owner, 30.0) for before, owner in zip(taken, greedy, strict=True)]
+        taken = [before + budget.spend_one(owner, 30.0) for before, owner in zip(taken, greedy, strict=True)]
     assert max(taken) - min(taken) <= 1
     assert sum(taken) == 72, "and a fifth is left for others"
 
@@ -154,13 +154,13 @@ def test_a_budget_of_a_clock_that_is_set_back_goes_on_from_there():
     for back_s in (1.0, 7200.0):
         budget, shared = Budget(10, 10, 10_000.0), FairBudget(10, 10, 10_000.0)
         assert not budget.spend(10, 10_000.0)
-        while shared.take(b"one", 10_000.0):
+        while shared.spend_one(b"one", 10_000.0):
             pass
         now = 10_000.0 - back_s
-        assert not budget.open(now), "it gives nothing"
-        assert not shared.take(b"one", now)
-        assert budget.open(now + 0.5)
-        assert shared.take(b"one", now + 0.5)
+        assert not budget.has_tokens(now), "it gives nothing"
+        assert not shared.spend_one(b"one", now)
+        assert budget.has_tokens(now + 0.5)
+        assert shared.spend_one(b"one", now + 0.5)
 
 
 @pytest.mark.attack(118)
@@ -169,22 +169,22 @@ def test_who_goes_back_and_forth_in_signed_times_gains_nothing():
     for _ in range(5):
         budget.spend(10, 0.0)
         budget.spend(10, 1.0)
-    assert budget.left <= -10
+    assert budget.tokens_left <= -10
 
 
 @pytest.mark.attack(138)
 def test_what_comes_too_often_is_due_later_once_and_by_name():
     deferrals: Deferrals[str] = Deferrals(2, 10.0)
-    assert [deferrals.take("a", NOW) for _ in range(4)] == [True, True, False, False]
-    assert deferrals.take("b", NOW)
+    assert [deferrals.spend_one("a", NOW) for _ in range(4)] == [True, True, False, False]
+    assert deferrals.spend_one("b", NOW)
     assert deferrals.next_deadline == NOW + 10
-    assert deferrals.due(NOW + 9) == []
-    assert deferrals.due(NOW + 10) == ["a"]
+    assert deferrals.due_keys(NOW + 9) == []
+    assert deferrals.due_keys(NOW + 10) == ["a"]
     assert deferrals.next_deadline is None
-    assert deferrals.take("a", NOW + 10), "who is due may"
-    assert not deferrals.take("a", NOW + 11)
-    deferrals.drop("a")
-    assert deferrals.due(NOW + 99) == []
+    assert deferrals.spend_one("a", NOW + 10), "who is due may"
+    assert not deferrals.spend_one("a", NOW + 11)
+    deferrals.drop_key("a")
+    assert deferrals.due_keys(NOW + 99) == []
     deferrals.forget_unless(lambda name: name == "b")
     assert len(deferrals) == 1
 
@@ -195,17 +195,17 @@ def test_who_is_due_is_never_postponed_again(steps: list[float], every_s: float)
     now = 1.8e9
     for step in steps:
         now += step
-        if not deferrals.take("a", now):
+        if not deferrals.spend_one("a", now):
             at = deferrals.next_deadline
             assert at is not None
             assert now <= at <= now + every_s
-            assert deferrals.due(at) == ["a"]
-            assert deferrals.take("a", at), "else its deadline would come again at once, for ever"
+            assert deferrals.due_keys(at) == ["a"]
+            assert deferrals.spend_one("a", at), "else its deadline would come again at once, for ever"
             now = at
 
 
 def test_a_clock_that_was_set_back_postpones_for_no_longer_than_one_interval():
     deferrals: Deferrals[str] = Deferrals(1, 10.0)
-    deferrals.take("a", NOW)
-    deferrals.take("a", NOW)
-    assert deferrals.due(NOW - 3600) == ["a"]
+    deferrals.spend_one("a", NOW)
+    deferrals.spend_one("a", NOW)
+    assert deferrals.due_keys(NOW - 3600) == ["a"]

@@ -117,11 +117,11 @@ def test_other_budgets_and_members_that_left_begin_anew() -> None:
     guard = PublisherGuard(MemberBudgets(batches=1))
     while passed(guard, wire(), NOW):
         pass
-    guard.adopt(MemberBudgets(batches=1), [SITE])
+    guard.adopt_budgets(MemberBudgets(batches=1), [SITE])
     assert guard.closed(wire(), NOW)
-    guard.adopt(MemberBudgets(batches=1), [OTHER])
+    guard.adopt_budgets(MemberBudgets(batches=1), [OTHER])
     assert not guard.closed(wire(), NOW)
     while passed(guard, wire(), NOW):
         pass
-    guard.adopt(MemberBudgets(batches=2), [SITE])
+    guard.adopt_budgets(MemberBudgets(batches=2), [SITE])
     assert not guard.closed(wire(), NOW)

@@ -33,7 +33,7 @@ class Believing:
         self.conventions = Conventions()
 
     def read(self, topic: str, payload: bytes, owner: bytes = b"somebody") -> ConventionWord | Cleared | None:
-        found = list(self.conventions.read(topic, payload))
+        found = list(self.conventions.read_publication(topic, payload))
         for each in found:
             if isinstance(each, Named):
                 self.conventions.watch(each, owner)
@@ -87,7 +87,7 @@ def test_home_assistant_words_inside_json() -> None:
     for payload in (b'"online"', b'{"state": 1}', b"{", b"[" * 10_000, b"\xff"):
         assert read.read("z2m/lamp/availability", payload) is None
     program = config(unique_id="x", avty_t="x", avty_tpl="{{ 'online' if value | int > 3 else 'offline' }}")
-    assert Conventions().read("homeassistant/sensor/x/config", program) == ()
+    assert Conventions().read_publication("homeassistant/sensor/x/config", program) == ()
 
 
 def test_home_assistant_lists_of_availability() -> None:
@@ -119,7 +119,7 @@ def test_homie_states_of_both_versions(word: str, said: Said) -> None:
     ("homie/5/" + "c" * 600 + "/$alert/x", b"low", None),
 ])  # fmt: skip
 def test_alerts_of_homie_5(topic: str, payload: bytes, expected: tuple[str, Said, str] | None) -> None:
-    said = Conventions().read(topic, payload)
+    said = Conventions().read_publication(topic, payload)
     assert said == (() if expected is None else (ConventionWord("homie", *expected),))
 
 
@@ -130,18 +130,20 @@ def test_an_empty_homie_state_clears_the_device() -> None:
 def test_what_a_gateway_writes_is_no_word() -> None:
     for topic in ("homie/5/veilmq-pump-1/$state", "homie/veilmq-pump-1/$state"):
         assert Believing().read(topic, b"ready") is None
-    assert not Conventions().read("homeassistant/binary_sensor/x/config", config(unique_id="veilmq-x", avty_t="t"))
+    assert not Conventions().read_publication(
+        "homeassistant/binary_sensor/x/config", config(unique_id="veilmq-x", avty_t="t")
+    )
 
 
 def test_a_discovery_message_counts_once_it_is_believed() -> None:
     read = Conventions()
-    told = read.read("homeassistant/sensor/x/config", config(unique_id="x", availability_topic="x/lwt"))
+    told = read.read_publication("homeassistant/sensor/x/config", config(unique_id="x", availability_topic="x/lwt"))
     assert told == (Named("x", (ConventionAvailability("x/lwt"),)),)
-    assert read.read("x/lwt", b"online") == ()
+    assert read.read_publication("x/lwt", b"online") == ()
     read.watch(told[0], b"a")
-    assert read.read("x/lwt", b"online") == (ConventionWord("homeassistant", "x", Said.READY, "x/lwt"),)
-    read.forget("x")
-    assert (read.read("x/lwt", b"online"), len(read)) == ((), 0)
+    assert read.read_publication("x/lwt", b"online") == (ConventionWord("homeassistant", "x", Said.READY, "x/lwt"),)
+    read.forget_device("x")
+    assert (read.read_publication("x/lwt", b"online"), len(read)) == ((), 0)
 
 
 def test_sensors_of_one_device_are_one_device_and_a_bridges_topic_is_about_all() -> None:
@@ -150,15 +152,15 @@ def test_sensors_of_one_device_are_one_device_and_a_bridges_topic_is_about_all()
         for device in ("a", "b"):
             told = config(unique_id=f"{device}_{sensor}", device={"identifiers": [device]}, avty_t="bridge/state")
             read.read(f"homeassistant/sensor/{device}_{sensor}/config", told)
-    words = read.conventions.read("bridge/state", b"offline")
+    words = read.conventions.read_publication("bridge/state", b"offline")
     assert [each.device for each in words] == ["a", "b"]
 
 
 def test_conventions_that_are_not_wanted_are_not_read() -> None:
     read = Conventions(read=("homie",))
-    assert read.read("spBv1.0/plant/NBIRTH/edge", b"") == ()
-    assert read.read("homeassistant/sensor/x/config", config(availability_topic="t")) == ()
-    assert read.read("homie/x/$state", b"ready") != ()
+    assert read.read_publication("spBv1.0/plant/NBIRTH/edge", b"") == ()
+    assert read.read_publication("homeassistant/sensor/x/config", config(availability_topic="t")) == ()
+    assert read.read_publication("homie/x/$state", b"ready") != ()
 
 
 @pytest.mark.parametrize(
@@ -206,9 +208,9 @@ def test_watched_topics_are_bounded_and_a_flooder_loses_its_own(monkeypatch: pyt
     assert read.read("t/0", b"online") is None
     for place in range(100):
         read.read(f"homeassistant/sensor/b{place}/config", config(availability_topic="bridge"), b"flooder")
-    assert len(read.conventions.read("bridge", b"online")) <= 4
+    assert len(read.conventions.read_publication("bridge", b"online")) <= 4
     many = config(availability=[{"topic": f"m/{n}"} for n in range(100)])
-    told = Conventions().read("homeassistant/sensor/many/config", many)[0]
+    told = Conventions().read_publication("homeassistant/sensor/many/config", many)[0]
     assert isinstance(told, Named)
     assert len(told.topics) == NAMED_MAX
 
@@ -220,16 +222,16 @@ def test_watched_topics_are_bounded_and_a_flooder_loses_its_own(monkeypatch: pyt
 )  # fmt: skip
 def test_who_names_anothers_topic_does_not_silence_its_words(topic: str, payload: bytes) -> None:
     read = Believing()
-    before = read.conventions.read(topic, payload)
+    before = read.conventions.read_publication(topic, payload)
     assert before
     read.read("homeassistant/sensor/evil/config", config(availability_topic=topic), b"evil")
-    assert read.conventions.read(topic, payload) == before
+    assert read.conventions.read_publication(topic, payload) == before
 
 
 def test_half_a_character_names_nobody() -> None:
     for named in (b'"unique_id":"\\ud800"', b'"device":{"ids":["x\\udfff"]}'):
         payload = b"{" + named + b',"availability_topic":"t"}'
-        assert Conventions().read("homeassistant/sensor/x/config", payload) == ()
+        assert Conventions().read_publication("homeassistant/sensor/x/config", payload) == ()
 
 
 def test_what_many_read_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,7 +242,7 @@ def test_what_many_read_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
         read.read(f"homeassistant/sensor/{place}/config", named)
     plain = conventions.parse_object
     monkeypatch.setattr(conventions, "parse_object", lambda payload: (parsed.append(payload), plain(payload))[1])
-    assert len(read.conventions.read("b", b'{"state": "online"}')) == 50
+    assert len(read.conventions.read_publication("b", b'{"state": "online"}')) == 50
     assert len(parsed) == 1
 
 
@@ -263,21 +265,24 @@ def test_a_device_document_names_the_availability_of_all_its_components() -> Non
             "gone": {"p": "sensor"}, "odd": 7,
         },
     )  # fmt: skip
-    said = Conventions().read("homeassistant/device/0AFFD2/config", document)
+    said = Conventions().read_publication("homeassistant/device/0AFFD2/config", document)
     named = [each for each in said if isinstance(each, Named)]
     assert [each.device for each in named] == ["0AFFD2"] * 2
     assert [[topic.topic for topic in each.topics] for each in named] == [
         ["bridge/state", "plug/temp"], ["bridge/state"],
     ]  # fmt: skip
     assert [each.expire_s for each in named] == [600, None]
-    (alone,) = Conventions().read(
+    (alone,) = Conventions().read_publication(
         "homeassistant/sensor/x/config", config(stat_t="x/state", expire_after=5, uniq_id="x")
     )
     assert isinstance(alone, Named)
     assert (alone.topics, alone.expire_s) == ((ConventionAvailability("x/state", ANYTHING),), 5)
     for odd in (-1, 0, "9.5", 1e12, None):
         assert (
-            Conventions().read("homeassistant/sensor/x/config", config(stat_t="x", expire_after=odd, uniq_id="x")) == ()
+            Conventions().read_publication(
+                "homeassistant/sensor/x/config", config(stat_t="x", expire_after=odd, uniq_id="x")
+            )
+            == ()
         )
 
 
@@ -287,8 +292,8 @@ def test_a_device_document_names_the_availability_of_all_its_components() -> Non
 def test_the_mode_is_of_several_topics(mode: str | None, read: str) -> None:
     more = {} if mode is None else {"availability_mode": mode}
     two = [{"topic": "a"}, {"topic": "b"}]
-    (named,) = Conventions().read("homeassistant/sensor/x/config", config(availability=two, **more))
-    (one,) = Conventions().read("homeassistant/sensor/x/config", config(availability=two[:1], **more))
+    (named,) = Conventions().read_publication("homeassistant/sensor/x/config", config(availability=two, **more))
+    (one,) = Conventions().read_publication("homeassistant/sensor/x/config", config(availability=two[:1], **more))
     assert isinstance(named, Named)
     assert isinstance(one, Named)
     assert (named.mode, one.mode) == (read, "all")
@@ -297,12 +302,16 @@ def test_the_mode_is_of_several_topics(mode: str | None, read: str) -> None:
 def test_a_child_of_homie_5_names_its_root() -> None:
     read = Conventions()
     described = config(homie="5.0", root="bridge", parent="bridge")
-    assert read.read("homie/5/lamp/$description", described) == (conventions.Rooted("lamp", "bridge"),)
+    assert read.read_publication("homie/5/lamp/$description", described) == (conventions.Rooted("lamp", "bridge"),)
     for odd in (config(root="lamp"), config(root=7), config(root=""), b"{", config(root="\ud800")):
-        assert read.read("homie/5/lamp/$description", odd) == ()
-    assert read.read("homie/lamp/$description", described) == (), "of version 5 only"
-    assert read.read("homie/5/lamp/$description", config(homie="5.0")) == (conventions.Rooted("lamp"),), "a root"
-    assert read.read("ebus/5/lamp/$description", described) == (conventions.Rooted("ebus/lamp", "ebus/bridge"),)
+        assert read.read_publication("homie/5/lamp/$description", odd) == ()
+    assert read.read_publication("homie/lamp/$description", described) == (), "of version 5 only"
+    assert read.read_publication("homie/5/lamp/$description", config(homie="5.0")) == (conventions.Rooted("lamp"),), (
+        "a root"
+    )
+    assert read.read_publication("ebus/5/lamp/$description", described) == (
+        conventions.Rooted("ebus/lamp", "ebus/bridge"),
+    )
 
 
 @pytest.mark.parametrize(("topic", "expected"), [
@@ -315,16 +324,16 @@ def test_a_child_of_homie_5_names_its_root() -> None:
     ("home-a/5/" + "h" * 506 + "/$state", None),
 ])  # fmt: skip
 def test_devices_of_homie_5_stand_below_any_domain(topic: str, expected: tuple[str, Said, str] | None) -> None:
-    said = Conventions().read(topic, b"ready")
+    said = Conventions().read_publication(topic, b"ready")
     assert said == (() if expected is None else (ConventionWord("homie", *expected),))
-    assert Conventions(read=("homeassistant", "spBv1.0")).read(topic, b"ready") == ()
+    assert Conventions(read=("homeassistant", "spBv1.0")).read_publication(topic, b"ready") == ()
 
 
 # ------------------------------------------------------------------------------------------- names and bounds
 
 
 def named(config_: bytes, topic: str = "homeassistant/sensor/x/config") -> Named | None:
-    said = Conventions().read(topic, config_)
+    said = Conventions().read_publication(topic, config_)
     assert len(said) <= 1
     return said[0] if said and isinstance(said[0], Named) else None
 
@@ -430,14 +439,16 @@ def test_components_are_those_of_a_device_document_and_each_has_its_base() -> No
     for name in ("components", "cmps"):
         document = config(**{"~": "base", "dev": {"ids": "d"}, name: parts})
         found = [
-            each for each in Conventions().read("homeassistant/device/d/config", document) if isinstance(each, Named)
+            each
+            for each in Conventions().read_publication("homeassistant/device/d/config", document)
+            if isinstance(each, Named)
         ]
         assert [[topic.topic for topic in each.topics] for each in found] == [["base/a"], ["own/b", "b"], ["c"]]
         assert [each.topics[-1].online for each in found[1:]] == [ANYTHING] * 2
         assert [each.expire_s for each in found] == [None, 9, 7]
         assert named(document, "homeassistant/sensor/d/config") is None
     many = config(dev={"ids": "d"}, cmps={str(n): {"p": "light", "avty_t": f"t/{n}"} for n in range(40)})
-    assert len(Conventions().read("homeassistant/device/d/config", many)) == NAMED_MAX
+    assert len(Conventions().read_publication("homeassistant/device/d/config", many)) == NAMED_MAX
 
 
 def test_the_mode_has_two_spellings() -> None:
@@ -449,9 +460,9 @@ def test_the_mode_has_two_spellings() -> None:
 
 def test_discovery_messages_are_of_one_prefix_and_end_in_config() -> None:
     told = config(unique_id="x", avty_t="t")
-    assert Conventions("ha").read("ha/sensor/x/config", told)
-    assert not Conventions("ha").read("homeassistant/sensor/x/config", told)
-    assert not Conventions().read("homeassistant/sensor/x/state", told)
+    assert Conventions("ha").read_publication("ha/sensor/x/config", told)
+    assert not Conventions("ha").read_publication("homeassistant/sensor/x/config", told)
+    assert not Conventions().read_publication("homeassistant/sensor/x/state", told)
     padding = CONFIG_BYTES_MAX - len(config(unique_id="x", avty_t="t", pad=""))
     assert named(config(unique_id="x", avty_t="t", pad="p" * padding)) is not None
     assert named(config(unique_id="x", avty_t="t", pad="p" * (padding + 1))) is None
@@ -466,26 +477,26 @@ def test_discovery_messages_are_of_one_prefix_and_end_in_config() -> None:
     ],
 )  # fmt: skip
 def test_which_topics_of_homie_are_states(topic: str, device: str | None) -> None:
-    said = Conventions().read(topic, b"ready")
+    said = Conventions().read_publication(topic, b"ready")
     assert said == (() if device is None else (ConventionWord("homie", device, Said.READY, "homie"),))
-    assert Conventions().read(topic, b"odd") == Conventions().read(topic, b"\xff") == ()
+    assert Conventions().read_publication(topic, b"odd") == Conventions().read_publication(topic, b"\xff") == ()
 
 
 def test_alerts_and_roots_have_names_of_512_characters_at_most() -> None:
     device = "n" * (512 - len("/$alert/x"))
-    assert Conventions().read(f"homie/5/{device}/$alert/x", b"low")
-    assert not Conventions().read(f"homie/5/n{device}/$alert/x", b"low")
+    assert Conventions().read_publication(f"homie/5/{device}/$alert/x", b"low")
+    assert not Conventions().read_publication(f"homie/5/n{device}/$alert/x", b"low")
     for name, root, ok in (
         ("n" * 512, "r", True),
         ("n" * 513, "r", False),
         ("n", "r" * 512, True),
         ("n", "r" * 513, False),
     ):
-        assert bool(Conventions().read(f"homie/5/{name}/$description", config(root=root))) is ok
+        assert bool(Conventions().read_publication(f"homie/5/{name}/$description", config(root=root))) is ok
     for topic in ("homie/5//$description", "homie/5/a/b/$description", "homie/5/veilmq-a/$description"):
-        assert not Conventions().read(topic, config(root="r"))
-    assert not Conventions().read("homie/5/n/$description", b"[]")
-    assert not Conventions().read("spBv1.0/5/n/$state", b"ready"), "of Sparkplug"
+        assert not Conventions().read_publication(topic, config(root="r"))
+    assert not Conventions().read_publication("homie/5/n/$description", b"[]")
+    assert not Conventions().read_publication("spBv1.0/5/n/$state", b"ready"), "of Sparkplug"
 
 
 @pytest.mark.parametrize(
@@ -497,7 +508,7 @@ def test_alerts_and_roots_have_names_of_512_characters_at_most() -> None:
     ],
 )  # fmt: skip
 def test_which_topics_of_sparkplug_are_words(rest: str, ok: bool) -> None:
-    assert bool(Conventions().read(f"spBv1.0/{rest}", b"")) is ok
+    assert bool(Conventions().read_publication(f"spBv1.0/{rest}", b"")) is ok
 
 
 def test_a_state_that_expires_says_that_its_device_speaks_whatever_it_is() -> None:
@@ -512,12 +523,12 @@ def test_what_is_named_anew_counts_anew_and_what_is_forgotten_leaves_the_others(
     for device in ("a", "b"):
         read.read(f"homeassistant/sensor/{device}/config", config(unique_id=device, avty_t="t"))
     read.read("homeassistant/sensor/a/config", config(unique_id="a", avty_t="t", pl_avail="up"))
-    assert [each.device for each in read.conventions.read("t", b"up")] == ["a"]
-    assert [each.device for each in read.conventions.read("t", b"online")] == ["b"]
-    read.conventions.forget("a")
-    assert (len(read), read.conventions.read("t", b"up")) == (1, ())
-    read.conventions.forget("a")
-    assert [each.device for each in read.conventions.read("t", b"online")] == ["b"]
+    assert [each.device for each in read.conventions.read_publication("t", b"up")] == ["a"]
+    assert [each.device for each in read.conventions.read_publication("t", b"online")] == ["b"]
+    read.conventions.forget_device("a")
+    assert (len(read), read.conventions.read_publication("t", b"up")) == (1, ())
+    read.conventions.forget_device("a")
+    assert [each.device for each in read.conventions.read_publication("t", b"online")] == ["b"]
 
 
 def test_so_many_may_name_one_topic_and_they_may_do_so_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -526,8 +537,8 @@ def test_so_many_may_name_one_topic_and_they_may_do_so_again(monkeypatch: pytest
     for device in ("a", "b", "c", "a"):
         said = config(unique_id=device, avty_t="t", pl_avail="up" if len(read) == 2 else "online")
         read.read(f"homeassistant/sensor/{device}/config", said)
-    assert [each.device for each in read.conventions.read("t", b"up")] == ["a"]
-    assert [each.device for each in read.conventions.read("t", b"online")] == ["b"]
+    assert [each.device for each in read.conventions.read_publication("t", b"up")] == ["a"]
+    assert [each.device for each in read.conventions.read_publication("t", b"online")] == ["b"]
 
 
 def test_what_is_said_keeps_its_place_longest(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,7 +78,7 @@ def test_what_is_amiss_is_an_alert_of_homie_5_and_no_state() -> None:
 def test_whatever_was_shown_is_cleared_and_described_anew(kinds: tuple[str, ...]) -> None:
     made = Dashboards(kinds)
     shown = set(by_topic(made, "pump", DeviceHealth.ALIVE, None, 1, ""))
-    cleared = made.clear("pump")
+    cleared = made.clear_entity("pump")
     assert {show.topic for show in cleared} == shown
     assert {show.payload for show in cleared} <= {b""}
     assert set(by_topic(made, "pump", DeviceHealth.ALIVE, None, 2, "")) == shown
@@ -86,7 +86,7 @@ def test_whatever_was_shown_is_cleared_and_described_anew(kinds: tuple[str, ...]
 
 def test_nobody_else_publishes_what_is_shown() -> None:
     own = OwnTopics()
-    Dashboards((HOMIE,)).guard(own)
+    Dashboards((HOMIE,)).reserve_topics(own)
     assert f"homie/5/{entity_id('pump')}/$state" in own
     assert f"{HOME_ASSISTANT}/binary_sensor/{entity_id('pump')}/state" not in own
     made = Dashboards(DASHBOARDS)
@@ -159,4 +159,4 @@ def test_after_it_was_cleared_an_alert_is_shown_anew() -> None:
     made, topic = Dashboards((HOMIE,)), f"homie/5/{entity_id('pump')}/$alert/health"
     for _ in range(2):
         assert by_topic(made, "pump", DeviceHealth.SUSPECTED, None, 1, "silent")[topic] == b"silent"
-        made.clear("pump")
+        made.clear_entity("pump")

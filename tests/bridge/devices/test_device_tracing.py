@@ -435,7 +435,7 @@ def test_what_is_shown_is_never_read_back_not_even_through_a_bridge() -> None:
     gate.connect("mosquitto-bridge")
     shown = dict(gate.retained)
     for topic, payload in shown.items():
-        assert Conventions().read(topic, payload) == ()
+        assert Conventions().read_publication(topic, payload) == ()
         gate.publish("mosquitto-bridge", topic, payload)
         gate.publish("mosquitto-bridge", topic, b"lost")
     gate.run(5)
@@ -575,8 +575,8 @@ def test_a_host_of_sparkplugs_says_that_it_is_there_and_that_it_goes_and_nobody_
     assert host.ending(NOW) == [Show(*state("gate", False, int(NOW * 1000)))]
     assert (listener.restore(NOW), listener.ending(NOW)) == ([Show(GATEWAY_STATE, b"")], [])
     ours, none = OwnTopics(), OwnTopics()
-    host.guard(ours)
-    listener.guard(none)
+    host.reserve_topics(ours)
+    listener.reserve_topics(none)
     for topic in ("spBv1.0/STATE/gate", "$sparkplug/certificates/spBv1.0/plant/NBIRTH/edge"):
         assert topic in ours
         assert topic not in none

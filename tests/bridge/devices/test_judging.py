@@ -30,8 +30,8 @@ def done(turns: WorkInTurns[str], now: float, most: int = 1_000) -> list[tuple[s
 
 def test_each_origin_has_its_own_pace() -> None:
     turns: WorkInTurns[str] = WorkInTurns(10.0)
-    turns.begin(A, "a", lambda: [f"a{number}" for number in range(1_000)], "x", 0.0)
-    turns.begin(B, "b", lambda: ["b0", "b1"], "y", 0.0)
+    turns.begin_work(A, "a", lambda: [f"a{number}" for number in range(1_000)], "x", 0.0)
+    turns.begin_work(B, "b", lambda: ["b0", "b1"], "y", 0.0)
     assert turns.next_deadline == 0.1
     assert done(turns, 0.05) == []
     assert sorted(done(turns, 0.1)) == [("a0", "x"), ("b0", "y")]
@@ -44,23 +44,23 @@ def test_each_origin_has_its_own_pace() -> None:
 
 def test_works_of_one_origin_take_turns() -> None:
     turns: WorkInTurns[str] = WorkInTurns(1.0)
-    turns.begin(A, "long", lambda: map(str, range(100)), "long", 0.0)
-    turns.begin(A, "short", lambda: ["x"], "short", 0.0)
+    turns.begin_work(A, "long", lambda: map(str, range(100)), "long", 0.0)
+    turns.begin_work(A, "short", lambda: ["x"], "short", 0.0)
     assert done(turns, 2.0) == [("0", "long"), ("x", "short")]
 
 
 def test_what_begins_again_has_the_newest_data_and_starts_over_at_its_end() -> None:
     turns: WorkInTurns[str] = WorkInTurns(1.0)
     names = ["a", "b", "c"]
-    turns.begin(A, "k", lambda: names, "old", 0.0)
+    turns.begin_work(A, "k", lambda: names, "old", 0.0)
     assert done(turns, 1.0) == [("a", "old")]
     for number in range(1_000):
-        turns.begin(A, "k", lambda: names, f"new {number}", 1.0)
+        turns.begin_work(A, "k", lambda: names, f"new {number}", 1.0)
     assert turns.is_under_way(A, "k")
     names.append("d")
     assert [name for name, data in done(turns, 100.0) if data == "new 999"] == ["b", "c", "a", "b", "c", "d"]
     assert not turns.is_under_way(A, "k")
-    turns.begin(A, "none", list, "x", 0.0)
+    turns.begin_work(A, "none", list, "x", 0.0)
     assert done(turns, 100.0) == []
     assert turns.next_deadline is None
 
@@ -196,7 +196,7 @@ def test_what_is_heard_late_is_nobodys_who_left(counted: Counted) -> None:
     for number in range(40):
         counted.config(f"d{number}", "a/x")
     counted.publish("a/x", b"online")
-    link = counted.devices._speaking.link("evil")
+    link = counted.devices._speaking.link_of("evil")
     assert link is not None
     link.knows = True
     counted.run(2.0)

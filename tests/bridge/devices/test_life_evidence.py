@@ -38,10 +38,10 @@ NOW = 1_800_000_000.0
 
 def spoken(intervals: list[float]) -> tuple[Regularity, float]:
     source, now = Regularity(), NOW
-    source.heard(now)
+    source.note_heard(now)
     for interval in intervals:
         now += interval
-        source.heard(now)
+        source.note_heard(now)
     return source, now
 
 
@@ -90,7 +90,7 @@ def test_habits_change_within_a_window() -> None:
 
 def test_a_silence_with_a_reason_teaches_nothing() -> None:
     source, now = spoken([1.0] * 20)
-    source.resumed(now + 3_600)
+    source.note_resumed(now + 3_600)
     assert source.mean_s == pytest.approx(1.0)
     assert source.phi(now + 3_600) < 1
 
@@ -101,7 +101,7 @@ def test_honest_sources_are_rarely_suspected() -> None:
     for _ in range(20_000):
         now += rng.gauss(1.0, DEVIATION_MIN)
         suspected += source.phi(now) >= THRESHOLD
-        source.heard(now)
+        source.note_heard(now)
     assert suspected <= 1
 
 
@@ -132,7 +132,7 @@ def test_the_moment_of_suspicion_is_that_of_the_distribution(
 def test_who_is_believed_to_be_unsteadier_is_given_as_much() -> None:
     source = Regularity(deviation_min_s=30.0)
     for place in range(LEARNED_AFTER + 1):
-        source.heard(NOW + 10.0 * place)
+        source.note_heard(NOW + 10.0 * place)
     at = source.suspicious_at()
     assert at is not None
     assert at - (NOW + 10.0 * LEARNED_AFTER) == pytest.approx(10 + QUANTILE * 30, rel=1e-5)
@@ -157,12 +157,12 @@ def test_what_is_a_habit(intervals: list[float], regular: bool) -> None:
 def test_times_that_go_back_teach_nothing_and_two_at_once_are_none_apart() -> None:
     source = Regularity()
     assert source.mean_s is None
-    source.heard(NOW)
-    source.heard(NOW - 5)
+    source.note_heard(NOW)
+    source.note_heard(NOW - 5)
     assert source.mean_s is None
-    source.heard(NOW + 5)
+    source.note_heard(NOW + 5)
     assert source.mean_s == 10.0
-    source.heard(NOW + 5)
+    source.note_heard(NOW + 5)
     assert source.mean_s == 5.0
 
 
@@ -250,7 +250,7 @@ def test_who_says_that_it_sleeps_may_disconnect() -> None:
 def habit(evidence: LifeEvidence, every_s: float = 10.0, count: int = 12) -> float:
     """It spoke regularly; returns when last."""
     for number in range(count):
-        evidence.habit.heard(NOW + number * every_s)
+        evidence.habit.note_heard(NOW + number * every_s)
     evidence.heard_at = NOW + (count - 1) * every_s
     return evidence.heard_at
 

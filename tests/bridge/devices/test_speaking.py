@@ -18,7 +18,7 @@ def table() -> Speaking:
 
 
 def connect(table: Speaking, client: str, origin: str = HERE, now: float = NOW) -> DeviceLink:
-    return table.connected(client, origin, 30, now)
+    return table.take_connection(client, origin, 30, now)
 
 
 def leave(link: DeviceLink, now: float) -> None:
@@ -130,14 +130,14 @@ def test_a_client_that_is_away_and_speaks_for_nothing_is_forgotten(table: Speaki
     device, _ = table.claim("pump", pump, "connection", NOW)
     leave(pump, NOW)
     table.tidy(pump)
-    assert table.link("pump") is pump, "it speaks for a device"
-    table.remove(device)
-    assert (table.link("pump"), table.device("pump"), len(table)) == (None, None, 0)
+    assert table.link_of("pump") is pump, "it speaks for a device"
+    table.remove_device(device)
+    assert (table.link_of("pump"), table.device("pump"), len(table)) == (None, None, 0)
     bridge = connect(table, "bridge")
     assert table.claim("pump", bridge, "topic", NOW)[0].founder == "bridge", "its name is free"
     idle = connect(table, "idle")
     table.tidy(idle)
-    assert table.link("idle") is idle, "it is connected"
+    assert table.link_of("idle") is idle, "it is connected"
 
 
 def test_a_connection_that_is_back_is_the_same_with_what_it_says_now(table: Speaking) -> None:
@@ -145,7 +145,7 @@ def test_a_connection_that_is_back_is_the_same_with_what_it_says_now(table: Spea
     link.willed = link.knows = True
     table.claim("pump", link, "connection", NOW)
     leave(link, NOW)
-    again = table.connected("pump", ELSEWHERE, 60, NOW + 5)
+    again = table.take_connection("pump", ELSEWHERE, 60, NOW + 5)
     assert again is link
     assert (link.origin, link.keep_alive_s, link.seen_at) == (ELSEWHERE.encode(), 60, NOW + 5)
     assert (link.up, link.willed, link.knows) == (True, False, False)
@@ -172,7 +172,7 @@ def test_one_that_is_heard_goes_last(monkeypatch: pytest.MonkeyPatch) -> None:
     bridge = connect(table, "bridge")
     first, _ = table.claim("a", bridge, "topic", NOW)
     table.claim("b", bridge, "topic", NOW)
-    table.heard(first)
+    table.renew_device(first)
     _, gone = table.claim("c", bridge, "topic", NOW)
     assert gone is not None
     assert gone.name == "b"
@@ -243,8 +243,8 @@ def test_the_budget_of_names_is_one_each_and_comes_back_slowly(monkeypatch: pyte
 def test_who_leaves_and_speaks_for_nothing_leaves_nothing(table: Speaking) -> None:
     bridge = connect(table, "bridge")
     device, _ = table.claim("meter", bridge, "topic", NOW)
-    table.remove(device)
-    assert table.link("bridge") is bridge, "it is connected"
+    table.remove_device(device)
+    assert table.link_of("bridge") is bridge, "it is connected"
     leave(bridge, NOW)
     table.tidy(bridge)
-    assert (table.link("bridge"), table._links, table._levels, table._speaks) == (None, {}, {}, {})
+    assert (table.link_of("bridge"), table._links, table._levels, table._speaks) == (None, {}, {}, {})

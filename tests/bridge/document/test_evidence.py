@@ -64,9 +64,9 @@ def two_of_one_number(world: World) -> tuple[Wire, Wire]:
 @pytest.mark.attack(172)
 def test_two_contents_of_one_number_are_proved_from_the_file_alone(world: World) -> None:
     made = evidence(world, *two_of_one_number(world))
-    read = Contradiction.of(json.loads(json.dumps(made.to_document())))
+    read = Contradiction.from_document(json.loads(json.dumps(made.to_document())))
     assert read == made
-    proven = read.check()
+    proven = read.check_proof()
     assert (proven.author, proven.lie) == ("evil", Lie.PUBLICATIONS)
     assert (proven.key, proven.owner) == (world.identities["evil"].public_bytes, world.overlay.owner)
     assert "two different publications of one number" in proven.says
@@ -79,13 +79,13 @@ def owner_of(world: World) -> Identity:
 
 def signed(owner: Identity, policy: Policy, **changes: Any) -> Policy:
     made = replace(policy, **changes)
-    return replace(made, signature=owner.sign(DOMAIN_POLICY, made.body()))
+    return replace(made, signature=owner.sign(DOMAIN_POLICY, made.signed_bytes()))
 
 
 def test_two_policies_of_one_version_are_proved(world: World) -> None:
     policy, owner = world.overlay.policy, owner_of(world)
     other = signed(owner, policy, grants=policy.grants[:1])
-    proven = of_overlays(owner.public_bytes, policy, other).check()
+    proven = of_overlays(owner.public_bytes, policy, other).check_proof()
     assert (proven.author, proven.lie, proven.key) == ("the owner", Lie.OVERLAYS, owner.public_bytes)
 
 
@@ -93,7 +93,7 @@ def test_an_owner_with_two_overlays_of_one_name_is_not_called_a_liar(world: Worl
     """Attack: nothing in a policy tells two overlays of one name and key apart. The verdict says so."""
     policy, owner = world.overlay.policy, owner_of(world)
     elsewhere = signed(owner, policy, contents=bytes(32))
-    proven = of_overlays(owner.public_bytes, policy, elsewhere).check()
+    proven = of_overlays(owner.public_bytes, policy, elsewhere).check_proof()
     assert "no lie if the owner made two overlays of this name" in proven.says
     differently_named = signed(owner, policy, overlay=f"{policy.overlay}-2")
     nobody(of_overlays(owner.public_bytes, policy, differently_named), "not of one version")
@@ -103,7 +103,7 @@ def test_two_swaps_of_one_number_are_proved() -> None:
     world = organised()
     one, other = (swap_on(world.overlay, world, *links) for links in (((1, 4), (2, 3)), ((1, 3), (1, 2))))
     assert (one.number, one.former) == (other.number, other.former)
-    proven = of_swaps(world.overlay.owner, one, other).check()
+    proven = of_swaps(world.overlay.owner, one, other).check_proof()
     assert (proven.author, proven.lie) == (one.author, Lie.SWAPS)
 
 
@@ -112,7 +112,7 @@ def test_two_swaps_of_one_number_are_proved() -> None:
 
 def nobody(made: Contradiction, why: str) -> None:
     with pytest.raises(NotProvedError, match=why):
-        made.check()
+        made.check_proof()
 
 
 def headers(effects: list[Any]) -> list[Wire]:
@@ -167,7 +167,7 @@ def test_nothing_that_honest_lives_of_a_gateway_sign_is_evidence(world: World) -
                 Lie.PUBLICATIONS, world.overlay.owner, statement(first), statement(second), certificate
             )
             with pytest.raises(NotProvedError):
-                made.check()
+                made.check_proof()
 
 
 @pytest.mark.parametrize("later_s", [1.0, 61.0])
@@ -194,7 +194,7 @@ def test_a_copy_of_memory_proves_something_only_while_its_data_key_lives(world: 
     if later_s > 60:
         nobody(made, "not of one number")
     else:
-        assert made.check().author == "site"
+        assert made.check_proof().author == "site"
 
 
 def header_read(wire: Wire) -> Any:
@@ -248,9 +248,9 @@ def test_a_certificate_that_the_owner_did_not_sign_proves_nothing(world: World) 
         domain="x", region=1, not_after_ms=1 << 50,
     )  # fmt: skip
     nobody(replace(made, certificate=invented.encode()), "does not verify")
-    assert replace(made, certificate=invented.encode(), owner=world.identities["evil"].public_bytes).check().owner != (
-        world.overlay.owner
-    ), "the file says which owner it goes by"
+    assert replace(
+        made, certificate=invented.encode(), owner=world.identities["evil"].public_bytes
+    ).check_proof().owner != (world.overlay.owner), "the file says which owner it goes by"
 
 
 def test_versions_and_overlays_that_differ_prove_nothing(world: World) -> None:
@@ -276,7 +276,7 @@ def test_a_damaged_file_is_refused_in_a_line(world: World, field: str, value: ob
     document = evidence(world, *two_of_one_number(world)).to_document()
     for changed in ({**document, field: value}, {k: v for k, v in document.items() if k != field}):
         with pytest.raises(NotProvedError, match="; "):
-            Contradiction.of(changed).check()
+            Contradiction.from_document(changed).check_proof()
 
 
 def test_every_altered_byte_of_a_statement_is_noticed(world: World) -> None:
@@ -287,7 +287,7 @@ def test_every_altered_byte_of_a_statement_is_noticed(world: World) -> None:
         for at in rng.sample(range(len(data)), 40):
             altered = bytes([*data[:at], data[at] ^ (1 << rng.randrange(8)), *data[at + 1 :]])
             with pytest.raises(NotProvedError):
-                replace(made, second=replace(made.second, **{part: altered})).check()
+                replace(made, second=replace(made.second, **{part: altered})).check_proof()
 
 
 def test_what_arrives_proves_nothing_of_who_brought_it(world: World) -> None:

@@ -23,7 +23,7 @@ def two_regions(*scopes: Scope, sizes: tuple[int, int] = (3, 3), hosted: tuple[s
 
 def test_a_policy_says_which_scopes_have_one() -> None:
     policy = two_regions(Scope("a/#", history=KEPT), Scope("b/#")).overlay.policy
-    read = Policy.decode(policy.body(), policy.signature)
+    read = Policy.decode(policy.signed_bytes(), policy.signature)
     assert read == policy
     assert [scope.history for scope in read.scopes] == [KEPT, None]
 
@@ -31,7 +31,7 @@ def test_a_policy_says_which_scopes_have_one() -> None:
 def test_without_one_a_policy_is_as_it_was() -> None:
     policy = two_regions(Scope("a/#")).overlay.policy
     kept = replace(policy, scopes=(replace(policy.scopes[0], history=KEPT),))
-    assert len(kept.body()) == len(policy.body()) + 2 + 4 + len(KEPT.encode())
+    assert len(kept.signed_bytes()) == len(policy.signed_bytes()) + 2 + 4 + len(KEPT.encode())
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ BUDGETS = st.builds(MemberBudgets, *(st.integers(1, most) for most in BUDGETS_MO
 def test_what_is_written_is_read(budgets: MemberBudgets) -> None:
     frame = Reader(budgets.encode())
     assert MemberBudgets.read(frame) == budgets
-    frame.end()
+    frame.expect_end()
 
 
 @pytest.mark.parametrize(

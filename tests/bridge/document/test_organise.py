@@ -19,12 +19,12 @@ SAID = Organising(((1, 2), (2, 9)), 30, 3, 25, 1200)
 def test_it_reads_back_alone_and_in_the_policy() -> None:
     frame = Reader(SAID.encode())
     assert Organising.read(frame) == SAID
-    frame.end()
+    frame.expect_end()
     policy = replace(make_world({1: 3}, [], {"g": 1}).overlay.policy, organising=SAID).signed(
         Identity.generate(bytes(32))
     )
-    assert Policy.decode(policy.body(), policy.signature) == policy
-    assert policy.body()[2] & 0x02, "who does not know it must not go on without it"
+    assert Policy.decode(policy.signed_bytes(), policy.signature) == policy
+    assert policy.signed_bytes()[2] & 0x02, "who does not know it must not go on without it"
 
 
 @pytest.mark.parametrize(
@@ -50,10 +50,10 @@ def test_bars_read_back_and_are_flagged_only_where_there_are_some() -> None:
     policy = replace(make_world({1: 3}, [], {"g": 1}).overlay.policy, organising=BARRED).signed(
         Identity.generate(bytes(32))
     )
-    assert Policy.decode(policy.body(), policy.signature) == policy
-    assert policy.body()[2] & 0x04, "who does not know them would propose what is barred"
-    assert not replace(policy, organising=SAID).body()[2] & 0x04
-    nobody_measures = bytearray(policy.body())
+    assert Policy.decode(policy.signed_bytes(), policy.signature) == policy
+    assert policy.signed_bytes()[2] & 0x04, "who does not know them would propose what is barred"
+    assert not replace(policy, organising=SAID).signed_bytes()[2] & 0x04
+    nobody_measures = bytearray(policy.signed_bytes())
     nobody_measures[2] &= ~0x02
     with pytest.raises(BadFrame):
         Policy.decode(bytes(nobody_measures), b"")
@@ -67,10 +67,10 @@ def test_the_organiser_reads_back_and_is_flagged_only_where_there_is_one(said: O
     policy = replace(make_world({1: 3}, [], {"g": 1}).overlay.policy, organising=said).signed(
         Identity.generate(bytes(32))
     )
-    assert Policy.decode(policy.body(), policy.signature) == policy
-    assert policy.body()[2] & 0x08, "who does not know it would not go by swaps"
-    assert not replace(policy, organising=BARRED).body()[2] & 0x08
-    nobody_measures = bytearray(replace(policy, organising=replace(said, bars=())).body())
+    assert Policy.decode(policy.signed_bytes(), policy.signature) == policy
+    assert policy.signed_bytes()[2] & 0x08, "who does not know it would not go by swaps"
+    assert not replace(policy, organising=BARRED).signed_bytes()[2] & 0x08
+    nobody_measures = bytearray(replace(policy, organising=replace(said, bars=())).signed_bytes())
     nobody_measures[2] &= ~0x02
     with pytest.raises(BadFrame):
         Policy.decode(bytes(nobody_measures), b"")
@@ -88,9 +88,9 @@ def test_the_weight_of_processing_reads_back_and_is_flagged_only_where_it_is_non
     policy = replace(make_world({1: 3}, [], {"g": 1}).overlay.policy, organising=said).signed(
         Identity.generate(bytes(32))
     )
-    assert Policy.decode(policy.body(), policy.signature) == policy
-    assert policy.body()[2] & 0x10, "who does not know it would judge by other costs"
-    assert not replace(policy, organising=ORGANISED).body()[2] & 0x10
+    assert Policy.decode(policy.signed_bytes(), policy.signature) == policy
+    assert policy.signed_bytes()[2] & 0x10, "who does not know it would judge by other costs"
+    assert not replace(policy, organising=ORGANISED).signed_bytes()[2] & 0x10
     assert (SAID.processing_weight, said.processing_weight) == (1.0, percent / 50)
 
 

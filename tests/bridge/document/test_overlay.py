@@ -165,7 +165,7 @@ def test_what_a_scope_that_is_not_joined_would_lose_is_not_adopted_from_a_docume
         older.setattr("bridge.document.overlay.unjoined", lambda overlay, tree: "")
         written = overlay_of({1: 3, 2: 3, 3: 3}, [(1, 2), (2, 3)], scopes=(Scope("plant/#", regions=(1, 3)),))
     document = written.to_document()
-    refused(lambda: Overlay.load(document, NOW_MS), "plant/#", "not joined")
+    refused(lambda: Overlay.from_document(document, NOW_MS), "plant/#", "not joined")
 
 
 def test_paths_and_neighbours():
@@ -219,7 +219,7 @@ def document() -> dict[str, Any]:
 
 def test_a_document_survives_json():
     written = document()
-    overlay = Overlay.load(json.loads(json.dumps(written)), NOW_MS)
+    overlay = Overlay.from_document(json.loads(json.dumps(written)), NOW_MS)
     assert overlay.to_document() == written
     assert overlay.policy.scopes[0].regions == (1,)
     assert overlay.policy.scopes[0].shares_only
@@ -228,12 +228,12 @@ def test_a_document_survives_json():
 
 def test_the_owner_can_be_pinned():
     written = document()
-    assert Overlay.load(written, NOW_MS, base64.b64decode(written["owner"]))
-    refused(lambda: Overlay.load(written, NOW_MS, OWNER.public_bytes), "another owner", "ask the owner")
+    assert Overlay.from_document(written, NOW_MS, base64.b64decode(written["owner"]))
+    refused(lambda: Overlay.from_document(written, NOW_MS, OWNER.public_bytes), "another owner", "ask the owner")
 
 
 def test_an_expired_certificate_is_refused():
-    refused(lambda: Overlay.load(document(), NOT_AFTER_MS + 1), "ended", "issue it anew")
+    refused(lambda: Overlay.from_document(document(), NOT_AFTER_MS + 1), "ended", "issue it anew")
 
 
 @pytest.mark.parametrize("where", ["policy", "views", "members", "owner"])
@@ -250,7 +250,7 @@ def test_a_flipped_bit_is_noticed(where: str):
             forged[where] = changed
         else:
             (forged[where] if where == "policy" else forged[where][0])[field] = changed
-        refused(lambda forged=forged: Overlay.load(forged, NOW_MS), "tampered", "owner")
+        refused(lambda forged=forged: Overlay.from_document(forged, NOW_MS), "tampered", "owner")
 
 
 @pytest.mark.parametrize(
@@ -269,7 +269,7 @@ def test_a_flipped_bit_is_noticed(where: str):
 def test_what_is_no_overlay_file_is_said_in_one_line(spoil: Callable[[dict[str, Any]], object]):
     spoiled = document()
     spoil(spoiled)
-    refused(lambda: Overlay.load(spoiled, NOW_MS), "overlay file")
+    refused(lambda: Overlay.from_document(spoiled, NOW_MS), "overlay file")
 
 
 def test_parts_may_not_be_given_twice():
@@ -277,7 +277,7 @@ def test_parts_may_not_be_given_twice():
     for part in ("views", "members"):
         doubled = document()
         doubled[part].append(doubled[part][0])
-        refused(lambda doubled=doubled: Overlay.load(doubled, NOW_MS), "tampered")
+        refused(lambda doubled=doubled: Overlay.from_document(doubled, NOW_MS), "tampered")
 
 
 def test_one_key_may_not_serve_two_members():
@@ -318,12 +318,12 @@ def test_old_parts_do_not_mix_with_new_ones_and_addresses_are_signed() -> None:
     moved = json.loads(json.dumps(document))
     moved["members"][1]["address"] = "203.0.113.9:8883"
     with pytest.raises(OverlayError, match="tampered"):
-        Overlay.load(moved, int(NOW * 1000))
+        Overlay.from_document(moved, int(NOW * 1000))
     fewer = json.loads(json.dumps(document))
     del fewer["members"][0]
     with pytest.raises(OverlayError, match="tampered"):
-        Overlay.load(fewer, int(NOW * 1000))
-    assert Overlay.load(document, int(NOW * 1000)).to_document() == document
+        Overlay.from_document(fewer, int(NOW * 1000))
+    assert Overlay.from_document(document, int(NOW * 1000)).to_document() == document
 
 
 def test_the_policy_alone_is_verified_too() -> None:
@@ -344,7 +344,7 @@ def test_every_field_of_a_member_is_of_its_version(field: str):
     document = world.overlay.to_document()
     certificate = document["members"][0]["certificate"]
     document["members"][0][field] = {"address": "203.0.113.9:8883", "before": certificate}.get(field, "AAAA")
-    refused(lambda: Overlay.load(document, NOW_MS), "views or members are not those of this version")
+    refused(lambda: Overlay.from_document(document, NOW_MS), "views or members are not those of this version")
 
 
 def test_a_former_certificate_is_the_owners_too():
@@ -354,4 +354,4 @@ def test_a_former_certificate_is_the_owners_too():
     forged = replace(site.certificate, public_key=OWNER.public_bytes)  # with the signature of another
     members = [replace(m, before=forged) if m is site else m for m in world.overlay.members.values()]
     overlay = Overlay.sign(world.owner, world.overlay.policy, world.overlay.views.values(), members)
-    refused(lambda: Overlay.load(overlay.to_document(), NOW_MS), "does not verify")
+    refused(lambda: Overlay.from_document(overlay.to_document(), NOW_MS), "does not verify")

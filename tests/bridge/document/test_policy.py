@@ -38,13 +38,13 @@ POLICIES = st.builds(
 @settings(max_examples=60, deadline=None)
 @given(POLICIES)
 def test_a_policy_is_read_as_it_was_written(policy: Policy):
-    assert Policy.decode(policy.body(), b"") == policy
+    assert Policy.decode(policy.signed_bytes(), b"") == policy
 
 
 @settings(max_examples=60, deadline=None)
 @given(POLICIES, st.data())
 def test_a_policy_that_is_cut_off_or_longer_is_refused(policy: Policy, data: st.DataObject):
-    body = policy.body()
+    body = policy.signed_bytes()
     cut = data.draw(st.integers(0, len(body) - 1))
     for spoiled in (body[:cut], body + b"\0"):
         with pytest.raises(BadFrame):
@@ -61,7 +61,7 @@ def test_a_scope_whose_keys_are_renewed_never_or_at_every_nothing_is_refused(ref
 
 
 def test_an_unknown_issuer_is_refused():
-    body = Policy("o", 1, (), ()).body()
+    body = Policy("o", 1, (), ()).signed_bytes()
     with pytest.raises(BadFrame, match="issuer"):
         Policy.decode(body[:-2] + b"\x09" + body[-1:], b"")
 
@@ -103,7 +103,7 @@ def test_the_signature_covers_the_whole_policy():
     world = make_world({1: 3}, [], {"site": 1})
     document = world.overlay.to_document()
     other = replace(world.overlay.policy, calendar=Calendar(0, 100, 10, 10, 1))
-    document["policy"] = document["policy"] | {"body": base64.b64encode(other.body()).decode()}
+    document["policy"] = document["policy"] | {"body": base64.b64encode(other.signed_bytes()).decode()}
     with pytest.raises(OverlayError, match="tampered"):
         Overlay.policy_of(document, world.overlay.owner)
 

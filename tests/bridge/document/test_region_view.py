@@ -44,14 +44,14 @@ def test_a_quorum_is_k_members_whoever_else_agrees() -> None:
 
 @pytest.mark.parametrize("view", [FIRST, NEXT, TRUSTED], ids=["first", "next", "trusted"])
 def test_the_frame_is_strict(view: RegionView) -> None:
-    assert_strict(lambda data: RegionView.decode(data, b""), lambda made: made.body(), view.body())  # type: ignore[attr-defined]
-    assert RegionView.decode(view.body(), view.signature, view.former) == view
+    assert_strict(lambda data: RegionView.decode(data, b""), lambda made: made.body(), view.signed_bytes())  # type: ignore[attr-defined]
+    assert RegionView.decode(view.signed_bytes(), view.signature, view.former) == view
 
 
 def test_the_owner_signs_a_view_and_the_view_before() -> None:
     assert NEXT.former is not None
     for view in (NEXT, NEXT.former):
-        verify(OWNER.public_bytes, "veilmq/1 view", view.body(), view.signature)
+        verify(OWNER.public_bytes, "veilmq/1 view", view.signed_bytes(), view.signature)
 
 
 def test_a_successor_names_its_predecessor_and_holds_one_former_view() -> None:
@@ -74,7 +74,7 @@ def test_the_former_view_is_no_part_of_the_digest() -> None:
 
 
 def test_a_later_view_without_a_predecessor_is_refused() -> None:
-    body = NEXT.body()
+    body = NEXT.signed_bytes()
     assert body.endswith(FIRST.digest)
     with pytest.raises(BadFrame, match="predecessor"):
         RegionView.decode(body[:-32] + bytes(32), b"")
@@ -82,17 +82,17 @@ def test_a_later_view_without_a_predecessor_is_refused() -> None:
 
 # ------------------------------------------------------------------------------------------ endorsements
 
-ENDORSEMENT = Endorsement.of(NEXT, "b", REPLICA)
+ENDORSEMENT = Endorsement.sign_view(NEXT, "b", REPLICA)
 
 
 def test_an_endorsement_is_of_one_view_by_one_member() -> None:
     ENDORSEMENT.verify(REPLICA.public_bytes)
     body, signature = ENDORSEMENT.encode()[:-64], ENDORSEMENT.encode()[-64:]
     verify(REPLICA.public_bytes, "veilmq/1 endorsement", body, signature)
-    assert ENDORSEMENT.names(NEXT)
-    assert not ENDORSEMENT.names(FIRST)
-    assert not ENDORSEMENT.names(replace(NEXT, members=("b",)))
-    assert not ENDORSEMENT.names(replace(NEXT, region=5))
+    assert ENDORSEMENT.names_view(NEXT)
+    assert not ENDORSEMENT.names_view(FIRST)
+    assert not ENDORSEMENT.names_view(replace(NEXT, members=("b",)))
+    assert not ENDORSEMENT.names_view(replace(NEXT, region=5))
 
 
 @pytest.mark.parametrize("changes", [{"region": 5}, {"number": 9}, {"digest": bytes(32)}, {"member": "c"}])
@@ -102,7 +102,9 @@ def test_nobody_alters_an_endorsement_or_gives_one_for_another(changes: dict[str
     with pytest.raises(BadSignature):
         ENDORSEMENT.verify(STRANGER.public_bytes)
     with pytest.raises(BadSignature):
-        replace(ENDORSEMENT, signature=REPLICA.sign("veilmq/1 view", ENDORSEMENT.body())).verify(REPLICA.public_bytes)
+        replace(ENDORSEMENT, signature=REPLICA.sign("veilmq/1 view", ENDORSEMENT.signed_bytes())).verify(
+            REPLICA.public_bytes
+        )
 
 
 def test_the_frame_of_an_endorsement_is_strict() -> None:

@@ -51,7 +51,7 @@ def chained(world: World, count: int) -> tuple[Overlay, list[SwapNews]]:
 
 
 def reloaded(overlay: Overlay, now: float = NOW) -> Overlay:
-    return Overlay.load(overlay.to_document(), int(now * 1000), overlay.owner)
+    return Overlay.from_document(overlay.to_document(), int(now * 1000), overlay.owner)
 
 
 @pytest.mark.invariant(67)
@@ -67,10 +67,10 @@ def test_a_swap_waits_for_k_of_every_region_on_its_cycle(world: World) -> None:
     assert (there.swaps, there.offered) == ((swap,), ())
     assert edges_of(there) == edge_set((1, 2), (3, 4), (1, 4))
     assert (there.trees.phase, there.trees.in_force.number, there.trees.newest.number) == (Phase.SETTLING, 0, 1)
-    assert there.at(NOW + 11).trees.in_force.number == 1
-    assert there.at(NOW + 11 + GRACE_S).trees.phase is Phase.ALONE
+    assert there.as_of(NOW + 11).trees.in_force.number == 1
+    assert there.as_of(NOW + 11 + GRACE_S).trees.phase is Phase.ALONE
     with pytest.raises(Expired):
-        there.at(NOW + 11 + GRACE_S).trees.named(0)
+        there.as_of(NOW + 11 + GRACE_S).trees.tree_numbered(0)
     assert there.arrangement.allows((2, 3)), "what went may come back"
     assert not there.arrangement.allows((1, 4))
     assert world.overlay.swaps == overlay.swaps == (), "nothing is changed in place"
@@ -140,10 +140,10 @@ def test_a_forged_swap_is_refused_and_one_in_a_document_is_left_out(world: World
         world.overlay.hears(agreed(world, forged, ALL), NOW)
     document = world.overlay.hears(agreed(world, swap, ALL), NOW).to_document()
     for wrong in (["no base64!"], [None], "AAAA", None, ["AAAA"], 7):
-        assert Overlay.load({**document, "swaps": wrong}, int(NOW * 1000)).swaps == ()
-        assert Overlay.load({**document, "swap_endorsements": wrong}, int(NOW * 1000)).swaps == ()
+        assert Overlay.from_document({**document, "swaps": wrong}, int(NOW * 1000)).swaps == ()
+        assert Overlay.from_document({**document, "swap_endorsements": wrong}, int(NOW * 1000)).swaps == ()
     del document["swaps"], document["swap_endorsements"]
-    assert Overlay.load(document, int(NOW * 1000)).swaps == ()
+    assert Overlay.from_document(document, int(NOW * 1000)).swaps == ()
 
 
 @pytest.mark.attack(73)
@@ -151,7 +151,7 @@ def test_a_replayed_old_swap_changes_nothing(world: World) -> None:
     overlay, news = chained(world, 5)
     for old in news:
         assert overlay.hears(old, NOW + 900) is overlay
-    again = overlay.at(NOW + 1000)
+    again = overlay.as_of(NOW + 1000)
     assert edges_of(again) == edge_set((1, 2), (2, 3), (3, 4)) ^ edge_set((2, 3), (1, 4))
 
 
@@ -166,11 +166,11 @@ def test_a_newcomer_goes_by_the_whole_chain_and_by_a_truncated_one_only_as_far_a
     for missing in range(6):
         swaps = document["swaps"]
         cut = {**document, "swaps": swaps[:missing] + swaps[missing + 1 :]}
-        behind = Overlay.load(cut, int((NOW + 505) * 1000))
+        behind = Overlay.from_document(cut, int((NOW + 505) * 1000))
         assert len(behind.swaps) == missing, "what stands on a swap that is missing does not count"
         assert behind.hears(overlay.swap_news, NOW + 506).arrangement == overlay.arrangement
         few = [e for e in document["swap_endorsements"] if e not in _of(news[missing])]
-        thin = Overlay.load({**document, "swap_endorsements": few}, int((NOW + 505) * 1000))
+        thin = Overlay.from_document({**document, "swap_endorsements": few}, int((NOW + 505) * 1000))
         assert len(thin.swaps) == missing
 
 
@@ -275,7 +275,7 @@ def test_a_revocation_that_knows_nothing_of_swaps_counts_at_once_and_leaves_them
 @pytest.mark.parametrize("swaps", [1, 3])
 def test_the_owners_next_tree_comes_after_whatever_the_organiser_signed(world: World, swaps: int) -> None:
     """Though the owner knew nothing of it: what stays open is what was in force here."""
-    overlay = chained(world, swaps)[0].at(NOW + 290)
+    overlay = chained(world, swaps)[0].as_of(NOW + 290)
     pending = swap_on(overlay, world, *ROUND[swaps], NOW + 300)
     overlay = overlay.hears(SwapNews((pending,)), NOW + 300)
     tree = world.overlay.policy.tree.followed_by(
@@ -287,10 +287,10 @@ def test_the_owners_next_tree_comes_after_whatever_the_organiser_signed(world: W
     assert (new.swaps, new.offered, new.grants_of("far")) == ((), (), ())
     assert new.trees.newest.number == OWNER_STEPS
     assert new.trees.in_force.edges == overlay.trees.newest.edges
-    assert new.trees.named(swaps).edges == overlay.trees.newest.edges
+    assert new.trees.tree_numbered(swaps).edges == overlay.trees.newest.edges
     assert new.hears(agreed(world, pending, ALL), NOW + 302) is new, "of a tree that is over"
     with pytest.raises(UnknownView):
-        new.trees.named(OWNER_STEPS + 1)
+        new.trees.tree_numbered(OWNER_STEPS + 1)
 
 
 def test_a_revoked_organiser_offers_nothing_and_what_is_in_force_stays(world: World) -> None:

@@ -35,7 +35,7 @@ def test_a_first_view_is_in_force_and_never_closes(world: World) -> None:
     assert numbers(overlay) == [1]
     assert overlay.closes_at(1) is None
     assert overlay.next_closing is None
-    assert overlay.at(NOW + 1e9) is overlay
+    assert overlay.as_of(NOW + 1e9) is overlay
 
 
 def test_the_next_view_waits_for_endorsements_and_nothing_is_changed_in_place(world: World) -> None:
@@ -58,10 +58,10 @@ def test_the_view_before_stays_open_from_when_we_knew_of_the_new_one(world: Worl
     both = newer.endorsed(endorsed_by(world, newer, 1, "r1a", "r1b"), late)
     assert both.closes_at(1) == both.next_closing == late + GRACE_S
     assert both.closes_at(2) is None
-    assert both.at(late + GRACE_S - 0.001) is both
-    after = both.at(late + GRACE_S)
+    assert both.as_of(late + GRACE_S - 0.001) is both
+    after = both.as_of(late + GRACE_S)
     assert (numbers(after), after.next_closing) == ([2], None)
-    assert after.at(late + 2 * GRACE_S) is after
+    assert after.as_of(late + 2 * GRACE_S) is after
 
 
 def test_who_begins_with_a_view_in_force_counts_from_its_signature(world: World) -> None:
@@ -69,7 +69,7 @@ def test_who_begins_with_a_view_in_force_counts_from_its_signature(world: World)
     document = replace_endorsements(world, newer, endorsed_by(world, newer, 1, "r1a", "r1b"))
     assert document.in_force(1)
     assert document.closes_at(1) == NOW + GRACE_S
-    assert numbers(document.at(NOW + GRACE_S)) == [2]
+    assert numbers(document.as_of(NOW + GRACE_S)) == [2]
 
 
 def replace_endorsements(world: World, overlay: Overlay, endorsements: tuple[Endorsement, ...]) -> Overlay:
@@ -82,7 +82,7 @@ def replace_endorsements(world: World, overlay: Overlay, endorsements: tuple[End
 def test_keys_name_open_views_only(world: World) -> None:
     newer = attached(world)
     both = newer.endorsed(endorsed_by(world, newer, 1, "r1a", "r1b"), NOW)
-    closed = both.at(NOW + GRACE_S)
+    closed = both.as_of(NOW + GRACE_S)
     before, after = world.overlay.latest[1].hop, newer.latest[1].hop
     with pytest.raises(UnknownView):
         newer.check_view(after)
@@ -112,13 +112,13 @@ def test_one_of_f_plus_one_of_one_view_is_honest(world: World) -> None:
 def test_endorsements_count_once_and_of_replicas_of_the_region_only(world: World) -> None:
     newer = attached(world)
     view = newer.latest[1]
-    strangers = [Endorsement.of(view, name, world.identities[name]) for name in ("site", "r2a")]
+    strangers = [Endorsement.sign_view(view, name, world.identities[name]) for name in ("site", "r2a")]
     forged = [replace(endorsed_by(world, newer, 1, "r1a")[0], member="r1b")]
-    of_another = [Endorsement.of(world.overlay.latest[1], "r1a", world.identities["r1a"])]
+    of_another = [Endorsement.sign_view(world.overlay.latest[1], "r1a", world.identities["r1a"])]
     assert newer.endorsed([*strangers, *forged, *of_another], NOW) is newer
     twice = [*endorsed_by(world, newer, 1, "r1a"), *endorsed_by(world, newer, 1, "r1a")]
     assert len(newer.endorsed(twice, NOW).endorsements) == 1
-    unknown = Endorsement.of(replace(view, region=7), "r1a", world.identities["r1a"])
+    unknown = Endorsement.sign_view(replace(view, region=7), "r1a", world.identities["r1a"])
     assert newer.endorsed([unknown], NOW) is newer
 
 
@@ -128,7 +128,7 @@ def test_what_is_in_force_and_closed_stays_so_in_the_next_version(world: World) 
     plain = Overlay(both.owner, both.policy, both.latest.values(), both.members.values())
     next_one = plain.following(both, NOW + 6)
     assert (numbers(next_one), next_one.closes_at(1)) == ([2, 1], NOW + 5 + GRACE_S)
-    over = plain.following(both.at(NOW + 5 + GRACE_S), NOW + 70)
+    over = plain.following(both.as_of(NOW + 5 + GRACE_S), NOW + 70)
     assert numbers(over) == [2], "what is closed does not open again"
     late = plain.following(both, NOW + 5 + GRACE_S)
     assert numbers(late) == [2], "its time ends in the next version as well"

@@ -27,7 +27,7 @@ world = fresh(organised)
 
 
 def reloaded(overlay: Overlay, now: float) -> Overlay:
-    return Overlay.load(overlay.to_document(), int(now * 1000), overlay.owner)
+    return Overlay.from_document(overlay.to_document(), int(now * 1000), overlay.owner)
 
 
 def rivals(world: World) -> tuple[SwapNews, SwapNews]:
@@ -41,15 +41,15 @@ def rivals(world: World) -> tuple[SwapNews, SwapNews]:
 def test_a_rival_that_gets_there_late_closes_nothing_that_was_in_force(world: World) -> None:
     """What liars held back puts another tree in force at any time: what is on its way in ours arrives."""
     one, two = rivals(world)
-    ours = world.overlay.hears(one, NOW).at(NOW + 100)
+    ours = world.overlay.hears(one, NOW).as_of(NOW + 100)
     assert ours.trees.phase is Phase.ALONE
     there = ours.hears(two, NOW + 100)
     assert there.swaps == two.swaps
     assert there.trees.in_force.edges == ours.trees.newest.edges
-    assert there.trees.named(1).edges == ours.trees.newest.edges
-    assert there.at(NOW + 102).trees.in_force.number == 2
-    assert there.at(NOW + 102).trees.named(1)
-    assert there.at(NOW + 102 + GRACE_S).trees.open == (there.trees.newest,)
+    assert there.trees.tree_numbered(1).edges == ours.trees.newest.edges
+    assert there.as_of(NOW + 102).trees.in_force.number == 2
+    assert there.as_of(NOW + 102).trees.tree_numbered(1)
+    assert there.as_of(NOW + 102 + GRACE_S).trees.open == (there.trees.newest,)
 
 
 @pytest.mark.attack(81)
@@ -57,8 +57,8 @@ def test_a_rival_that_gets_there_late_closes_nothing_that_was_in_force(world: Wo
 def test_a_version_that_took_up_one_of_two_rivals_counts_at_who_has_the_other(world: World, settled: bool) -> None:
     """The owner signed before liars let the other one get there: half would have kept that, and the old rights."""
     one, two = rivals(world)
-    owners = world.overlay.hears(one, NOW).at(NOW + 100)
-    ours = owners.hears(two, NOW + 100).at(NOW + 200)
+    owners = world.overlay.hears(one, NOW).as_of(NOW + 100)
+    ours = owners.hears(two, NOW + 100).as_of(NOW + 200)
     assert ours.swaps == two.swaps
     arrangement = owners.arrangement
     tree = arrangement.change.settled if settled else arrangement.change
@@ -68,9 +68,9 @@ def test_a_version_that_took_up_one_of_two_rivals_counts_at_who_has_the_other(wo
     assert (new.swaps, new.grants_of("far")) == ((), ())
     assert edges_of(new) == edges_of(owners)
     assert new.trees.in_force.edges == ours.trees.newest.edges, "as with any other change"
-    later = new.at(NOW + 302)
-    assert (later.trees.in_force.number, later.trees.named(2).edges) == (1, ours.trees.newest.edges)
-    assert later.at(NOW + 302 + GRACE_S).trees.open == (new.trees.newest,)
+    later = new.as_of(NOW + 302)
+    assert (later.trees.in_force.number, later.trees.tree_numbered(2).edges) == (1, ours.trees.newest.edges)
+    assert later.as_of(NOW + 302 + GRACE_S).trees.open == (new.trees.newest,)
     assert new.hears(two, NOW + 303) is new, "and the other is over"
 
 
@@ -112,7 +112,7 @@ def test_swaps_without_end_cost_no_overlay_and_no_tree_each(world: World, monkey
         raise AssertionError("no tree comes into force")
 
     monkeypatch.setattr(overlay_module, "Overlay", Watched)
-    monkeypatch.setattr(reorganised_module.Trees, "of", of)
+    monkeypatch.setattr(reorganised_module.Trees, "at_start", of)
     heard = world.overlay.hears(SwapNews(tuple(swaps), tuple(agreed_to)), NOW)
     assert [swap.number for swap in heard.offered] == [59, 58, 57, 56]
     assert made == []
@@ -155,7 +155,7 @@ def test_who_stole_the_organisers_former_key_neither_organises_nor_stops_the_pre
 def test_what_is_in_force_is_proven_anew_when_those_who_endorsed_it_left_or_have_other_keys(world: World) -> None:
     """The owner knew of no swap: who started with its version went by another tree than who ran, for ever."""
     swap = swap_on(world.overlay, world, *GOOD)
-    ours = world.overlay.hears(agreed(world, swap, ALL), NOW).at(NOW + 40)
+    ours = world.overlay.hears(agreed(world, swap, ALL), NOW).as_of(NOW + 40)
     assert ours.unproven(2) == ()
     for at, members in enumerate((("r2b", "r2c", "r2d"), ("r2c", "r2d", "r2e"))):
         version = changed(world, ours, 2, members, NOW + 50 + 200 * at)
@@ -180,10 +180,10 @@ def test_what_is_in_force_is_proven_anew_when_those_who_endorsed_it_left_or_have
 def test_an_owners_tree_with_the_number_of_a_swap_settles_as_any_other(world: World) -> None:
     """Nobody organises any more, and the owner, who knows of no swap, counts on by one."""
     swap = swap_on(world.overlay, world, *GOOD)
-    ours = world.overlay.hears(agreed(world, swap, ALL), NOW).at(NOW + 40)
+    ours = world.overlay.hears(agreed(world, swap, ALL), NOW).as_of(NOW + 40)
     tree = world.overlay.policy.tree.followed_by(world.overlay.policy.edges, int((NOW + 50) * 1000), 2, GRACE_S)
     newer = world.with_policy(edges=((1, 2), (1, 3), (1, 4)), tree=tree, organising=None, grants=())
     assert newer.carrying(ours).may_follow(ours)
     new = newer.carrying(ours).following(ours, NOW + 50)
     assert (new.trees.newest.number, new.trees.phase, new.grants_of("far")) == (1, Phase.SETTLING, ())
-    assert new.at(NOW + 52).trees.in_force.edges == {frozenset(edge) for edge in ((1, 2), (1, 3), (1, 4))}
+    assert new.as_of(NOW + 52).trees.in_force.edges == {frozenset(edge) for edge in ((1, 2), (1, 3), (1, 4))}

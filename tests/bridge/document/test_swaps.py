@@ -107,7 +107,7 @@ def current() -> dict[str, str]:
     first = Arrangement(((1, 2), (3, 2), (3, 4)), TreeChange(7, 1_700_000_000_000), None)
     former = first.digest("example")
     swap = SignedSwap(9, 2, former, 1_700_000_500_000, 60, (4, 1), (2, 3), certificate).signed(boss)
-    agreed = SwapEndorsement.of(swap, "r1a", replica)
+    agreed = SwapEndorsement.sign_swap(swap, "r1a", replica)
     organising = Organising(((4, 1),), organiser="organiser-1", grace_s=60)
     return {
         "former": former.hex(),

@@ -38,7 +38,7 @@ class Crossing:
 
     def passes(self, time_s: float) -> None:
         self.now += time_s
-        self.members = {name: overlay.at(self.now) for name, overlay in self.members.items()}
+        self.members = {name: overlay.as_of(self.now) for name, overlay in self.members.items()}
 
     def organises(self, name: str) -> None:
         """A swap of the tree at this member; it may count once anybody hears it."""

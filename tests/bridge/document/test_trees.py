@@ -15,7 +15,7 @@ from tests.sim.world import NOW, make_world
 
 ROW = ((1, 2), (2, 3))
 CHANGE = TreeChange(7, 1_000, 2, 60, ROW)
-TREES = Trees.of(CHANGE, ((1, 3), (2, 3)), {1, 2, 3})
+TREES = Trees.at_start(CHANGE, ((1, 3), (2, 3)), {1, 2, 3})
 
 
 def test_ways_lead_along_edges() -> None:
@@ -48,38 +48,38 @@ def test_a_change_settles_is_in_force_and_alone() -> None:
 
 
 def test_where_nothing_came_before_there_is_one_tree() -> None:
-    first = Trees.of(TreeChange(), ROW, {1, 2, 3})
+    first = Trees.at_start(TreeChange(), ROW, {1, 2, 3})
     assert (first.phase, first.open, first.in_force) == (Phase.ALONE, (first.newest,), first.newest)
     assert first.phase_at(0.0) is Phase.ALONE
-    at_once = Trees.of(replace(CHANGE, settle_s=0), ROW, {1, 2, 3})
+    at_once = Trees.at_start(replace(CHANGE, settle_s=0), ROW, {1, 2, 3})
     assert at_once.in_force is at_once.newest
-    grown = Trees.of(TreeChange(1, 0, 0, 60, ()), ((1, 2),), {1, 2})
+    grown = Trees.at_start(TreeChange(1, 0, 0, 60, ()), ((1, 2),), {1, 2})
     assert grown.former is not None
     assert grown.former.path(1, 1) == (1,)
     assert grown.former.path(1, 2) == ()
 
 
 def test_a_number_is_open_to_come_or_closed() -> None:
-    assert TREES.named(7) is TREES.newest
-    assert TREES.named(6) is TREES.former
+    assert TREES.tree_numbered(7) is TREES.newest
+    assert TREES.tree_numbered(6) is TREES.former
     with pytest.raises(UnknownView):
-        TREES.named(8)
+        TREES.tree_numbered(8)
     with pytest.raises(Expired):
-        TREES.named(5)
+        TREES.tree_numbered(5)
     with pytest.raises(Expired):
-        replace(TREES, phase=Phase.ALONE).named(6)
+        replace(TREES, phase=Phase.ALONE).tree_numbered(6)
 
 
 @pytest.mark.parametrize("newest", [0, 7, 255, 256, 1000])
 def test_a_publications_byte_means_the_nearest_number(newest: int) -> None:
-    trees = Trees.of(TreeChange(newest), ROW, {1, 2, 3})
+    trees = Trees.at_start(TreeChange(newest), ROW, {1, 2, 3})
     for number in range(max(0, newest - NUMBERS // 2), newest + NUMBERS // 2):
         assert trees.number_of(number % NUMBERS) == number
 
 
 def test_numbers_count_on_and_one_number_is_one_tree() -> None:
     def trees(number: int, edges: tuple[tuple[int, int], ...]) -> Trees:
-        return Trees.of(TreeChange(number), edges, {1, 2, 3})
+        return Trees.at_start(TreeChange(number), edges, {1, 2, 3})
 
     old = trees(4, ROW)
     assert trees(4, ((3, 2), (2, 1))).follows(old)
@@ -113,9 +113,9 @@ def test_who_begins_late_begins_where_the_others_are() -> None:
     newer = regrown(WORLD, WORLD.overlay, ((1, 3), (2, 3)), NOW, 2, 5)
     document = newer.to_document()
     for after_s, phase in ((1, Phase.SETTLING), (3, Phase.IN_FORCE), (8, Phase.ALONE)):
-        assert Overlay.load(document, int((NOW + after_s) * 1000)).trees.phase is phase
+        assert Overlay.from_document(document, int((NOW + after_s) * 1000)).trees.phase is phase
     late = newer.following(WORLD.overlay, NOW + 100)
     assert late.trees.phase is Phase.SETTLING, "what comes meanwhile goes on along the former tree"
     assert late.next_closing == NOW + 102
-    assert late.at(NOW + 102).path(1, 2) == (1, 3, 2)
-    assert late.at(NOW + 107).neighbours(1) == (3,)
+    assert late.as_of(NOW + 102).path(1, 2) == (1, 3, 2)
+    assert late.as_of(NOW + 107).neighbours(1) == (3,)

@@ -132,7 +132,7 @@ def test_who_leaves_the_overlay_is_forgotten_with_what_it_was_told():
         grant for grant in WORLD.overlay.policy.grants if grant.member != "site"
     ))  # fmt: skip
     relay = node._leases
-    relay.adopt(Overlay.sign(WORLD.owner, policy, WORLD.overlay.latest.values(), members))
+    relay.adopt_overlay(Overlay.sign(WORLD.owner, policy, WORLD.overlay.latest.values(), members))
     assert not relay._told
-    relay.adopt(WORLD.overlay)
+    relay.adopt_overlay(WORLD.overlay)
     assert leases_in(relay.link_up("site", NOW)) == {"site": 1}

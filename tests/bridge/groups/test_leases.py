@@ -143,7 +143,7 @@ def test_leases_are_bounded_for_each_author():
     assert table.accept(lease_of("a", version=NEWS_BURST + 1), NOW + 2 * NEWS_EVERY_S)
     for number in range(3 * LIVES_MAX):
         table.accept(lease_of("b", start_s=number / 10, version=NOW_MS + number), NOW)
-    assert len(table.of(ID)["b"]) == LIVES_MAX
+    assert len(table.leases_of(ID)["b"]) == LIVES_MAX
 
 
 @pytest.mark.attack(35)
@@ -175,7 +175,7 @@ def test_who_has_a_former_key_ends_no_lease_of_the_present_one():
 def test_a_member_that_has_its_next_key_later_than_others_know_of_it_leases_on():
     known = table_of(lease_of("a", version=NOW_MS))
     after = rotated(WORLD, "a")
-    known.adopt(after.overlay)
+    known.adopt_overlay(after.overlay)
     assert known.accept(lease_of("a", end_s=55, version=NOW_MS + 1), NOW)
     present = lease_of("a", end_s=60, version=NOW_MS + 2).signed(after.identities["a"])
     assert known.accept(present, NOW)
@@ -195,9 +195,9 @@ def test_a_gateway_with_too_many_groups_loses_its_own_oldest(monkeypatch: pytest
 def test_who_leaves_the_overlay_or_loses_the_right_serves_nobody():
     table = table_of(lease_of("a"), lease_of("b"))
     sequence = next(s for s in range(99) if table.server(ID, asked(sequence=s), NOW) == "a")
-    table.adopt(WORLD.revoked("a", -1))
+    table.adopt_overlay(WORLD.revoked("a", -1))
     assert table.server(ID, asked(sequence=sequence), NOW) == "b"
-    table.adopt(WORLD.with_policy(scopes=(Scope("open/#"),)))
+    table.adopt_overlay(WORLD.with_policy(scopes=(Scope("open/#"),)))
     assert not list(table)
 
 

@@ -359,11 +359,11 @@ def test_who_joins_the_groups_of_others_and_makes_too_many_takes_no_lease_of_the
         us = Gateway()
         monkeypatch.setattr(us.node.groups, "_groups", FairTable(3))
         for owner in order:
-            us.node.groups.joined(("work", "plant/a"), NOW, True, owner)
+            us.node.groups.join_group(("work", "plant/a"), NOW, True, owner)
         for number in range(6):
-            us.node.groups.joined((f"junk {number}", "plant/a"), NOW, True, "user bad")
+            us.node.groups.join_group((f"junk {number}", "plant/a"), NOW, True, "user bad")
         assert us.node.groups._groups.get(("work", "plant/a")) is not None
-        us.node.groups.joined(("another", "plant/a"), NOW, True, "user good")
+        us.node.groups.join_group(("another", "plant/a"), NOW, True, "user good")
         assert us.node.groups._groups.get(("work", "plant/a")) is not None
         assert len(us.node.groups._groups) == 3
 
@@ -371,7 +371,7 @@ def test_who_joins_the_groups_of_others_and_makes_too_many_takes_no_lease_of_the
 def test_owners_of_a_group_that_are_remembered_are_bounded():
     us = Gateway()
     for number in range(3 * sharing.OWNERS_MAX):
-        us.node.groups.joined(("work", "plant/a"), NOW, True, f"user {number}")
+        us.node.groups.join_group(("work", "plant/a"), NOW, True, f"user {number}")
     group = us.node.groups._groups.get(("work", "plant/a"))
     assert group is not None
     assert list(group.owners) == [f"user {number}" for number in range(2 * sharing.OWNERS_MAX, 3 * sharing.OWNERS_MAX)]
@@ -430,13 +430,13 @@ def test_another_version_of_the_overlay_ends_what_a_revoked_gateway_serves():
     us.joined()
     us.hears(of_them(NOW), NOW)
     _, theirs = ours_and_theirs(us, NOW + 10)
-    effects = us.node.groups.adopt(WORLD.revoked("them", -1), WORLD.secrets, NOW + 11)
+    effects = us.node.groups.adopt_overlay(WORLD.revoked("them", -1), WORLD.secrets, NOW + 11)
     assert set(taken(effects)) == set(theirs)
 
 
 def test_without_acknowledgements_a_lease_does_not_begin():
     interest = ScopeInterest(WORLD.overlay, WORLD.identities["us"], "us", WORLD.secrets)
-    shared = SharedGroups(WORLD.overlay, WORLD.identities["us"], "us", WORLD.secrets, interest.accepted)
-    shared.joined(GROUP, NOW)
+    shared = SharedGroups(WORLD.overlay, WORLD.identities["us"], "us", WORLD.secrets, interest.is_accepted)
+    shared.join_group(GROUP, NOW)
     assert shared.reviewed(NOW) == []
     assert shared.next_deadline == NOW + RENEW_AFTER_S

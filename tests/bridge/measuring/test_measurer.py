@@ -109,7 +109,7 @@ def test_a_summary_goes_on_once_and_no_further_than_its_author_says(world: World
     assert Count("summaries") in effects
     assert {e.peer for e in effects if isinstance(e, Send)} == {"r2c"}, "not back, not to its author"
     assert heard(node, of(world), "r2c") == [], "once"
-    assert [said.member for said in node.measurer.told] == ["r2b"]
+    assert [said.member for said in node.measurer.summaries] == ["r2b"]
     far = replica(world, "r2a")
     for peer in ("r1a", "r3a", "r3b"):
         far.handle(LinkUp(peer), START)
@@ -136,7 +136,7 @@ def test_what_does_not_hold_goes_nowhere(world: World) -> None:
     assert heard(node, of(world, interval_s=7)) == [Count("summaries_unknown")]
     small = InterestSummary("r2b", 2, INTERVAL, INTERVAL_S, 4, b"x").signed(world.identities["r2b"])
     assert [e.member for e in heard(node, small) if isinstance(e, Blame)] == ["r2a"]
-    assert node.measurer.told == ()
+    assert node.measurer.summaries == ()
     effects = node.handle(Received("r2a", Wire(SUMMARY_TOPIC, b"")), START)
     assert [e.member for e in effects if isinstance(e, Blame)] == ["r2a"]
 
@@ -165,7 +165,7 @@ def test_who_is_no_neighbour_any_more_is_forgotten(world: World) -> None:
     node.handle(Tick(), START)
     heard(node, of(world))
     assert node.measurer.up == {"r2a", "r2b", "r2c", "r3a"} & node.measurer.up
-    node.measurer.adopt(world.with_policy(organising=None))
+    node.measurer.adopt_overlay(world.with_policy(organising=None))
     assert "r3a" not in node.measurer.up
     assert node.measurer.next_deadline is None
     assert node.handle(Tick(), START + INTERVAL_S) == []
@@ -183,7 +183,7 @@ def test_others_are_heard_on_when_the_owner_changes_the_length_of_intervals(worl
 
     assert heard(INTERVAL_S, START) == 1
     world.overlay = world.with_policy(organising=Organising(((1, 3),), seconds))
-    node.measurer.adopt(world.overlay)
+    node.measurer.adopt_overlay(world.overlay)
     assert heard(seconds, START + 4 * INTERVAL_S) == 1
     assert heard(seconds, START + 4 * INTERVAL_S) == 0, "once"
 
@@ -203,7 +203,7 @@ def test_a_publisher_that_floods_hides_nothing_that_others_have_in_common(world:
     seen = [said for said in told(node.handle(Tick(), START + INTERVAL_S)) if isinstance(said, InterestSummary)]
     bits = int.from_bytes(seen[0].filter)
     of_g2 = InterestFilter()
-    of_g2.add(world.identities["g2"].party_id + sequence.to_bytes(8) for sequence in range(1, 6))
+    of_g2.add_ids(world.identities["g2"].party_id + sequence.to_bytes(8) for sequence in range(1, 6))
     assert int.from_bytes(of_g2.encode()) & ~bits == 0, "all that the other published counts"
     assert estimated(bits) == pytest.approx(CACHE_IDS, rel=0.02)
     again = [said for said in told(node.handle(Tick(), START + 2 * INTERVAL_S)) if isinstance(said, InterestSummary)]

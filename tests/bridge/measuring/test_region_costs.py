@@ -45,7 +45,7 @@ def test_two_liars_of_five_move_nothing_beyond_what_honest_ones_say(
     spoke = [said(members[place], 1, value, 2) for place, value in zip(places, values, strict=True)]
     spoke += [said(member, 2, 0, 1) for member in world.overlay.views[2].members]
     costs = RegionCosts(world.overlay, spoke, NOW)
-    for found in (costs.processing(1), 2 * (costs.link(1, 2) or 0)):
+    for found in (costs.processing(1), 2 * (costs.link_cost(1, 2) or 0)):
         assert found is not None
         assert min(honest) <= found <= max(honest)
     rate = costs.rate(2, 1)
@@ -69,8 +69,8 @@ def test_a_link_costs_what_its_dearer_end_says(world: World) -> None:
     spoke = [said(member, region, us, 3 - region) for region, us in ((1, 800), (2, 600))
              for member in world.overlay.views[region].members]  # fmt: skip
     costs = RegionCosts(world.overlay, spoke, NOW)
-    assert costs.link(1, 2) == costs.link(2, 1) == 400
-    assert costs.link(1, 7) is None
+    assert costs.link_cost(1, 2) == costs.link_cost(2, 1) == 400
+    assert costs.link_cost(1, 7) is None
 
 
 def test_what_is_old_or_of_a_time_to_come_or_of_no_member_says_nothing(world: World) -> None:
@@ -86,7 +86,7 @@ def test_what_is_old_or_of_a_time_to_come_or_of_no_member_says_nothing(world: Wo
 def wants(world: World, region: int, *ids: bytes, interval: int = INTERVAL, but: int = 0) -> list[InterestSummary]:
     """Interests of all replicas of a region but so many."""
     made = InterestFilter()
-    made.add(ids)
+    made.add_ids(ids)
     members = world.overlay.views[region].members
     return [InterestSummary(name, region, interval, INTERVAL_S, 4, made.encode()) for name in members[but:]]
 
@@ -123,4 +123,4 @@ def test_processing_and_links_count_as_the_owner_says(percent: int, processing: 
     spoke = [said(member, region, 100, 3 - region) for region, view in made.overlay.views.items()
              for member in view.members]  # fmt: skip
     costs = RegionCosts(made.overlay, spoke, NOW)
-    assert (costs.processing(1), costs.link(1, 2)) == (processing, link)
+    assert (costs.processing(1), costs.link_cost(1, 2)) == (processing, link)

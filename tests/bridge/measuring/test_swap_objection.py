@@ -173,5 +173,5 @@ def test_three_trees_never_come_within_one_grace_whatever_swaps_state() -> None:
     overlay = made.overlay.hears(agreed(made, first, (1, 2, 3, 4)), NOW)
     back = swap_on(overlay, made, (2, 3), (1, 4), NOW)
     assert why(made, back, overlay=overlay, now=NOW + 1) == "the tree before is open still"
-    closed = overlay.at(NOW + 2 + GRACE_S)
+    closed = overlay.as_of(NOW + 2 + GRACE_S)
     assert why(made, back, overlay=closed, now=NOW + 2 + GRACE_S) != "the tree before is open still"

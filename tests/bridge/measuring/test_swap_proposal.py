@@ -25,8 +25,8 @@ def interests(
     found = []
     for view in world.overlay.views.values():
         told = InterestFilter()
-        told.add(b"all %d" % number for number in range(200))
-        told.add(b"%d %d" % (0 if view.region in ends else view.region, number) for number in range(300))
+        told.add_ids(b"all %d" % number for number in range(200))
+        told.add_ids(b"%d %d" % (0 if view.region in ends else view.region, number) for number in range(300))
         for name in view.members:
             made = InterestSummary(name, view.region, interval, interval_s, 4, told.encode())
             found.append(made.signed(world.identities[name]))
@@ -185,7 +185,7 @@ def test_a_change_that_made_it_worse_is_taken_back_before_the_tree_has_rested() 
         found = of(made, words(int(judged_at + after_s) // INTERVAL_S - 1), now=judged_at + after_s)
         assert found.swap is None, "barred, also as the way back of the way back"
     assert "barred, since they made it worse: " in found.why
-    assert found.why.endswith(found.named((1, 4)))
+    assert found.why.endswith(found.edge_names((1, 4)))
     found = of(made, words(int(judged_at + 7200) // INTERVAL_S - 1), now=judged_at + 7200)
     assert found.swap is not None
     again = swapped(made.overlay, found.swap, judged_at + 7200)

@@ -65,12 +65,13 @@ def keeper(*peers: str, name: str = "site", overlay: Overlay = OVERLAY) -> Overl
 
 
 def offer(overlay: Overlay) -> Wire:
-    return Wire(OVERLAY_TOPIC, OfferedVersion.of(overlay).encode())
+    return Wire(OVERLAY_TOPIC, OfferedVersion.of_overlay(overlay).encode())
 
 
 def document(overlay: Overlay, packed: bytes | None = None) -> Wire:
     return Wire(
-        OVERLAY_TOPIC, OfferedVersion.of(overlay).encode(FLAG_DOCUMENT) + (packed or zlib.compress(canonical(overlay)))
+        OVERLAY_TOPIC,
+        OfferedVersion.of_overlay(overlay).encode(FLAG_DOCUMENT) + (packed or zlib.compress(canonical(overlay))),
     )
 
 
@@ -84,8 +85,8 @@ def adopted(effects: list[Effect]) -> list[Adopt]:
 
 def answered(made: OverlayKeeper, wire: Wire, of: Overlay = NEWER, now: float = NOW) -> list[Effect]:
     """r1a offers, is asked, and sends `wire`."""
-    assert asks(made.received(Received("r1a", offer(of)), now)) == ["r1a"]
-    return made.received(Received("r1a", wire), now)
+    assert asks(made.take_overlay_wire(Received("r1a", offer(of)), now)) == ["r1a"]
+    return made.take_overlay_wire(Received("r1a", wire), now)
 
 
 def resigned(owner: Identity, overlay: Overlay = OVERLAY, **changes: object) -> Overlay:
@@ -125,8 +126,8 @@ def test_a_version_with_a_scope_whose_regions_are_not_joined_is_not_adopted(monk
 
 def test_who_is_asked_sends_the_document_and_no_more_than_the_bound():
     made = keeper(overlay=NEWER)
-    question = Received("r1a", Wire(OVERLAY_TOPIC, OfferedVersion.of(NEWER).encode(FLAG_ASK)))
-    answers = [made.received(question, NOW) for _ in range(DOCUMENT_BURST + 5)]
+    question = Received("r1a", Wire(OVERLAY_TOPIC, OfferedVersion.of_overlay(NEWER).encode(FLAG_ASK)))
+    answers = [made.take_overlay_wire(question, NOW) for _ in range(DOCUMENT_BURST + 5)]
     given = [e for effects in answers for e in effects if isinstance(e, Send)]
     assert [send.wire for send in given] == [document(NEWER)] * DOCUMENT_BURST
     assert sum(counted(effects, "overlays_withheld") for effects in answers) == 5
@@ -135,7 +136,7 @@ def test_who_is_asked_sends_the_document_and_no_more_than_the_bound():
 @pytest.mark.invariant(45)
 @pytest.mark.parametrize("of", [OVERLAY, resigned(owner(), version=0)])
 def test_older_and_present_versions_are_not_asked_for(of: Overlay):
-    assert keeper().received(Received("r1a", offer(of)), NOW) == []
+    assert keeper().take_overlay_wire(Received("r1a", offer(of)), NOW) == []
 
 
 def bomb() -> bytes:
@@ -171,8 +172,8 @@ def test_what_does_not_hold_is_refused_and_its_sender_not_asked_again(packed: by
     effects = answered(made, document(NEWER, packed or b" "))
     assert (counted(effects, "refused"), suspected(effects), adopted(effects)) == (1, {"r1a"}, [])
     assert made.overlay is OVERLAY
-    assert asks(made.received(Received("r1a", offer(NEWER)), NOW + 2 * ASK_S)) == []
-    assert asks(made.received(Received("r1b", offer(NEWER)), NOW + 2 * ASK_S)) == ["r1b"]
+    assert asks(made.take_overlay_wire(Received("r1a", offer(NEWER)), NOW + 2 * ASK_S)) == []
+    assert asks(made.take_overlay_wire(Received("r1b", offer(NEWER)), NOW + 2 * ASK_S)) == ["r1b"]
 
 
 @pytest.mark.attack(39)
@@ -187,8 +188,8 @@ def test_a_document_of_ever_so_many_values_is_not_parsed(unit: bytes, monkeypatc
 
 def test_a_document_that_nobody_asked_for_is_dropped_unread():
     made = keeper()
-    made.received(Received("r1a", offer(NEWER)), NOW)
-    effects = made.received(Received("r1b", document(NEWER)), NOW)
+    made.take_overlay_wire(Received("r1a", offer(NEWER)), NOW)
+    effects = made.take_overlay_wire(Received("r1b", document(NEWER)), NOW)
     assert counted(effects, "refused") == 1
     assert made.overlay is OVERLAY
 
@@ -201,9 +202,9 @@ def test_two_contents_of_one_version_are_told_and_ours_stays():
     effects = answered(made, document(other), other)
     assert counted(effects, "overlay_equivocations") == 1
     (proof,) = [effect for effect in effects if isinstance(effect, Prove)]
-    assert (proof.evidence.check().author, proof.proven.lie) == ("the owner", Lie.OVERLAYS)
+    assert (proof.evidence.check_proof().author, proof.proven.lie) == ("the owner", Lie.OVERLAYS)
     assert made.overlay is OVERLAY
-    assert asks(made.received(Received("r1b", offer(other)), NOW + 2 * ASK_S)) == []
+    assert asks(made.take_overlay_wire(Received("r1b", offer(other)), NOW + 2 * ASK_S)) == []
     with pytest.raises(OverlayError, match="two overlays of version 1"):
         made.offered(canonical(other), NOW)
 
@@ -214,15 +215,15 @@ def test_liars_that_offer_and_withhold_are_passed_over():
     lie = Wire(OVERLAY_TOPIC, OfferedVersion(1 << 63, bytes(32)).encode())
     asked = []
     now = NOW
-    made.received(Received("r1a", lie), now)
-    made.received(Received("r1b", lie), now)
-    made.received(Received("r1c", offer(NEWER)), now)
+    made.take_overlay_wire(Received("r1a", lie), now)
+    made.take_overlay_wire(Received("r1b", lie), now)
+    made.take_overlay_wire(Received("r1c", offer(NEWER)), now)
     for _ in range(2):
         deadline = made.next_deadline
         assert deadline is not None
         now = deadline
         asked += asks(made.tick(now))
-        made.received(Received("r1a", lie), now)
+        made.take_overlay_wire(Received("r1a", lie), now)
     assert asked[-1] == "r1c"
     assert now <= NOW + 2 * ASK_S
 
@@ -230,7 +231,7 @@ def test_liars_that_offer_and_withhold_are_passed_over():
 def test_offers_without_end_cost_a_question_in_ask_s():
     made = keeper()
     lies = [Wire(OVERLAY_TOPIC, OfferedVersion(n, bytes(32)).encode()) for n in range(100, 1100)]
-    effects = [e for lie in lies for e in made.received(Received("r1a", lie), NOW)]
+    effects = [e for lie in lies for e in made.take_overlay_wire(Received("r1a", lie), NOW)]
     assert asks(effects) == ["r1a"]
     assert len(effects) == 1
 
@@ -238,7 +239,7 @@ def test_offers_without_end_cost_a_question_in_ask_s():
 def test_who_stays_behind_is_told_again():
     made = keeper("r1a")
     answered(made, document(NEWER))
-    made.received(Received("r1a", offer(OVERLAY)), NOW)
+    made.take_overlay_wire(Received("r1a", offer(OVERLAY)), NOW)
     assert made.next_deadline == NOW + OFFER_AGAIN_S
     assert len(made.tick(NOW + OFFER_AGAIN_S)) == 1
 
@@ -321,7 +322,7 @@ def test_a_node_that_is_removed_stops_and_passes_it_on():
     assert node.handle(Subscribed("#"), NOW) == []
     assert node.handle(Committed(((1, 0, Publication("plant/t", b"x", 1)),)), NOW) == []
     assert node.handle(Tick(), NOW) == []
-    question = Received("r1a", Wire(OVERLAY_TOPIC, OfferedVersion.of(without("control")).encode(FLAG_ASK)))
+    question = Received("r1a", Wire(OVERLAY_TOPIC, OfferedVersion.of_overlay(without("control")).encode(FLAG_ASK)))
     assert counted(node.handle(question, NOW), "overlays_sent") == 1
 
 
@@ -379,7 +380,7 @@ def test_under_load_and_with_liars_every_honest_node_adopts_within_bounded_time(
     for liar in liars:
         kernel.nodes[liar] = Withholder(kernel.nodes[liar], rng.random() < 0.5)  # type: ignore[assignment]
     traffic = Traffic("site")
-    kernel.at(NOW + 2, "far", Subscribed("plant/#"))
+    kernel.plan_event(NOW + 2, "far", Subscribed("plant/#"))
     for n in range(60):
         traffic.publish(kernel, NOW + 3 + n / 4, "plant/t", str(n).encode())
     kernel.run(NOW + 5)
@@ -392,26 +393,28 @@ def test_under_load_and_with_liars_every_honest_node_adopts_within_bounded_time(
     assert set(versions.values()) == {2}, (seed, versions)
     trace = kernel.run(NOW + 60)
     assert [d.publication.payload for d in trace.delivered["far"]] == [str(n).encode() for n in range(60)]
-    assert not trace.named()
+    assert not trace.named_members()
 
 
 def test_a_document_that_takes_longer_than_the_next_question_is_adopted():
     """On slow links every answer comes when somebody else was asked already."""
     made = keeper()
-    asked = [name for peer in ("r1a", "r1b") for name in asks(made.received(Received(peer, offer(NEWER)), NOW))]
+    asked = [
+        name for peer in ("r1a", "r1b") for name in asks(made.take_overlay_wire(Received(peer, offer(NEWER)), NOW))
+    ]
     assert (asked, asks(made.tick(NOW + ASK_S))) == (["r1a"], ["r1b"])
-    assert len(adopted(made.received(Received("r1a", document(NEWER)), NOW + ASK_S + 1))) == 1
-    late = made.received(Received("r1b", document(NEWER)), NOW + ASK_S + 2)
+    assert len(adopted(made.take_overlay_wire(Received("r1a", document(NEWER)), NOW + ASK_S + 1))) == 1
+    late = made.take_overlay_wire(Received("r1b", document(NEWER)), NOW + ASK_S + 2)
     assert not suspected(late), "it was asked"
-    assert suspected(made.received(Received("r1b", document(NEWER)), NOW + ASK_S + 3)) == {"r1b"}, "once"
+    assert suspected(made.take_overlay_wire(Received("r1b", document(NEWER)), NOW + ASK_S + 3)) == {"r1b"}, "once"
 
 
 def test_to_reconnect_refills_no_allowance_and_restores_no_trust():
     made = keeper(overlay=NEWER)
-    question = Received("r1a", Wire(OVERLAY_TOPIC, OfferedVersion.of(NEWER).encode(FLAG_ASK)))
+    question = Received("r1a", Wire(OVERLAY_TOPIC, OfferedVersion.of_overlay(NEWER).encode(FLAG_ASK)))
     given: list[Effect] = []
     for _ in range(DOCUMENT_BURST + 5):
-        given += made.received(question, NOW)
+        given += made.take_overlay_wire(question, NOW)
         made.link_down("r1a", NOW)
         made.link_up("r1a", NOW)
     assert counted(given, "overlays_sent") == DOCUMENT_BURST
@@ -419,16 +422,16 @@ def test_to_reconnect_refills_no_allowance_and_restores_no_trust():
     answered(liar, document(NEWER, b"garbage"))
     liar.link_down("r1a", NOW)
     liar.link_up("r1a", NOW)
-    assert not asks(liar.received(Received("r1a", offer(NEWER)), NOW + ASK_S))
+    assert not asks(liar.take_overlay_wire(Received("r1a", offer(NEWER)), NOW + ASK_S))
     assert asks(liar.tick(NOW + DISTRUST_S)) == ["r1a"]
 
 
 def test_what_was_asked_over_a_link_that_fell_is_not_answered_over_the_next():
     made = keeper("r1a")
-    assert asks(made.received(Received("r1a", offer(NEWER)), NOW)) == ["r1a"]
+    assert asks(made.take_overlay_wire(Received("r1a", offer(NEWER)), NOW)) == ["r1a"]
     made.link_down("r1a", NOW)
     made.link_up("r1a", NOW)
-    assert not adopted(made.received(Received("r1a", document(NEWER)), NOW))
+    assert not adopted(made.take_overlay_wire(Received("r1a", document(NEWER)), NOW))
 
 
 def test_who_is_listed_again_in_another_region_has_to_start_anew():
@@ -501,28 +504,28 @@ def test_an_adopted_version_is_counted_once_and_the_owner_may_sign_two_of_a_late
     (_, count, *_) = answered(made, document(NEWER))
     assert count == Count("overlays_adopted", 1, "live")
     other = resigned(owner(), version=NEWER.policy.version)
-    assert asks(made.received(Received("r1b", offer(other)), NOW)) == ["r1b"]
-    told_why = made.received(Received("r1b", document(other)), NOW)
+    assert asks(made.take_overlay_wire(Received("r1b", offer(other)), NOW)) == ["r1b"]
+    told_why = made.take_overlay_wire(Received("r1b", document(other)), NOW)
     assert [(e.member, e.named) for e in told_why if isinstance(e, Blame)] == [("r1b", False)]
 
 
 def test_an_offer_with_a_tail_or_two_meanings_is_refused_and_not_remembered():
     made = keeper()
     for payload in (
-        OfferedVersion.of(NEWER).encode() + b"x",
-        OfferedVersion.of(NEWER).encode(FLAG_ASK) + b"x",
-        OfferedVersion.of(NEWER).encode(FLAG_ASK | FLAG_DOCUMENT),
+        OfferedVersion.of_overlay(NEWER).encode() + b"x",
+        OfferedVersion.of_overlay(NEWER).encode(FLAG_ASK) + b"x",
+        OfferedVersion.of_overlay(NEWER).encode(FLAG_ASK | FLAG_DOCUMENT),
     ):
-        effects = made.received(Received("r1a", Wire(OVERLAY_TOPIC, payload)), NOW)
+        effects = made.take_overlay_wire(Received("r1a", Wire(OVERLAY_TOPIC, payload)), NOW)
         assert (counted(effects, "refused"), suspected(effects), len(effects)) == (1, {"r1a"}, 2)
     assert (made.versions, made.next_deadline) == ({}, None)
 
 
 def test_what_a_neighbour_said_counts_while_its_link_is_up():
     made = keeper(overlay=NEWER)
-    made.received(Received("r1a", offer(OVERLAY)), NOW)
-    made.received(Received("r1b", offer(NEWER)), NOW)
-    made.received(Received("r1c", offer(resigned(owner(), version=9))), NOW)
+    made.take_overlay_wire(Received("r1a", offer(OVERLAY)), NOW)
+    made.take_overlay_wire(Received("r1b", offer(NEWER)), NOW)
+    made.take_overlay_wire(Received("r1c", offer(resigned(owner(), version=9))), NOW)
     assert made.versions == {"r1a": 1, "r1b": 2, "r1c": 9}
     assert [made.is_ahead(peer) for peer in ("r1a", "r1b", "r1c", "stranger")] == [False, False, True, False]
     made.link_down("r1c", NOW)
@@ -535,16 +538,16 @@ def test_what_a_neighbour_said_counts_while_its_link_is_up():
 def test_the_next_is_asked_when_the_link_of_who_was_asked_falls_and_not_when_another_does():
     made = keeper()
     for peer in ("r1a", "r1b"):
-        made.received(Received(peer, offer(NEWER)), NOW)
+        made.take_overlay_wire(Received(peer, offer(NEWER)), NOW)
     assert asks(made.link_down("r1c", NOW + 1)) == []
     assert asks(made.link_down("r1a", NOW + 1)) == ["r1b"]
 
 
 def test_a_question_that_nobody_answers_is_over_at_its_deadline():
     made = keeper()
-    made.received(Received("r1a", offer(NEWER)), NOW)
+    made.take_overlay_wire(Received("r1a", offer(NEWER)), NOW)
     assert made.next_deadline == NOW + ASK_S
-    made.received(Received("r1a", offer(OVERLAY)), NOW)
+    made.take_overlay_wire(Received("r1a", offer(OVERLAY)), NOW)
     assert made.tick(NOW + ASK_S) == []
     assert made.next_deadline is None
 
@@ -552,12 +555,12 @@ def test_a_question_that_nobody_answers_is_over_at_its_deadline():
 def test_an_answer_of_one_neighbour_does_not_end_the_wait_for_another():
     made = keeper()
     for peer in ("r1a", "r1b"):
-        made.received(Received(peer, offer(NEWER)), NOW)
+        made.take_overlay_wire(Received(peer, offer(NEWER)), NOW)
     assert asks(made.tick(NOW + ASK_S)) == ["r1b"]
-    made.received(Received("r1a", document(NEWER, b"garbage")), NOW + ASK_S)
+    made.take_overlay_wire(Received("r1a", document(NEWER, b"garbage")), NOW + ASK_S)
     assert made.next_deadline == NOW + 2 * ASK_S
     assert asks(made.tick(NOW + 2 * ASK_S - 1)) == []
-    made.received(Received("r1b", document(NEWER, b"garbage")), NOW + 2 * ASK_S - 1)
+    made.take_overlay_wire(Received("r1b", document(NEWER, b"garbage")), NOW + 2 * ASK_S - 1)
     assert made.next_deadline == NOW + ASK_S + DISTRUST_S, "whoever is trusted again first"
 
 
@@ -565,13 +568,13 @@ def test_who_gave_what_holds_is_asked_for_the_next_one_too():
     made = keeper("r1a")
     answered(made, document(NEWER))
     newest = resigned(owner(), version=NEWER.policy.version + 1)
-    assert asks(made.received(Received("r1a", offer(newest)), NOW + ASK_S)) == ["r1a"]
+    assert asks(made.take_overlay_wire(Received("r1a", offer(newest)), NOW + ASK_S)) == ["r1a"]
 
 
 def test_who_is_behind_is_told_at_the_moment_and_nobody_else():
     made = keeper("r1a", "r1b", "r1c", overlay=NEWER)
-    made.received(Received("r1a", offer(OVERLAY)), NOW)
-    made.received(Received("r1b", offer(NEWER)), NOW)
+    made.take_overlay_wire(Received("r1a", offer(OVERLAY)), NOW)
+    made.take_overlay_wire(Received("r1b", offer(NEWER)), NOW)
     assert made.next_deadline == NOW + OFFER_AGAIN_S
     assert made.tick(NOW + OFFER_AGAIN_S - 0.5) == []
     assert made.tick(NOW + OFFER_AGAIN_S) == [Send("r1a", offer(NEWER))]
@@ -584,19 +587,19 @@ def test_who_is_behind_is_told_at_the_moment_and_nobody_else():
 def test_members_that_left_get_no_offers_and_those_that_stay_keep_their_allowance():
     made = keeper("r1a", "r1b", "control", name="r1c")
     made.link_up("r1a", NOW)
-    question = Wire(OVERLAY_TOPIC, OfferedVersion.of(NEWER).encode(FLAG_ASK))
+    question = Wire(OVERLAY_TOPIC, OfferedVersion.of_overlay(NEWER).encode(FLAG_ASK))
     for peer in ("r1a", "control"):
         for _ in range(DOCUMENT_BURST):
-            made.received(Received(peer, question), NOW)
+            made.take_overlay_wire(Received(peer, question), NOW)
     made.link_down("r1a", NOW)
     effects = made.offered(canonical(without("control")), NOW)
     assert {e.peer for e in effects if isinstance(e, Send)} == {"r1b"}
     made.link_up("r1a", NOW)
-    assert counted(made.received(Received("r1a", question), NOW), "overlays_withheld") == 1
+    assert counted(made.take_overlay_wire(Received("r1a", question), NOW), "overlays_withheld") == 1
     back = resigned(owner(), version=10)
     made.offered(canonical(back), NOW)
     made.link_up("control", NOW)
-    assert counted(made.received(Received("control", question), NOW), "overlays_sent") == 1, "it begins anew"
+    assert counted(made.take_overlay_wire(Received("control", question), NOW), "overlays_sent") == 1, "it begins anew"
 
 
 def test_who_is_removed_keeps_its_links_to_pass_that_on():
@@ -624,8 +627,8 @@ def test_news_of_a_view_are_passed_on_and_the_second_puts_it_in_force():
     made = observer()
     assert made.endorsed(Received("r1a", endorsement("r1a")), NOW) == [Send("r1b", endorsement("r1a"))]
     assert made.endorsed(Received("r1b", endorsement("r1a")), NOW) == [], "known"
-    question = Received("r1a", Wire(OVERLAY_TOPIC, OfferedVersion.of(GROWN).encode(FLAG_ASK)))
-    assert Send("r1a", document(made.overlay)) in made.received(question, NOW), "with what was endorsed"
+    question = Received("r1a", Wire(OVERLAY_TOPIC, OfferedVersion.of_overlay(GROWN).encode(FLAG_ASK)))
+    assert Send("r1a", document(made.overlay)) in made.take_overlay_wire(question, NOW), "with what was endorsed"
     (passed, adopt, count) = made.endorsed(Received("r1b", endorsement("r1b")), NOW)
     assert passed == Send("r1a", endorsement("r1b"))
     assert adopt == Adopt(made.overlay, canonical(made.overlay), Adoption.LIVE)
@@ -640,16 +643,16 @@ def test_news_of_a_view_are_passed_on_and_the_second_puts_it_in_force():
 def test_an_endorsement_of_another_view_is_charged_and_one_of_another_version_is_not():
     made = observer()
     false = replace(GROWN.latest[1], name="elsewhere")
-    forged = Wire("$veil/views", Endorsement.of(false, "r1a", LIVE.identities["r1a"]).encode())
+    forged = Wire("$veil/views", Endorsement.sign_view(false, "r1a", LIVE.identities["r1a"]).encode())
     (count, blame) = made.endorsed(Received("r1b", forged), NOW)
     assert count == Count("refused", 1, "BadSignature")
     assert isinstance(blame, Blame)
     assert (blame.member, blame.named) == ("r1b", False)
     unknown = [Count("endorsements_unknown")]
     for view in (replace(false, number=3), replace(false, region=7)):
-        wire = Wire("$veil/views", Endorsement.of(view, "r1a", LIVE.identities["r1a"]).encode())
+        wire = Wire("$veil/views", Endorsement.sign_view(view, "r1a", LIVE.identities["r1a"]).encode())
         assert made.endorsed(Received("r1b", wire), NOW) == unknown
-    made.received(Received("r1b", Wire(OVERLAY_TOPIC, OfferedVersion(99, bytes(32)).encode())), NOW)
+    made.take_overlay_wire(Received("r1b", Wire(OVERLAY_TOPIC, OfferedVersion(99, bytes(32)).encode())), NOW)
     assert made.endorsed(Received("r1b", forged), NOW) == unknown, "it has views that we do not know"
     assert made.overlay is GROWN
 
@@ -657,7 +660,7 @@ def test_an_endorsement_of_another_view_is_charged_and_one_of_another_version_is
 def test_a_replica_endorses_by_the_clock_and_tells_all_once():
     made = OverlayKeeper(GROWN, "r1a", LIVE.identities["r1a"])
     assert made.next_deadline == ATTACH_S, "what was due before it was stopped"
-    made.rotate(LIVE.identities["r1a"], NOW)
+    made.rotate_identity(LIVE.identities["r1a"], NOW)
     assert made.next_deadline == NOW + ATTACH_S
     made.link_up("r1b", NOW)
     made.link_up("r1c", NOW)
@@ -665,9 +668,9 @@ def test_a_replica_endorses_by_the_clock_and_tells_all_once():
     given = [Send(peer, endorsement("r1a")) for peer in ("r1b", "r1c")]
     assert made.tick(NOW + ATTACH_S) == given
     assert made.tick(NOW + ATTACH_S) == []
-    agreed = made.received(Received("r1b", offer(GROWN)), NOW)
+    agreed = made.take_overlay_wire(Received("r1b", offer(GROWN)), NOW)
     assert agreed == given[:1], "it may have missed it"
-    assert made.received(Received("r1c", offer(LIVE.overlay)), NOW) == []
+    assert made.take_overlay_wire(Received("r1c", offer(LIVE.overlay)), NOW) == []
     second = OverlayKeeper(made.overlay, "r1b", LIVE.identities["r1b"])
     second.link_up("r1a", NOW)
     assert [type(effect) for effect in second.tick(NOW + ATTACH_S)] == [Send, Adopt, Count]
@@ -687,8 +690,8 @@ def test_a_view_that_does_not_follow_from_ours_is_not_taken_whoever_signed_it():
     made = keeper("r1a", name="r2a", overlay=LIVE.overlay)
     with pytest.raises(OverlayError, match="too few of its replicas agreed"):
         made.offered(canonical(twice), NOW)
-    assert asks(made.received(Received("r1a", offer(twice)), NOW)) == ["r1a"]
-    refused = made.received(Received("r1a", document(twice)), NOW + 1)
+    assert asks(made.take_overlay_wire(Received("r1a", offer(twice)), NOW)) == ["r1a"]
+    refused = made.take_overlay_wire(Received("r1a", document(twice)), NOW + 1)
     assert refused == [Count("views_refused", 1, twice.latest[1].name)]
     assert made.overlay is LIVE.overlay
     assert made.next_deadline == NOW + 1 + UNENDORSED_S, "endorsements may still come"
@@ -702,8 +705,8 @@ def test_what_waits_for_a_restart_is_passed_on_though_views_change_meanwhile():
     (adopt,) = adopted(made.offered(canonical(later), NOW))
     assert adopt.outcome is Adoption.RESTART
     made.endorsed(Received("r1a", endorsement("r1a")), NOW)
-    question = Received("r1a", Wire(OVERLAY_TOPIC, OfferedVersion.of(later).encode(FLAG_ASK)))
-    (send, _) = made.received(question, NOW)
+    question = Received("r1a", Wire(OVERLAY_TOPIC, OfferedVersion.of_overlay(later).encode(FLAG_ASK)))
+    (send, _) = made.take_overlay_wire(question, NOW)
     assert send == Send("r1a", document(later))
 
 
@@ -720,12 +723,12 @@ def test_a_replica_is_of_use_until_the_view_before_closes():
 
 def test_strangers_are_not_heard_and_a_link_that_comes_up_twice_refills_nothing():
     made = keeper("r1a", overlay=NEWER)
-    question = Wire(OVERLAY_TOPIC, OfferedVersion.of(NEWER).encode(FLAG_ASK))
-    assert made.received(Received("stranger", question), NOW) == []
+    question = Wire(OVERLAY_TOPIC, OfferedVersion.of_overlay(NEWER).encode(FLAG_ASK))
+    assert made.take_overlay_wire(Received("stranger", question), NOW) == []
     for _ in range(DOCUMENT_BURST):
-        made.received(Received("r1a", question), NOW)
+        made.take_overlay_wire(Received("r1a", question), NOW)
     made.link_up("r1a", NOW)
-    assert made.received(Received("r1a", question), NOW) == [Count("overlays_withheld", 1, "r1a")]
+    assert made.take_overlay_wire(Received("r1a", question), NOW) == [Count("overlays_withheld", 1, "r1a")]
 
 
 def test_one_version_has_one_spelling():

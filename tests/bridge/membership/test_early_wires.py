@@ -58,12 +58,12 @@ def next_version(world: World) -> Overlay:
 
 
 def offer(node: ReplicaNode | ReaderNode, peer: str, overlay: Overlay | int) -> list[Effect]:
-    version = OfferedVersion(overlay, bytes(32)) if isinstance(overlay, int) else OfferedVersion.of(overlay)
+    version = OfferedVersion(overlay, bytes(32)) if isinstance(overlay, int) else OfferedVersion.of_overlay(overlay)
     return node.handle(Received(peer, Wire(OVERLAY_TOPIC, version.encode())), NOW)
 
 
 def answer(node: ReplicaNode | ReaderNode, peer: str, overlay: Overlay) -> list[Effect]:
-    packed = OfferedVersion.of(overlay).encode(FLAG_DOCUMENT) + zlib.compress(canonical(overlay))
+    packed = OfferedVersion.of_overlay(overlay).encode(FLAG_DOCUMENT) + zlib.compress(canonical(overlay))
     return node.handle(Received(peer, Wire(OVERLAY_TOPIC, packed)), NOW)
 
 
@@ -177,10 +177,10 @@ def test_a_liar_fills_its_own_part_only() -> None:
         )
     assert effects == [Count("publications_ahead"), Count("publications_ahead_dropped", 1)]
     assert len(early) <= most
-    early.release("r1b", NOW)
+    early.release_peer("r1b", NOW)
     assert [each.event for each in early.take_due_wires()] == [honest]
     assert early.next_deadline is None
-    early.release(None, NOW)
+    early.release_peer(None, NOW)
     found = []
     while early.next_deadline is not None:
         some = early.take_due_wires()
@@ -305,8 +305,8 @@ def test_who_says_that_it_is_ahead_or_nothing_is_throttled_all_the_same(
         offer(node, "r1a", claim)
     wire = craft(world, "site", "open/t", sequence=1, mode=Mode.PLAIN)
     verified = []
-    judge = node.forwarder.received
-    monkeypatch.setattr(node.forwarder, "received", lambda event, now: verified.append(event) or judge(event, now))
+    judge = node.forwarder.take_wire
+    monkeypatch.setattr(node.forwarder, "take_wire", lambda event, now: verified.append(event) or judge(event, now))
     effects = [e for _ in range(1000) for e in node.handle(Received("r1a", wire), NOW)]
     assert counted(effects, "link_throttled") > 500
     assert len(verified) == 1, "a repetition costs a look-up"

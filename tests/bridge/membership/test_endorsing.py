@@ -30,11 +30,11 @@ def endorser(world: World, name: str) -> Endorser:
 
 def test_a_member_of_the_view_before_endorses_once_newcomers_had_time_to_link_up(world: World) -> None:
     newer, one = grown(world), endorser(world, "r1a")
-    one.adopt(newer, NOW)
+    one.adopt_overlay(newer, NOW)
     assert one.next_deadline == NOW + ATTACH_S
     assert one.due_endorsements(newer, NOW + ATTACH_S - 0.1) == []
     (made,) = one.due_endorsements(newer, NOW + ATTACH_S)
-    assert made.names(newer.latest[1])
+    assert made.names_view(newer.latest[1])
     made.verify(world.identities["r1a"].public_bytes)
     assert (one.due_endorsements(newer, NOW + 99), one.next_deadline) == ([], None), "once"
 
@@ -42,7 +42,7 @@ def test_a_member_of_the_view_before_endorses_once_newcomers_had_time_to_link_up
 def test_a_view_that_is_in_force_already_is_endorsed_at_once(world: World) -> None:
     newer, one = grown(world), endorser(world, "r1a")
     in_force = newer.endorsed(endorsed_by(world, newer, 1, "r1b", "r1c"), NOW)
-    one.adopt(in_force, NOW)
+    one.adopt_overlay(in_force, NOW)
     assert one.next_deadline == NOW, "it counts already: nobody is waited for"
 
 
@@ -50,32 +50,32 @@ def test_a_view_that_is_in_force_already_is_endorsed_at_once(world: World) -> No
 def test_nobody_else_endorses(world: World, name: str) -> None:
     newer = grown(world)
     other = Endorser(name, world.identities.get(name) if name != "site" else None)
-    other.adopt(newer, NOW)
+    other.adopt_overlay(newer, NOW)
     assert other.next_deadline is None
     assert other.due_endorsements(newer, NOW + 99) == []
 
 
 def test_what_is_endorsed_or_has_no_view_before_is_not_endorsed(world: World) -> None:
     one = endorser(world, "r1a")
-    one.adopt(world.overlay, NOW)
+    one.adopt_overlay(world.overlay, NOW)
     assert one.next_deadline is None
     newer = grown(world)
     mine = newer.endorsed(endorsed_by(world, newer, 1, "r1a"), NOW)
-    one.adopt(mine, NOW)
+    one.adopt_overlay(mine, NOW)
     assert one.next_deadline is None
 
 
 def test_a_later_version_outdates_what_was_due(world: World) -> None:
     one = endorser(world, "r1a")
-    one.adopt(grown(world), NOW)
-    one.adopt(world.overlay, NOW + 1)
+    one.adopt_overlay(grown(world), NOW)
+    one.adopt_overlay(world.overlay, NOW + 1)
     assert one.next_deadline is None
 
 
 def test_who_links_up_is_told_what_it_may_lack_and_who_agrees_once(world: World) -> None:
     newer, one = grown(world), endorser(world, "r2a")
     known = newer.endorsed(endorsed_by(world, newer, 1, "r1a"), NOW)
-    one.adopt(known, NOW)
+    one.adopt_overlay(known, NOW)
     (send,) = one.link_up("r1b", known)
     assert isinstance(send, Send)
     assert (send.peer, send.wire.topic) == ("r1b", VIEWS_TOPIC)
@@ -102,21 +102,21 @@ def test_topics_are_those_of_the_protocol() -> None:
 def test_a_new_key_pair_endorses_again_and_gives_nobody_a_voice_that_had_none(world: World) -> None:
     newer, one = grown(world), endorser(world, "r1a")
     fresh = Identity.generate(bytes(range(3, 35)))
-    one.adopt(newer, NOW)
+    one.adopt_overlay(newer, NOW)
     assert len(one.due_endorsements(newer, NOW + ATTACH_S)) == 1
-    one.rotate(fresh, newer, NOW + 3)
+    one.rotate_identity(fresh, newer, NOW + 3)
     assert one.next_deadline == NOW + 3 + ATTACH_S
     (made,) = one.due_endorsements(newer, NOW + 3 + ATTACH_S)
     made.verify(fresh.public_bytes)
     gateway = Endorser("r1a", None)
-    gateway.rotate(fresh, newer, NOW)
-    gateway.adopt(newer, NOW)
+    gateway.rotate_identity(fresh, newer, NOW)
+    gateway.adopt_overlay(newer, NOW)
     assert gateway.next_deadline is None
 
 
 def test_a_replica_that_is_not_listed_has_nothing_to_endorse(world: World) -> None:
     one = Endorser("stranger", world.identities["r1a"])
-    one.adopt(grown(world), NOW)
+    one.adopt_overlay(grown(world), NOW)
     assert one.next_deadline is None
 
 
@@ -124,16 +124,16 @@ def test_a_view_that_only_loses_replicas_is_endorsed_at_once() -> None:
     world = make_world({1: 4}, [], {"site": 1})
     smaller = changed(world, world.overlay, 1, ("r1a", "r1b", "r1c"), NOW)
     one = endorser(world, "r1a")
-    one.adopt(smaller, NOW)
+    one.adopt_overlay(smaller, NOW)
     assert one.next_deadline == NOW, "nobody has to link up"
 
 
 def test_another_version_is_told_again_and_of_views_that_are_settled_nothing(world: World) -> None:
     newer, one = grown(world), endorser(world, "r2a")
     known = newer.endorsed(endorsed_by(world, newer, 1, "r1a"), NOW)
-    one.adopt(known, NOW)
+    one.adopt_overlay(known, NOW)
     assert (len(one.agrees("r1b", known)), one.agrees("r1b", known)) == (1, [])
-    one.adopt(known, NOW)
+    one.adopt_overlay(known, NOW)
     assert len(one.agrees("r1b", known)) == 1
     assert world.owner is not None
     views = [replace(view, former=None) for view in known.latest.values()]

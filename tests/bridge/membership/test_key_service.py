@@ -51,7 +51,11 @@ def test_the_directory_knows_scopes_with_keys_only_and_rights_by_epoch():
     )  # fmt: skip
     overlay = world.with_policy(grants=grants, scopes=tuple(scopes))
     directory = OverlayDirectory(overlay)
-    assert (list(directory.scopes()), directory.bump("plant/#"), directory.bump("open/#")) == (["plant/#"], 3, None)
+    assert (list(directory.keyed_scopes()), directory.bump("plant/#"), directory.bump("open/#")) == (
+        ["plant/#"],
+        3,
+        None,
+    )
     assert [directory.may_read("site", "plant/#", epoch) for epoch in (1, 2, 4, 5)] == [False, True, True, False]
     assert not directory.may_read("late", "plant/#", 2), "a part of a scope is not the scope"
     assert directory.may_publish_in("writer", "plant/#", 0)
@@ -93,7 +97,7 @@ def test_a_gateway_asks_and_f_plus_one_answers_give_keys(service: Service):
             for given in wires(servers[name].handle(Received("site", wire), NOW), "site"):
                 effects += node.handle(Received(name, given), NOW)
     assert any(isinstance(effect, KeysChanged) for effect in effects)
-    epoch = CALENDAR.at(NOW)
+    epoch = CALENDAR.epoch_at(NOW)
     assert service.held("site", KeyName("plant/#", epoch, 0)) == service.right(KeyName("plant/#", epoch, 0))
 
 
@@ -133,7 +137,7 @@ def test_a_reader_without_a_collector_asks_for_what_its_shell_lacks(service: Ser
     keys = ScopeKeys()
     node = ReaderNode(service.overlay, service.world.identities["site"], "site", service.world.secrets, keys, draw())
     node.handle(LinkUp("key1"), NOW)
-    epoch = CALENDAR.at(NOW)
+    epoch = CALENDAR.epoch_at(NOW)
     name = KeyName("plant/#", epoch - 1, 0)
     assert wires(node.wanted(name, NOW), "key1")
     assert node.handle(Received("r1a", Wire("plant/t", b"x")), NOW) == [], "its shell opens publications"
@@ -288,7 +292,7 @@ def test_a_server_is_named_for_a_lie_only_and_each_thing_is_counted_once(monkeyp
 def test_a_client_hands_its_new_key_pair_on_and_has_a_deadline_if_time_can_help(monkeypatch: pytest.MonkeyPatch):
     fetcher = ScriptedFetcher()
     one, fresh = client(fetcher, monkeypatch), Identity.generate(bytes(range(5, 37)))
-    one.rotate(fresh)
+    one.rotate_identity(fresh)
     assert fetcher.rotated == [fresh]
     assert one.next_deadline is None
     fetcher.next_deadline = NOW

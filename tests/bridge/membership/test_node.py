@@ -105,11 +105,11 @@ class Probe(Node):
         self.erased = 0
         self.deadlines: list[float | None] = []
 
-    def _event(self, event: Event, now: float) -> list[Effect]:
+    def _handle_event(self, event: Event, now: float) -> list[Effect]:
         self.events.append(event)
         return [Count("event")]
 
-    def _adopt(self, overlay: Overlay, now: float) -> list[Effect]:
+    def _adopt_overlay(self, overlay: Overlay, now: float) -> list[Effect]:
         self.adopted.append(overlay)
         return [Count("adopted")]
 
@@ -185,7 +185,7 @@ def test_a_removed_node_erases_hears_nothing_and_has_no_deadline_of_its_role() -
     for event in (Tick(), LinkDown("r1a"), Received("r1a", Wire("plant/a", b"x"))):
         assert node.handle(event, NOW) == []
     assert (node.events, node.adopted) == ([], [])
-    question = OfferedVersion.of(node.overlay).encode(1)
+    question = OfferedVersion.of_overlay(node.overlay).encode(1)
     node.handle(LinkUp("r1b"), NOW)
     answers = node.handle(Received("r1b", Wire(OVERLAY_TOPIC, question)), NOW)
     assert Count("overlays_sent") in answers, "the version that removes it is passed on"
@@ -217,7 +217,7 @@ def test_a_link_that_falls_ends_what_its_neighbour_said_and_a_new_key_pair_is_pa
     assert node.versions == {"r1a": 1}
     node.handle(LinkDown("r1a"), NOW)
     assert node.versions == {}
-    monkeypatch.setattr(node.keeper, "rotate", lambda *what: rotated.append(what))
+    monkeypatch.setattr(node.keeper, "rotate_identity", lambda *what: rotated.append(what))
     node.handle(Rotated(CROWD.identities["zoo"]), NOW)
     assert rotated == [(CROWD.identities["zoo"], NOW)]
 

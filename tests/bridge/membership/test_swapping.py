@@ -203,7 +203,7 @@ def test_the_next_number_waits_a_minute_and_a_lower_one_for_ever(world: World) -
     assert replica.endorsed(NOW + ENDORSE_S) == [second.digest]
     for later in (1, 61, 200):
         assert replica.endorsed(NOW + ENDORSE_S + later) == []
-    restarted = Replica(world, overlay=Overlay.load(_document(replica), int(NOW * 1000)))
+    restarted = Replica(world, overlay=Overlay.from_document(_document(replica), int(NOW * 1000)))
     restarted.hears(SwapNews((swap_on(world.overlay, world, *GOOD, number=2, steps=2),)), NOW + 70)
     assert restarted.endorsed(NOW + 70) == [], "what it endorsed is in its file"
 
@@ -279,7 +279,7 @@ def test_who_endorsed_before_a_restart_lets_that_swap_have_its_time_still(world:
     first = swap_on(world.overlay, world, *GOOD)
     replica.hears(SwapNews((first,)))
     assert replica.endorsed(NOW + 1) == [first.digest]
-    kept = Overlay.load(json.loads(canonical(replica.keeper.overlay)), int((NOW + 2) * 1000))
+    kept = Overlay.from_document(json.loads(canonical(replica.keeper.overlay)), int((NOW + 2) * 1000))
     again = Replica(world, overlay=kept)
     again.keeper.tick(NOW + 3)
     second = swap_on(world.overlay, world, (2, 4), (2, 3), NOW + 4, number=2, steps=2)

@@ -22,7 +22,7 @@ class OwnWorld:
     work: tuple[float, ...]
     kinds: tuple[tuple[frozenset[int], int], ...]
 
-    def link(self, one: int, other: int) -> float:
+    def link_cost(self, one: int, other: int) -> float:
         return abs(self.places[one] - self.places[other])
 
     def processing(self, broker: int) -> float:
@@ -43,7 +43,7 @@ class OwnWorld:
                     break
                 left -= idle
             brokers = {end for edge in left for end in edge} or set(whom)
-            total += count * (sum(self.work[one] for one in brokers) + sum(self.link(*edge) for edge in left))
+            total += count * (sum(self.work[one] for one in brokers) + sum(self.link_cost(*edge) for edge in left))
         return total
 
 

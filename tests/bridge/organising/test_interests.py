@@ -13,7 +13,7 @@ ids = st.lists(st.binary(min_size=24, max_size=24), max_size=60, unique=True)
 
 def told(*each: bytes) -> bytes:
     made = InterestFilter()
-    made.add(each)
+    made.add_ids(each)
     return made.encode()
 
 

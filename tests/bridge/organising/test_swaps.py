@@ -34,7 +34,7 @@ class Known:
     def processing(self, region: int) -> float | None:
         return None if region in self.lacking else 1.0
 
-    def link(self, one: int, other: int) -> float | None:
+    def link_cost(self, one: int, other: int) -> float | None:
         return self.links.get((min(one, other), max(one, other)))
 
 
@@ -100,7 +100,7 @@ def test_the_papers_rule_raises_the_cost_now_and_then(worlds: tuple[int, list[Ow
         phis = [mean_common(shared, shared[a]) for a, shared in enumerate(common)]
         for added in combinations(range(brokers), 2):
             ring = way(tree, *added)
-            links = [world.link(a, b) for a, b in zip(ring, [*ring[1:], ring[0]], strict=True)]
+            links = [world.link_cost(a, b) for a, b in zip(ring, [*ring[1:], ring[0]], strict=True)]
             work = [world.work[one] for one in ring]
             vectors = ring_vectors(ring, [common[one] for one in ring], [phis[one] for one in ring], links, work)
             assert vectors is not None
@@ -134,7 +134,7 @@ def test_a_region_to_which_nothing_comes_needs_no_figures() -> None:
     world = OwnWorld((0j, 9 + 9j, 1 + 0j), (1.0, 1.0, 1.0), ((frozenset({0, 2}), 10),))
 
     class Quiet:
-        concerned, link = world.concerned, world.link
+        concerned, link_cost = world.concerned, world.link_cost
 
         def processing(self, broker: int) -> float | None:
             return None if broker == 1 else 1.0

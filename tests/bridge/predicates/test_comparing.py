@@ -35,6 +35,6 @@ def test_nothing_holds_for_what_is_absent(op: Op) -> None:
 def test_a_predicate_holds_where_one_alternative_does() -> None:
     both = (Comparison(("a",), Op.EQ, 1.0), Comparison(("b",), Op.GT, 2.0))
     predicate = Predicate((both, (Comparison(("c",), Op.EQ, "x"),)))
-    assert predicate.holds({("a",): 1.0, ("b",): 3.0})
-    assert not predicate.holds({("a",): 1.0, ("b",): 2.0})
-    assert predicate.holds({("c",): "x"})
+    assert predicate.holds_for({("a",): 1.0, ("b",): 3.0})
+    assert not predicate.holds_for({("a",): 1.0, ("b",): 2.0})
+    assert predicate.holds_for({("c",): "x"})

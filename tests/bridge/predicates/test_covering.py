@@ -13,7 +13,7 @@ from tests.bridge.predicates.drawn import attributes, predicates
 @given(predicates, predicates, st.lists(attributes, max_size=20))
 def test_what_is_implied_holds(narrow: Predicate, wide: Predicate, messages: list[dict[Name, Value]]) -> None:
     if implies(narrow, wide):
-        assert all(wide.holds(message) for message in messages if narrow.holds(message))
+        assert all(wide.holds_for(message) for message in messages if narrow.holds_for(message))
 
 
 @given(predicates)
@@ -45,11 +45,11 @@ def test_a_cover_holds_wherever_one_of_them_does(
     cover = widen(many, most)
     assert len(cover.conjunctions) <= most
     for message in messages:
-        assert cover.holds(message) or not any(one.holds(message) for one in many)
+        assert cover.holds_for(message) or not any(one.holds_for(message) for one in many)
 
 
 def test_a_cover_of_none_never_holds_and_a_short_one_is_exact() -> None:
-    assert not widen([]).holds({("a",): 1.0})
+    assert not widen([]).holds_for({("a",): 1.0})
     cover = widen([parse_where("a > 1 AND a < 3"), parse_where("a = 2"), parse_where("a > 5 AND a < 4")])
     assert cover == parse_where("a > 1 AND a < 3")
 
@@ -57,4 +57,4 @@ def test_a_cover_of_none_never_holds_and_a_short_one_is_exact() -> None:
 def test_neighbours_are_joined_first() -> None:
     cover = widen([parse_where(f"symbol = 's{at % 2}' AND price = {at}") for at in range(100)], 2)
     seen = [Attributes((("symbol", "s0"), ("price", price)), b"") for price in ("40", "200")]
-    assert [cover.holds(each) for each in seen] == [True, False]
+    assert [cover.holds_for(each) for each in seen] == [True, False]

@@ -41,7 +41,7 @@ class Histories(RuleBasedStateMachine):
         everything = sum(bits(slots) for _, slots in self.held)
         found = self.index.match(self.message, everything)
         for one, slots in self.held:
-            assert bool(found & bits(slots)) == one.holds(self.message)
+            assert bool(found & bits(slots)) == one.holds_for(self.message)
         assert len(self.index) == everything.bit_count()
 
 

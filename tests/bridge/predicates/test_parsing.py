@@ -88,4 +88,4 @@ def test_any_text_is_a_bounded_predicate_or_an_error(text: str) -> None:
             continue
         assert 1 <= len(found.conjunctions) <= CONJUNCTIONS_MAX
         assert all(1 <= len(each) <= COMPARISONS_MAX for each in found.conjunctions)
-        assert found.holds({}) is False
+        assert found.holds_for({}) is False

@@ -166,5 +166,5 @@ def test_members_that_left_are_forgotten(world: World) -> None:
     node = gateway(world, "g1")
     heard(node, "r1a", word(world, "r3a"))
     smaller = make_world({1: 3, 2: 3}, [(1, 2)], {"g1": 1}).overlay
-    node.presence.adopt(smaller)
+    node.presence.adopt_overlay(smaller)
     assert [region.heard for region in node.presence.regions(NOW)] == [{}, {}]

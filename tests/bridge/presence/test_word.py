@@ -17,9 +17,11 @@ world = fresh(row_of_regions, 2, {"g1": 1})
 
 def test_a_word_is_the_frame_of_the_protocol_and_comes_back(world: World) -> None:
     word = PresenceWord("r1a", 1, 180_000_000, ("r2a", "r2b")).signed(world.identities["r1a"])
-    assert word.body() == bytes.fromhex("012a00 0003 723161 00000001 000000000aba9500 0002 0003 723261 0003 723262")
+    assert word.signed_bytes() == bytes.fromhex(
+        "012a00 0003 723161 00000001 000000000aba9500 0002 0003 723261 0003 723262"
+    )
     assert PresenceWord.decode(word.encode()) == word
-    word.check(world.overlay)
+    word.check_author(world.overlay)
 
 
 def test_only_its_replica_in_its_region_signs_a_word(world: World) -> None:
@@ -30,7 +32,7 @@ def test_only_its_replica_in_its_region_signs_a_word(world: World) -> None:
         (PresenceWord("nobody", 1, 1).signed(world.identities["r1a"]), NotAuthorised),
     ):
         with pytest.raises(error):
-            word.check(world.overlay)
+            word.check_author(world.overlay)
 
 
 @pytest.mark.parametrize(

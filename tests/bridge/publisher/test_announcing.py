@@ -26,9 +26,9 @@ def key_of(wire_filter: str) -> LiveKey:
     keys = DataKeys(WORLD.overlay, WORLD.identities["site"], 1, WORLD.keys, random.Random(1).randbytes, OwnLife(1))
     scope = WORLD.overlay.scope_named(wire_filter)
     assert scope is not None
-    name = keys.name(scope, NOW)
+    name = keys.epoch_key_name(scope, NOW)
     assert name is not None
-    return keys.key(scope, name, 1, NOW)
+    return keys.live_key(scope, name, 1, NOW)
 
 
 def send(
@@ -76,10 +76,10 @@ def test_a_key_that_stands_alone_goes_before_what_it_sealed_once() -> None:
 
 def test_key_alone_tells_whom_it_is_for() -> None:
     key = key_of("open/#")
-    assert not key.told("r1a")
+    assert not key.was_told_to("r1a")
     assert key_alone("r1a", VIEW, key).wire == key.wire(Place(1, 1, 1))
-    assert key.told("r1a")
-    assert not key.told("r1b")
+    assert key.was_told_to("r1a")
+    assert not key.was_told_to("r1b")
 
 
 def test_a_hosted_broker_gets_every_publication_with_its_key() -> None:

@@ -45,7 +45,9 @@ def change(world: World, node: GatewayNode, how: dict[str, object], now: float =
     changed = [replace(s, **was | how) if s.filter == "plant/#" else s for s in scopes]  # type: ignore[arg-type]
     world.overlay = world.with_policy(scopes=tuple(changed))
     secrets = world.secrets = world.secrets_under(world.overlay)
-    return node.publisher.adopt(world.overlay, secrets, now) + node.collector.adopt(world.overlay, secrets, now)
+    return node.publisher.adopt_overlay(world.overlay, secrets, now) + node.collector.adopt_overlay(
+        world.overlay, secrets, now
+    )
 
 
 def stored(payload: bytes = SECRET, in_clear: bool | None = None, number: int = 1) -> tuple[int, int, Publication]:
@@ -106,7 +108,7 @@ def test_what_a_scope_that_is_gone_took_says_itself_whether_it_was_plain(world: 
     narrower = Scope("plant/t", Mode.PLAIN, number=7)
     world.overlay = world.with_policy(scopes=(narrower, *world.overlay.policy.scopes[1:]))
     secrets = [*world.secrets_under(world.overlay), ScopeSecret(narrower, "plant/t", None)]
-    site.publisher.adopt(world.overlay, secrets, NOW)
+    site.publisher.adopt_overlay(world.overlay, secrets, NOW)
     assert not in_clear(site.handle(OutboxPage((stored(in_clear=False),), None), NOW))
     assert in_clear(site.handle(OutboxPage((stored(in_clear=True, number=2),), None), NOW))
 
@@ -243,7 +245,7 @@ def test_what_is_retained_is_sealed_anew_when_its_scope_is_protected_otherwise(
     control = gateway(world, "control")
     scope = control.overlay.scope_named("plant/#")
     assert scope is not None
-    control.collector.subscriptions.resumed(scope.stream, NOW + 10)
+    control.collector.subscriptions.resume_scope(scope.stream, NOW + 10)
     got = [e for peer in REPLICAS for e in control.handle(Received(peer, wires[peer]), NOW + 11)]
     got += [e for elapsed_s in range(1, 5) for e in control.handle(Tick(), NOW + 11 + elapsed_s)]
     assert [each.publication.payload for each in delivered(got)] == [b"on"]

@@ -35,9 +35,9 @@ def keys() -> DataKeys:
 
 
 def used(keys: DataKeys, scope: Scope = PLANT, sequence: int = 1, now: float = NOW) -> LiveKey:
-    name = keys.name(scope, now)
+    name = keys.epoch_key_name(scope, now)
     assert name is not None
-    return keys.key(scope, name, sequence, now)
+    return keys.live_key(scope, name, sequence, now)
 
 
 def seal(key: LiveKey, size: int = 1) -> bytes:
@@ -112,9 +112,9 @@ def test_a_key_ends_with_its_last_message_byte_or_second(keys: DataKeys):
 
 def test_another_epoch_key_ends_a_data_key(keys: DataKeys):
     key = used(keys)
-    assert keys.key(PLANT, KeyName("plant/#", 0, 0), 2, NOW) is key
-    keys._scope_keys.put(KeyName("plant/#", 1, 0), b"k" * 32)
-    assert keys.key(PLANT, KeyName("plant/#", 1, 0), 2, NOW).header.epoch == 1
+    assert keys.live_key(PLANT, KeyName("plant/#", 0, 0), 2, NOW) is key
+    keys._scope_keys.put_key(KeyName("plant/#", 1, 0), b"k" * 32)
+    assert keys.live_key(PLANT, KeyName("plant/#", 1, 0), 2, NOW).header.epoch == 1
 
 
 def test_the_header_says_for_how_many_messages_and_regions_the_key_is(keys: DataKeys):
@@ -125,18 +125,18 @@ def test_the_header_says_for_how_many_messages_and_regions_the_key_is(keys: Data
 
 def test_a_plain_scope_is_split_for_nobody_and_without_an_epoch_key_none_is_asked_for(keys: DataKeys):
     assert keys.hops(SCOPES[2]) == ()
-    assert keys.name(SCOPES[2], NOW) == KeyName("clear/#", 0, 0)
-    assert keys.name(replace(SCOPES[1], bump=3), NOW) == KeyName("bare/#", 0, 3)
+    assert keys.epoch_key_name(SCOPES[2], NOW) == KeyName("clear/#", 0, 0)
+    assert keys.epoch_key_name(replace(SCOPES[1], bump=3), NOW) == KeyName("bare/#", 0, 3)
     assert used(keys, SCOPES[1]).header.kcv == bytes(16)
 
 
 def test_without_an_epoch_key_that_may_seal_there_is_no_name():
     world = make_world({1: 3}, [], {"site": 1}, [PLANT], calendar=Calendar(length_s=3600))
     keys = DataKeys(world.overlay, world.identities["site"], 1, ScopeKeys(), random.Random(1).randbytes, OwnLife(1))
-    assert keys.name(PLANT, NOW) is None
-    world.learn(keys._scope_keys, [world.overlay.policy.calendar.at(NOW)])
-    assert keys.name(PLANT, NOW) == KeyName("plant/#", world.overlay.policy.calendar.at(NOW), 0)
-    assert keys.name(replace(PLANT, bump=1), NOW) is None
+    assert keys.epoch_key_name(PLANT, NOW) is None
+    world.learn(keys._scope_keys, [world.overlay.policy.calendar.epoch_at(NOW)])
+    assert keys.epoch_key_name(PLANT, NOW) == KeyName("plant/#", world.overlay.policy.calendar.epoch_at(NOW), 0)
+    assert keys.epoch_key_name(replace(PLANT, bump=1), NOW) is None
 
 
 def test_a_key_is_announced_to_each_peer_by_itself(keys: DataKeys):
@@ -157,10 +157,10 @@ def test_a_key_that_stands_alone_is_told_once_until_the_peer_forgot(keys: DataKe
     used(keys)
     assert [*keys.alone(NOW)] == [key], "the other one rides along"
     assert [*keys.alone(NOW + REFRESH.age_s)] == []
-    key.tell("r1a")
-    assert (key.told("r1a"), key.told("r1b")) == (True, False)
+    key.note_told("r1a")
+    assert (key.was_told_to("r1a"), key.was_told_to("r1b")) == (True, False)
     keys.forget_peer("r1a")
-    assert not key.told("r1a")
+    assert not key.was_told_to("r1a")
 
 
 def test_on_its_own_topic_a_key_carries_the_share_of_that_replica_alone(keys: DataKeys):
@@ -180,14 +180,14 @@ def test_a_key_of_another_view_has_no_share_for_anybody(keys: DataKeys):
 
 def test_after_a_rotation_or_another_overlay_nothing_is_sealed_under_the_former_keys(keys: DataKeys):
     key = used(keys)
-    keys.clear()
+    keys.end_all_keys()
     second = used(keys)
     assert second is not key
     other = Identity.generate(bytes(range(3, 35)))
-    keys.rotate(other)
+    keys.rotate_identity(other)
     third = used(keys)
     assert (second.header.publisher, third.header.publisher) != (third.header.publisher, second.header.publisher)
     assert third.header.publisher == other.party_id
     world = make_world({1: 3, 3: 3}, [(1, 3)], {"site": 1}, SCOPES)
-    keys.adopt(world.overlay)
+    keys.adopt_overlay(world.overlay)
     assert [hop.region for hop in used(keys).header.hops] == [1, 3]

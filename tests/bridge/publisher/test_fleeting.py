@@ -11,17 +11,17 @@ from bridge.publisher.residents import Fleeting
 def test_the_oldest_goes_by_either_bound(most: int, most_bytes: int, size: int) -> None:
     held = Fleeting(most, most_bytes)
     for number in range(1, 5):
-        held.add(number, size, "a")
+        held.add_entry(number, size, "a")
     assert held.excess() == [1, 2]
     assert (len(held), held.excess()) == (2, [])
 
 
 def test_what_is_gone_makes_room() -> None:
     held = Fleeting(1, 100)
-    held.add(1, 10, "a")
-    held.add(2, 10, "a")
-    held.remove(1)
-    held.remove(7)
+    held.add_entry(1, 10, "a")
+    held.add_entry(2, 10, "a")
+    held.remove_entry(1)
+    held.remove_entry(7)
     assert held.excess() == []
 
 
@@ -29,12 +29,12 @@ def test_what_is_gone_makes_room() -> None:
 def test_who_floods_loses_its_own_and_alone_has_all(size: int) -> None:
     """Attack: a client publishes at QoS 0 without end while there is no uplink, in many or in long messages."""
     held = Fleeting(20, 20 * 90)
-    held.add(1, 10, "good")
+    held.add_entry(1, 10, "good")
     for number in range(2, 500):
-        held.add(number, size, "evil")
+        held.add_entry(number, size, "evil")
         assert 1 not in held.excess()
-    held.remove(1)
+    held.remove_entry(1)
     for number in range(500, 600):
-        held.add(number, 10, "good")
+        held.add_entry(number, 10, "good")
         held.excess()
     assert len(held) > 10, "all have their share again"

@@ -32,7 +32,7 @@ class Sealed:
     residents: Residents = field(default_factory=Residents)
 
     def __post_init__(self) -> None:
-        self.residents.add(self)
+        self.residents.add_entry(self)
 
 
 def after(entry: Sealed, view: RegionView, up: str = "abc") -> tuple[set[str], Standing]:

@@ -31,7 +31,7 @@ def test_what_can_be_sealed_is_held_up_by_nothing_and_what_waits_is_counted_once
     held = entries(1, 2, 3)
     residents = Residents()
     for entry in held.values():
-        residents.add(entry)
+        residents.add_entry(entry)
     waiting = Hindered(held, residents, 100.0)
     says = Says(n1="not_authorised", n2="key_waits")
     ready, counts = waiting.set_aside([1, 2, 3], says, NOW)  # type: ignore[arg-type]
@@ -44,7 +44,7 @@ def test_only_what_waits_for_a_right_is_given_up_and_counted_by_publications() -
     held = entries(1, 2)
     residents = Residents()
     for entry in held.values():
-        residents.add(entry)
+        residents.add_entry(entry)
     waiting = Hindered(held, residents, 100.0)
     waiting.set_aside([1, 2], Says(n1="not_authorised", n2="key_waits"), NOW)  # type: ignore[arg-type]
     assert waiting.given_up(NOW + 99) == ([], [])

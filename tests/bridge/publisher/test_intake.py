@@ -80,7 +80,7 @@ class Desk:
             publication = Publication(topic, b"", 1, retain, time_ms=int(self.now * 1000))
             entries.append((sequence, self.last.get(topic, 0), publication))
             self.last[topic] = sequence
-        self.outbox.put(entries)
+        self.outbox.put_entries(entries)
         self.perform(self.intake.committed(Committed(tuple(entries)), self.now))
 
     def unstored(self, sequence: int, topic: str = "a") -> None:
@@ -91,7 +91,7 @@ class Desk:
         for effect in effects:
             match effect:
                 case LeaveOnDisk(sequences):
-                    self.outbox.leave(sequences)
+                    self.outbox.leave_on_disk(sequences)
                 case ReadPage(start):
                     self.perform(self.intake.page(self.outbox.page(start), self.now))
                 case Count(name):
@@ -260,8 +260,8 @@ def passing() -> tuple[OutboxIntake, Sender, SimulatedOutbox]:
         (n, n - 2 if n > 2 else 0, Publication("ab"[(n - 1) % 2], b"", 1, time_ms=int(NOW * 1000)))
         for n in (1, 2, 3, 4)
     ]
-    outbox.put(rows)
-    outbox.leave((1, 2, 3, 4))
+    outbox.put_entries(rows)
+    outbox.leave_on_disk((1, 2, 3, 4))
     sender.wants_late = sender.waiting_full = True
     sender.stuck = {"a"}
     return OutboxIntake(sender, outbox), sender, outbox  # type: ignore[arg-type]
@@ -271,9 +271,9 @@ def page(intake: OutboxIntake, outbox: SimulatedOutbox, start: int, end: int | N
     """Gives the page from `start`; returns the numbers that are left again."""
     whole = outbox.page(start)
     rows = tuple(row for row in whole.entries if end is None or row[0] < end)
-    outbox.leave(tuple(row[0] for row in whole.entries if row not in rows))
+    outbox.leave_on_disk(tuple(row[0] for row in whole.entries if row not in rows))
     left = [n for e in intake.page(OutboxPage(rows, end), NOW) if isinstance(e, LeaveOnDisk) for n in e.sequences]
-    outbox.leave(tuple(left))
+    outbox.leave_on_disk(tuple(left))
     return left
 
 
@@ -308,7 +308,7 @@ def test_nothing_on_disk_is_passed_over_once_scopes_changed_under_it() -> None:
     """A stored batch may hold records of any scope then."""
     intake, sender, _ = passing()
     intake._scopes.stored(1, 4)
-    intake._scopes.adopt([ScopeSecret(Scope("else/#"), "else/#")])
+    intake._scopes.adopt_scopes([ScopeSecret(Scope("else/#"), "else/#")])
     assert intake.wanted(NOW) == []
     sender.waiting_full = False
     assert intake.wanted(NOW) == [ReadPage(1)]

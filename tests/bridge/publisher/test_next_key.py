@@ -28,7 +28,7 @@ def rotated(world: World) -> tuple[GatewayNode, bytes, bytes]:
     site, former = gateway(world, "site"), world.identities["site"]
     overlay, following = with_next_key(world, "site")
     site.keeper.overlay = overlay
-    site._adopt(overlay, NOW)
+    site._adopt_overlay(overlay, NOW)
     site.handle(Rotated(following), NOW)
     return site, former.party_id, following.party_id
 
@@ -57,7 +57,7 @@ def test_a_former_key_that_is_listed_no_more_signs_nothing(world: World) -> None
     assert signer(site, 1, NOW + 1) == former
     overlay = site.overlay
     del overlay.by_party[former]
-    site._adopt(overlay, NOW + 2)
+    site._adopt_overlay(overlay, NOW + 2)
     assert signer(site, 2, NOW + 2) == following
 
 

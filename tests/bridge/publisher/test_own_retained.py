@@ -38,13 +38,13 @@ def kept(*topics: str, seal: str = "one") -> OwnRetained:
     """These, sealed."""
     retained = OwnRetained()
     for sequence, topic in enumerate(topics, 1):
-        assert retained.published(sequence, value(topic), True) == []
-        retained.sealed(entry(sequence, value(topic), Wire(topic, b"")), sealer(seal), NOW)
+        assert retained.take_published(sequence, value(topic), True) == []
+        retained.note_sealing(entry(sequence, value(topic), Wire(topic, b"")), sealer(seal), NOW)
     return retained
 
 
 def due(retained: OwnRetained, now: float = NOW, seal: str = "two", oldest: int = 0) -> list[str]:
-    return [each.publication.topic for each in retained.due(lambda _: seal, oldest, now)]
+    return [each.publication.topic for each in retained.due_retained(lambda _: seal, oldest, now)]
 
 
 def told(retained: OwnRetained, peer: str = "r1a", now: float = NOW, seal: str = "one") -> list[KeptRetained]:
@@ -52,23 +52,23 @@ def told(retained: OwnRetained, peer: str = "r1a", now: float = NOW, seal: str =
 
 
 def rows_of(retained: OwnRetained) -> dict[bytes, bytes | None]:
-    return {key: row for effect in retained.changes() if isinstance(effect, Keep) for key, row in effect.rows}
+    return {key: row for effect in retained.changed_rows() if isinstance(effect, Keep) for key, row in effect.rows}
 
 
 def test_the_latest_of_each_topic_is_kept() -> None:
     retained = OwnRetained()
     for sequence, payload in ((5, b"new"), (4, b"old"), (5, b"same")):
-        retained.published(sequence, value(payload=payload), True)
-    retained.sealed(entry(5, value(), Wire("w", b"")), sealer("one"), NOW)
+        retained.take_published(sequence, value(payload=payload), True)
+    retained.note_sealing(entry(5, value(), Wire("w", b"")), sealer("one"), NOW)
     (one,) = told(retained)
     assert (one.sequence, one.publication.payload) == (5, b"new")
 
 
 def test_what_is_due_is_sealed_otherwise_and_not_expired_in_order() -> None:
     retained = kept("plant/a", "plant/b")
-    retained.published(3, value("plant/unsent"), True)
-    retained.published(4, value("plant/c", expiry_s=60), True)
-    retained.sealed(entry(4, value("plant/c"), Wire("w", b"")), sealer("one"), NOW)
+    retained.take_published(3, value("plant/unsent"), True)
+    retained.take_published(4, value("plant/c", expiry_s=60), True)
+    retained.note_sealing(entry(4, value("plant/c"), Wire("w", b"")), sealer("one"), NOW)
     assert due(retained, seal="one") == []
     assert due(retained, seal="") == [], "it cannot be sealed now"
     assert due(retained, NOW + 60) == ["plant/a", "plant/b", "plant/c"], "what was never sealed is in the outbox"
@@ -81,11 +81,11 @@ def test_a_tombstone_lives_until_the_epoch_of_its_first_sealing_is_dead() -> Non
     """And with it every sealing of what it cleared: a replica that lost its memory would else believe an old value."""
     retained = kept("plant/t")
     gone = value(payload=b"")
-    retained.published(2, gone, True)
-    retained.sealed(entry(2, gone, Wire("w", b"")), sealer("one"), NOW)
+    retained.take_published(2, gone, True)
+    retained.note_sealing(entry(2, gone, Wire("w", b"")), sealer("one"), NOW)
     assert [each.sequence for each in told(retained)] == [2]
     assert due(retained, oldest=7) == ["plant/t"]
-    retained.sealed(entry(2, gone, Wire("w", b""), epoch=8), sealer("two"), NOW)
+    retained.note_sealing(entry(2, gone, Wire("w", b""), epoch=8), sealer("two"), NOW)
     assert due(retained, seal="three", oldest=7) == ["plant/t"]
     assert due(retained, seal="three", oldest=8) == []
     assert told(retained, seal="two") == []
@@ -106,22 +106,22 @@ def test_what_somebody_else_published_earlier_does_not_take_the_place_of_ours(
 ) -> None:
     retained = kept("plant/a")
     time_ms = value("plant/a").time_ms + later_ms
-    heard = retained.heard(Deliver("far", 1, Publication("plant/a", b"theirs", 1, True, time_ms=time_ms)))
+    heard = retained.take_delivery(Deliver("far", 1, Publication("plant/a", b"theirs", 1, True, time_ms=time_ms)))
     assert heard.publication.retain is retains
     assert due(retained) == ours
 
 
 def test_a_replica_is_told_again_in_order_and_not_without_end() -> None:
     retained = kept("plant/b", "plant/a")
-    retained.published(3, value("plant/b"), True)
-    retained.sealed(entry(3, value("plant/b"), Wire("w", b"")), sealer("one"), NOW)
+    retained.take_published(3, value("plant/b"), True)
+    retained.note_sealing(entry(3, value("plant/b"), Wire("w", b"")), sealer("one"), NOW)
     for _ in range(RETELL_BURST):
         assert [one.sequence for one in told(retained)] == [2, 3]
     assert told(retained) == []
     assert len(told(retained, "r1b")) == 2
     assert told(retained, now=NOW + RETELL_EVERY_S - 1) == []
-    assert retained.retold.due(NOW + RETELL_EVERY_S - 1) == []
-    assert retained.retold.due(NOW + RETELL_EVERY_S) == ["r1a"], "postponed, and not forgotten"
+    assert retained.retold.due_keys(NOW + RETELL_EVERY_S - 1) == []
+    assert retained.retold.due_keys(NOW + RETELL_EVERY_S) == ["r1a"], "postponed, and not forgotten"
     assert len(told(retained, now=NOW + RETELL_EVERY_S)) == 2
 
 
@@ -138,43 +138,43 @@ def test_one_that_has_nothing_to_tell_spends_nothing() -> None:
     retained = OwnRetained()
     for _ in range(2 * RETELL_BURST):
         assert told(retained) == []
-    retained.published(1, value(), True)
-    retained.sealed(entry(1, value(), Wire("w", b"")), sealer("one"), NOW)
+    retained.take_published(1, value(), True)
+    retained.note_sealing(entry(1, value(), Wire("w", b"")), sealer("one"), NOW)
     assert len(told(retained)) == 1
 
 
 def test_it_is_told_as_it_was_sealed_last() -> None:
     retained = OwnRetained()
-    retained.published(1, value(), True)
+    retained.take_published(1, value(), True)
     wire = Wire("plant/t", b"sealed")
-    retained.sealed(entry(2, value(), wire), sealer("one"), NOW)
+    retained.note_sealing(entry(2, value(), wire), sealer("one"), NOW)
     assert told(retained) == [], "another one of the topic was sealed"
-    retained.sealed(entry(1, value(), wire), sealer("one"), NOW)
-    retained.sealed(entry(1, value("plant/unknown"), wire), sealer("one"), NOW)
+    retained.note_sealing(entry(1, value(), wire), sealer("one"), NOW)
+    retained.note_sealing(entry(1, value("plant/unknown"), wire), sealer("one"), NOW)
     assert told(retained)[0].wire is wire
 
 
 def test_topics_are_bounded_and_the_longest_untouched_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own_retained, "RETAINED_OWN_MAX", 2)
     retained = kept("plant/a", "plant/b")
-    retained.published(3, value("plant/a"), True)
-    retained.sealed(entry(3, value("plant/a"), Wire("w", b"")), sealer("one"), NOW)
-    assert retained.published(4, value("plant/c"), True) == [Count("retained_own_dropped", 1)]
-    retained.sealed(entry(4, value("plant/c"), Wire("w", b"")), sealer("one"), NOW)
+    retained.take_published(3, value("plant/a"), True)
+    retained.note_sealing(entry(3, value("plant/a"), Wire("w", b"")), sealer("one"), NOW)
+    assert retained.take_published(4, value("plant/c"), True) == [Count("retained_own_dropped", 1)]
+    retained.note_sealing(entry(4, value("plant/c"), Wire("w", b"")), sealer("one"), NOW)
     assert due(retained) == ["plant/a", "plant/c"]
 
 
 def test_bytes_count_in_clear_and_sealed_and_are_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own_retained, "RETAINED_OWN_BYTES_MAX", 100)
     retained = OwnRetained()
-    retained.published(1, value("plant/a", bytes(20)), True)
-    retained.published(2, value("plant/b", bytes(20)), True)
+    retained.take_published(1, value("plant/a", bytes(20)), True)
+    retained.take_published(2, value("plant/b", bytes(20)), True)
     for _ in range(3):  # sealed anew, in the place of the former
-        assert retained.sealed(entry(2, value("plant/b"), Wire("plant/b", bytes(60))), sealer("one"), NOW) == []
-    assert retained.published(3, value("plant/c", b"x"), True) == [Count("retained_own_dropped", 1)]
-    retained.published(4, value("plant/b", b""), True)
-    assert retained.published(5, value("plant/d", bytes(99)), True) == []
-    dropped = retained.sealed(entry(5, value("plant/d"), Wire("plant/d", bytes(2))), sealer("one"), NOW)
+        assert retained.note_sealing(entry(2, value("plant/b"), Wire("plant/b", bytes(60))), sealer("one"), NOW) == []
+    assert retained.take_published(3, value("plant/c", b"x"), True) == [Count("retained_own_dropped", 1)]
+    retained.take_published(4, value("plant/b", b""), True)
+    assert retained.take_published(5, value("plant/d", bytes(99)), True) == []
+    dropped = retained.note_sealing(entry(5, value("plant/d"), Wire("plant/d", bytes(2))), sealer("one"), NOW)
     assert dropped == [Count("retained_own_dropped", 3)]
     assert due(retained) == []
 
@@ -184,9 +184,9 @@ def test_bytes_count_in_clear_and_sealed_and_are_given_back(monkeypatch: pytest.
 
 def test_the_next_process_seals_what_this_one_sealed_and_nothing_that_it_dropped() -> None:
     retained = kept("plant/a", "plant/b", "plant/left")
-    retained.published(4, value("plant/b", b""), True)
-    retained.sealed(entry(4, value("plant/b", b""), Wire("w", b"")), sealer("one"), NOW)
-    retained.published(5, value("plant/never"), False)
+    retained.take_published(4, value("plant/b", b""), True)
+    retained.note_sealing(entry(4, value("plant/b", b""), Wire("w", b"")), sealer("one"), NOW)
+    retained.take_published(5, value("plant/never"), False)
     retained.overtaken("plant/a", int(NOW * 1000))
     rows = rows_of(retained)
     assert rows[ROW + b"plant/a"] is None
@@ -194,8 +194,8 @@ def test_the_next_process_seals_what_this_one_sealed_and_nothing_that_it_dropped
     again = OwnRetained()
     found = [(key, row) for key, row in rows.items() if row is not None]
     again.restore([*found, (b"k" + bytes(16), b"of others"), (ROW + b"x", b"damaged")], lambda number: number == 3)
-    assert again.due(lambda _: "", 0, NOW) == []
-    (one,) = again.due(lambda _: "one", 0, NOW)
+    assert again.due_retained(lambda _: "", 0, NOW) == []
+    (one,) = again.due_retained(lambda _: "one", 0, NOW)
     assert (one.sequence, one.publication, one.protected, one.epoch) == (4, value("plant/b", b""), True, 7)
     assert due(again, oldest=8) == [], "the epoch of the clearing is over"
 
@@ -205,12 +205,12 @@ def test_what_the_next_process_hears_of_from_its_outbox_first_is_kept() -> None:
     again = OwnRetained()
     again.restore([(key, row) for key, row in rows.items() if row is not None], lambda _: True)
     assert due(again) == [], "it comes from the outbox"
-    assert again.published(1, value("plant/a"), True) == []
+    assert again.take_published(1, value("plant/a"), True) == []
     sealed = entry(1, value("plant/a"), Wire("w", b""))
-    again.sealed(sealed, sealer("one"), NOW)
+    again.note_sealing(sealed, sealer("one"), NOW)
     assert due(again, seal="one") == ["plant/a"], "replicas may take it for a repetition: a snapshot follows"
     sealed.is_snapshot = True
-    again.sealed(sealed, sealer("one"), NOW)
+    again.note_sealing(sealed, sealer("one"), NOW)
     assert due(again, seal="one") == []
     assert [each.sequence for each in told(again)] == [1]
 
@@ -221,8 +221,8 @@ def flood(
     for number in range(topics):
         topic = f"plant/{owner}/{client}/{number}"
         retained.expect(topic, owner, client)
-        retained.published(start + number, value(topic, payload), True)
-        retained.sealed(entry(start + number, value(topic, payload), Wire("w", payload)), sealer("one"), NOW)
+        retained.take_published(start + number, value(topic, payload), True)
+        retained.note_sealing(entry(start + number, value(topic, payload), Wire("w", payload)), sealer("one"), NOW)
 
 
 @pytest.mark.attack(144)
@@ -257,7 +257,7 @@ def test_an_owner_is_the_one_who_published_last() -> None:
     retained = OwnRetained()
     for sequence, owner in enumerate(("one", "two"), 1):
         retained.expect("plant/t", owner)
-        retained.published(sequence, value(), True)
+        retained.take_published(sequence, value(), True)
     assert [one.owner for one in retained._kept.values()] == ["two\0"]
     retained.overtaken("plant/t", int(NOW * 1000))
     assert not len(retained._weights), "nothing is left of either"

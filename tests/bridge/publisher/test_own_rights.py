@@ -23,7 +23,11 @@ def test_a_batch_may_go_if_each_of_its_records_may() -> None:
     world = worlds(("open/x", "open/y"))
     rights, broad = OwnRights(world.overlay, "site"), world.secrets[0]
     assert rights.some(broad, NOW)
-    assert [rights.record(broad, topic, NOW) for topic in ("open/x", "open/z", "open/a/t")] == [True, False, False]
+    assert [rights.may_hold_record(broad, topic, NOW) for topic in ("open/x", "open/z", "open/a/t")] == [
+        True,
+        False,
+        False,
+    ]
     assert rights.whole(broad, batch("open/x", "open/y"), NOW)
     assert not rights.whole(broad, batch("open/x", "open/z"), NOW)
     assert rights.topic(broad, "open/y", NOW)
@@ -33,7 +37,7 @@ def test_of_all_topics_of_a_narrower_scope_none_is_the_broader_ones() -> None:
     world = worlds(("#",))
     rights, (broad, narrow) = OwnRights(world.overlay, "site"), world.secrets
     assert not rights.whole(broad, batch("open/x", "open/a/t"), NOW)
-    assert rights.record(narrow, "open/a/t", NOW)
+    assert rights.may_hold_record(narrow, "open/a/t", NOW)
 
 
 def test_a_retiring_scope_takes_what_was_sealed_in_it_and_nothing_else() -> None:

@@ -20,10 +20,10 @@ def test_rows_go_to_all_parts_and_each_takes_its_own() -> None:
     world = make_world({1: 3}, [], {"site": 1})
     before = publisher(world)
     before.scopes.stored(7, 9)
-    before.sealer.sealed_before.sealed(8)
-    rows = [row for each in before.rows.changes() if isinstance(each, Keep) for row in each.rows]
+    before.sealer.sealed_before.note_sealed(8)
+    rows = [row for each in before.rows.changed_rows() if isinstance(each, Keep) for row in each.rows]
     assert {name[:1] for name, _ in rows} == {b"c", b"q"}
-    assert before.rows.changes() == []
+    assert before.rows.changed_rows() == []
     world.secrets = [ScopeSecret(Scope("else/#"), "else/#")]
     again = publisher(world)
     again.rows.restore((name, row) for name, row in rows if row is not None)

@@ -37,7 +37,7 @@ class AcknowledgedPublisher:
 
     def run(self, entries: list[OutboxEntry]) -> Mapping[str, list[tuple[float, int, Wire]]]:
         """Everything that there is, sent; in how many turns."""
-        waiting = [e for e in self.publisher.take(entries, NOW) if isinstance(e, Send)]
+        waiting = [e for e in self.publisher.take_entries(entries, NOW) if isinstance(e, Send)]
         now, turns = NOW, 0
         while waiting or (self.publisher.depth and turns < 2_000):
             for send in waiting:
@@ -89,7 +89,7 @@ def test_what_is_too_much_waits_in_order_and_no_replica_has_to_slow_it(
 def test_another_policy_brings_other_budgets() -> None:
     world = make_world({1: 3}, [], {"site": 1}, SCOPES)
     site = AcknowledgedPublisher(world, world.with_policy(budgets=MemberBudgets(batches=1)))
-    sent = [e for e in site.publisher.take(entries(50), NOW) if isinstance(e, Send)]
+    sent = [e for e in site.publisher.take_entries(entries(50), NOW) if isinstance(e, Send)]
     assert len(sent) == 3
-    effects = site.publisher.adopt(world.with_policy(), world.secrets, NOW)
+    effects = site.publisher.adopt_overlay(world.with_policy(), world.secrets, NOW)
     assert len([e for e in effects if isinstance(e, Send)]) == 3 * 49, "what waited is as new as before"

@@ -37,14 +37,14 @@ def rescoped(world: World, *filters: str, mode: Mode = Mode.COPIES) -> list[Scop
     scopes = tuple(kept.get(each, Scope(each, mode, number=20 + at)) for at, each in enumerate(filters))
     world.overlay = world.with_policy(scopes=scopes)
     for scope in scopes:
-        world.keys.put(KeyName(scope.filter, 0, 0), scope_key(ROOT, scope.filter, 0))
+        world.keys.put_key(KeyName(scope.filter, 0, 0), scope_key(ROOT, scope.filter, 0))
     found = [ScopeSecret(scope, scope.filter) for scope in scopes]
     world.secrets = found
     return found
 
 
 def adopted(world: World, node: GatewayNode, secrets: list[ScopeSecret]) -> list[Effect]:
-    return node.publisher.adopt(world.overlay, secrets, NOW)
+    return node.publisher.adopt_overlay(world.overlay, secrets, NOW)
 
 
 def carried(node: GatewayNode) -> dict[int, tuple[str, list[int], int]]:
@@ -103,7 +103,7 @@ def test_over_a_restart_parts_stay_parts_and_what_went_does_not_go_again(world: 
     site, control = gateway(world, "site"), subscriber(world, "control")
     adopted(world, site, rescoped(world, "open/#", "open/a/#"))
     control.secrets = list(world.secrets)
-    control.collector.adopt(world.overlay, world.secrets, NOW)
+    control.collector.adopt_overlay(world.overlay, world.secrets, NOW)
     grants = world.overlay.policy.grants
     narrow = tuple(replace(g, filter="open/x") if g.member == "site" else g for g in grants)
     world.overlay = world.with_policy(grants=narrow)
@@ -120,7 +120,7 @@ def test_over_a_restart_parts_stay_parts_and_what_went_does_not_go_again(world: 
     again.handle(Restored(tuple((k, v) for k, v in dict(rows).items() if v is not None)), NOW)
     effects = again.handle(OutboxPage(((1, 0, stored),), None), NOW)
     assert carried(again) == {1: ("open/#", [1, 3], 0)}
-    control.collector.adopt(world.overlay, world.secrets, NOW)
+    control.collector.adopt_overlay(world.overlay, world.secrets, NOW)
     got += received(control, effects)
     got += [d.sequence for d in delivered(control.collector.tick(NOW + 11))]
     assert sorted(got) == [1, 2, 3]
@@ -154,11 +154,11 @@ def test_over_a_restart_what_another_scope_took_at_qos_2_does_not_come_again_by_
     site, control = gateway(world, "site"), subscriber(world, "control")
     first = list(world.secrets)
     effects = adopted(world, site, rescoped(world, "open/#", "open/a/#"))
-    control.collector.adopt(world.overlay, world.secrets, NOW)
+    control.collector.adopt_overlay(world.overlay, world.secrets, NOW)
     effects += site.handle(OutboxPage(((1, 0, stored := batch(1, "open/a/t", qos=2)),), None), NOW)
     assert received(control, effects) == [1]
     rescoped(world, "open/#")
-    control.collector.adopt(world.overlay, first, NOW)
+    control.collector.adopt_overlay(world.overlay, first, NOW)
     again = gateway(world, "site")
     again.handle(kept(effects), NOW)
     effects = again.handle(OutboxPage(((1, 0, stored),), None), NOW)
@@ -190,7 +190,7 @@ def test_what_is_sealed_keeps_a_scope_that_is_there(world: World) -> None:
     site.handle(Committed(((1, 0, batch(1, "open/a/t")),)), NOW)
     retiring = replace(world.overlay.policy.scopes[0], retiring=True)
     world.overlay = world.with_policy(scopes=(retiring, Scope("#", number=30)))
-    world.keys.put(KeyName("#", 0, 0), scope_key(ROOT, "#", 0))
+    world.keys.put_key(KeyName("#", 0, 0), scope_key(ROOT, "#", 0))
     secrets = [replace(world.secrets[0], scope=retiring), ScopeSecret(world.overlay.policy.scopes[1], "#")]
     assert not sent(adopted(world, site, secrets))
     site.handle(OutboxPage(((2, 1, batch(2, "open/a/t")),), None), NOW)

@@ -72,7 +72,7 @@ def test_what_no_scope_takes_waits_a_day_and_each_publication_of_it_is_counted(w
     """It was acknowledged to its device: the owner may bring the scope back, and nothing goes in silence."""
     publisher = publisher_of(world)
     records = [Numbered(n, Publication("elsewhere/t", b"x", 1, time_ms=int(NOW * 1000))) for n in (2, 3)]
-    effects = publisher.take([entry(1, "elsewhere"), (2, 0, packed("elsewhere/#", records))], NOW)
+    effects = publisher.take_entries([entry(1, "elsewhere"), (2, 0, packed("elsewhere/#", records))], NOW)
     assert (forgotten(effects), sent(effects), counted(effects, "not_authorised")) == (set(), [], 3)
     effects = publisher.tick(NOW + UNAUTHORISED_S)
     assert (forgotten(effects), counted(effects, "not_authorised_dropped")) == ({1, 2}, 3)
@@ -242,7 +242,7 @@ def test_what_is_too_old_is_dropped_before_it_is_sealed_and_nobody_waits_for_it(
         entry(3, previous=2, time_ms=int((NOW - 90) * 1000)),
         entry(4, previous=3),
     ]
-    publisher.take(entries, NOW)
+    publisher.take_entries(entries, NOW)
     effects = publisher.link_up("r1a", NOW + 11)
     assert counted(effects, "outbox_expired") == 2
     assert forgotten(effects) == {2, 3}
@@ -251,13 +251,13 @@ def test_what_is_too_old_is_dropped_before_it_is_sealed_and_nobody_waits_for_it(
 
 def test_qos_0_that_is_dropped_was_nobodys_predecessor(world: World):
     publisher = publisher_of(world, links=False)
-    publisher.take([entry(1), entry(2, qos=0, expiry_s=1), entry(3, previous=1)], NOW)
+    publisher.take_entries([entry(1), entry(2, qos=0, expiry_s=1), entry(3, previous=1)], NOW)
     assert previous_in(publisher.link_up("r1a", NOW + 5)) == {1: 0, 3: 1}
 
 
 def test_what_grew_too_old_in_memory_goes_though_some_have_it(world: World):
     publisher = publisher_of(world, max_age_s=100.0)
-    publisher.take([entry(1), entry(2, time_ms=int((NOW + 50) * 1000))], NOW)
+    publisher.take_entries([entry(1), entry(2, time_ms=int((NOW + 50) * 1000))], NOW)
     acknowledge(publisher, 1, "r1a")
     assert publisher.next_deadline is not None
     assert NOW + 100 < publisher.next_deadline < NOW + 100.01
@@ -274,13 +274,13 @@ def test_what_followed_something_too_old_by_either_bound_names_the_last_that_was
     publisher = publisher_of(world, max_age_s=100.0, links=False)
     old_ms = int((NOW - 90) * 1000)
     entries = [entry(1), entry(2, previous=1, time_ms=old_ms), entry(3, previous=2, expiry_s=10), entry(4, previous=3)]
-    publisher.take(entries, NOW)
+    publisher.take_entries(entries, NOW)
     assert previous_in(publisher.link_up("r1a", NOW + 11)) == {1: 0, 4: 1}
 
 
 def test_what_enough_replicas_have_is_not_counted_as_lost_to_age(world: World):
     publisher = publisher_of(world, max_age_s=100.0)
-    publisher.take([entry(1)], NOW)
+    publisher.take_entries([entry(1)], NOW)
     acknowledge(publisher, 1, "r1a", "r1b")
     effects = publisher.tick(NOW + 101)
     assert (forgotten(effects), counted(effects, "outbox_expired")) == ({1}, 0)
@@ -288,7 +288,7 @@ def test_what_enough_replicas_have_is_not_counted_as_lost_to_age(world: World):
 
 def test_what_was_left_on_disk_and_is_too_old_is_dropped_at_once(world: World):
     publisher = publisher_of(world, links=False)
-    effects = publisher.take([entry(1, expiry_s=5), entry(2)], NOW + 6, late=True)
+    effects = publisher.take_entries([entry(1, expiry_s=5), entry(2)], NOW + 6, late=True)
     assert forgotten(effects) == {1}
     assert publisher.depth == 1
 
@@ -299,8 +299,8 @@ def test_what_was_left_on_disk_and_is_too_old_is_dropped_at_once(world: World):
 def test_without_the_right_an_entry_waits_a_day_and_goes(world: World):
     grants = tuple(grant for grant in world.overlay.policy.grants if grant.rights != Right.PUBLISH)
     publisher = publisher_of(world)
-    publisher.adopt(world.with_policy(grants=grants), world.secrets, NOW)
-    effects = publisher.take([entry(1)], NOW)
+    publisher.adopt_overlay(world.with_policy(grants=grants), world.secrets, NOW)
+    effects = publisher.take_entries([entry(1)], NOW)
     assert (counted(effects, "not_authorised"), sent(effects)) == (1, [])
     assert publisher.next_deadline is not None
     assert not forgotten(publisher.tick(NOW + UNAUTHORISED_S - 1))
@@ -312,7 +312,7 @@ def test_what_waits_for_a_key_goes_with_it_and_holds_up_no_other_scope(world: Wo
     held = world.keys
     world.keys = type(held)()
     publisher = publisher_of(world)
-    effects = publisher.take([entry(1), entry(2, "clear/t")], NOW)
+    effects = publisher.take_entries([entry(1), entry(2, "clear/t")], NOW)
     assert {send.ticket for send in sent(effects)} == {2}
     assert counted(effects, "key_waits") == 1
     assert not publisher.is_stuck(Publication("plant/t", b""), NOW), "few wait"
@@ -326,7 +326,7 @@ def test_no_more_is_taken_of_a_topic_that_is_stuck(world: World, monkeypatch: py
     publisher = publisher_of(world)
     for sequence in range(1, 4):
         assert not publisher.is_stuck(Publication("plant/t", b""), NOW)
-        publisher.take([entry(sequence)], NOW)
+        publisher.take_entries([entry(sequence)], NOW)
     assert publisher.is_stuck(Publication("plant/t", b""), NOW)
     assert not publisher.is_stuck(Publication("clear/t", b""), NOW)
 
@@ -345,14 +345,14 @@ def test_no_more_is_taken_of_a_topic_whose_right_ended_in_a_scope_that_others_ma
         replace(grant, filter=plant.wire_topic("plant/may")) if grant.member == "site" else grant
         for grant in world.overlay.policy.grants
     )
-    publisher.adopt(world.with_policy(grants=narrow), world.secrets, NOW)
+    publisher.adopt_overlay(world.with_policy(grants=narrow), world.secrets, NOW)
     for sequence in range(1, 4):
         assert not publisher.is_stuck(Publication("plant/not", b""), NOW)
-        assert not sent(publisher.take([entry(sequence, "plant/not")], NOW))
+        assert not sent(publisher.take_entries([entry(sequence, "plant/not")], NOW))
     assert publisher.is_stuck(Publication("plant/not", b""), NOW)
     assert not publisher.is_stuck(Publication("plant/may", b""), NOW)
     assert publisher.is_stuck(Publication("elsewhere/t", b""), NOW), "no scope takes it"
-    assert {send.ticket for send in sent(publisher.take([entry(4, "plant/may")], NOW))} == {4}
+    assert {send.ticket for send in sent(publisher.take_entries([entry(4, "plant/may")], NOW))} == {4}
 
 
 # ------------------------------------------------------------------------------------------------ the rest
@@ -360,14 +360,14 @@ def test_no_more_is_taken_of_a_topic_whose_right_ended_in_a_scope_that_others_ma
 
 def test_an_entry_that_is_known_is_taken_once(world: World):
     publisher = publisher_of(world)
-    publisher.take([entry(1)], NOW)
-    assert not publisher.take([entry(1)], NOW)
+    publisher.take_entries([entry(1)], NOW)
+    assert not publisher.take_entries([entry(1)], NOW)
     assert publisher.depth == 1
 
 
 def test_numbers_in_memory_only_are_those_of_qos_0(world: World):
     publisher = publisher_of(world)
-    publisher.take([entry(1), entry(2, qos=0)], NOW)
+    publisher.take_entries([entry(1), entry(2, qos=0)], NOW)
     assert (publisher.depth, publisher.unstored) == (2, 1)
     acknowledge(publisher, 2, "r1a", "r1b")
     assert (publisher.depth, publisher.unstored) == (1, 0), "n - f suffice for it"
@@ -385,7 +385,7 @@ def test_there_is_less_room_while_too_few_replicas_take_anything(world: World):
 
 def test_a_stranger_to_the_view_gets_nothing(world: World):
     publisher = publisher_of(world, links=False)
-    publisher.take([entry(1)], NOW)
+    publisher.take_entries([entry(1)], NOW)
     assert not publisher.link_up("r9z", NOW)
 
 
@@ -394,16 +394,16 @@ def test_pieces_are_given_to_who_asks_for_ours_and_asking_without_end_is_refused
 
     def ask(party: bytes, sequence: int = 1) -> list[Effect]:
         frame = PullRequest(party, sequence, 0, ()).encode()
-        return publisher.asked(Received("r1a", Wire(PULL_TOPIC, frame)), NOW)
+        return publisher.answer_request(Received("r1a", Wire(PULL_TOPIC, frame)), NOW)
 
-    publisher.take([entry(1)], NOW)
+    publisher.take_entries([entry(1)], NOW)
     ours = world.identities["site"].party_id
     assert counted(ask(ours), "pulls_answered") == 1
     assert ask(ours, 99) == []
     with pytest.raises(NotAuthorised):
         ask(bytes(16))
     with pytest.raises(BadFrame):
-        publisher.asked(Received("r1a", Wire(PULL_TOPIC, b"garbage")), NOW)
+        publisher.answer_request(Received("r1a", Wire(PULL_TOPIC, b"garbage")), NOW)
     for _ in range(5000):
         if counted(ask(ours, 99), "pulls_refused"):
             break
@@ -417,12 +417,12 @@ def test_a_record_that_may_not_go_waits_alone(world: World):
     publisher = publisher_of(world)
     site = [grant for grant in world.overlay.policy.grants if grant.member == "site"]
     narrow = [replace(grant, filter="plant/t") for grant in site]
-    publisher.adopt(world.with_policy(grants=tuple(narrow)), world.secrets, NOW)
+    publisher.adopt_overlay(world.with_policy(grants=tuple(narrow)), world.secrets, NOW)
     records = [
         Numbered(n, Publication(f"plant/{t}", b"x", 1, time_ms=int(NOW * 1000))) for n, t in ((1, "t"), (2, "u"))
     ]
-    effects = publisher.take([(1, 0, packed("plant/#", records)), (3, 0, packed("plant/#", records[:1]))], NOW)
+    effects = publisher.take_entries([(1, 0, packed("plant/#", records)), (3, 0, packed("plant/#", records[:1]))], NOW)
     assert ({send.ticket for send in sent(effects)}, counted(effects, "not_authorised")) == ({1, 3}, 1)
     assert {
-        send.ticket for send in sent(publisher.adopt(world.with_policy(grants=tuple(site)), world.secrets, NOW))
+        send.ticket for send in sent(publisher.adopt_overlay(world.with_policy(grants=tuple(site)), world.secrets, NOW))
     } == {2}

@@ -117,19 +117,19 @@ def test_offers_of_what_was_refused_become_rarer_until_something_is_taken() -> N
     refusals = Refusals()
     now, pauses = NOW, []
     for _ in range(9):
-        refusals.refused("r1a", 1, "time", now)
-        refusals.refused("r1a", 2, "time", now)
+        refusals.note_refused("r1a", 1, "time", now)
+        refusals.note_refused("r1a", 2, "time", now)
         due_at = refusals.next_deadline
         assert due_at is not None
-        assert not list(refusals.due(due_at - 0.01))
-        assert sorted(refusals.due(due_at)) == [("r1a", 1), ("r1a", 2)]
+        assert not list(refusals.due_offers(due_at - 0.01))
+        assert sorted(refusals.due_offers(due_at)) == [("r1a", 1), ("r1a", 2)]
         pauses.append(due_at - now)
         now = due_at
     assert pauses[:3] == [AGAIN_S, 2 * AGAIN_S, 4 * AGAIN_S]
     assert pauses[-1] == AGAIN_MAX_S
     for _ in range(2):
-        refusals.acknowledged("r1a")
-    refusals.refused("r1a", 1, "time", now)
+        refusals.note_acknowledged("r1a")
+    refusals.note_refused("r1a", 1, "time", now)
     assert refusals.next_deadline == now + AGAIN_S
     assert refusals.reasons == {"r1a": "time"}
 
@@ -232,16 +232,16 @@ def test_who_takes_as_much_as_it_refused_begins_anew() -> None:
     refusals, now = Refusals(), NOW
     for _ in range(5):
         for sequence in range(10):
-            refusals.refused("r1c", sequence, Reason.TIME, now)
+            refusals.note_refused("r1c", sequence, Reason.TIME, now)
         now = refusals.next_deadline or now
-        assert len(list(refusals.due(now))) == 10
+        assert len(list(refusals.due_offers(now))) == 10
     for _ in range(9):
-        refusals.acknowledged("r1c")
-    refusals.refused("r1c", 1, Reason.TIME, now)
+        refusals.note_acknowledged("r1c")
+    refusals.note_refused("r1c", 1, Reason.TIME, now)
     assert refusals.next_deadline == now + AGAIN_S * 32
-    refusals.acknowledged("r1c")
-    list(refusals.due(now + AGAIN_S * 32))
-    refusals.refused("r1c", 1, Reason.TIME, now)
+    refusals.note_acknowledged("r1c")
+    list(refusals.due_offers(now + AGAIN_S * 32))
+    refusals.note_refused("r1c", 1, Reason.TIME, now)
     assert refusals.next_deadline == now + AGAIN_S
 
 
@@ -252,11 +252,11 @@ def test_in_whatever_order_a_round_takes_and_refuses_offers_become_rarer() -> No
         for _ in range(6):
             for sequence in range(10):
                 if sequence == taken_at:
-                    refusals.acknowledged("r1c")
-                refusals.refused("r1c", sequence, Reason.TIME, now)
+                    refusals.note_acknowledged("r1c")
+                refusals.note_refused("r1c", sequence, Reason.TIME, now)
             due_at = refusals.next_deadline
             assert due_at is not None
-            assert len(list(refusals.due(due_at))) == 10
+            assert len(list(refusals.due_offers(due_at))) == 10
             pauses.append(due_at - now)
             now = due_at
         assert pauses == [AGAIN_S * 2**n for n in range(6)]

@@ -34,46 +34,46 @@ def request(sequence: int, *parts: int, time_ms: int = 5) -> PullRequest:
 
 
 def asked(kept: Repairable, what: PullRequest, of: Entry | None, peer: str = "r1a") -> list[object]:
-    return list(kept.asked(Received(peer, Wire("", b"")), what, of, NOW))
+    return list(kept.answer_request(Received(peer, Wire("", b"")), what, of, NOW))
 
 
 @pytest.mark.parametrize("mode", [Mode.COPIES, Mode.PLAIN])
 def test_what_every_replica_has_whole_need_not_be_kept(mode: Mode) -> None:
     kept = Repairable()
-    assert kept.keep(entry(1, mode, (b"all",)), NOW) is None
+    assert kept.keep_entry(entry(1, mode, (b"all",)), NOW) is None
     unsealed = entry(1)
     unsealed.header = None
-    assert kept.keep(unsealed, NOW) is None
+    assert kept.keep_entry(unsealed, NOW) is None
     assert (len(kept), kept.next_deadline) == (0, None)
 
 
 @pytest.mark.parametrize("mode", [Mode.ONE, Mode.BLOCKS])
 def test_what_none_has_whole_is_kept_for_a_while(mode: Mode) -> None:
     kept = Repairable()
-    assert kept.keep(entry(1, mode), NOW) == []
-    assert kept.keep(entry(2, mode), NOW + 1) == []
-    assert kept.keep(entry(1, mode), NOW + 5) == [], "acknowledged twice, kept once"
+    assert kept.keep_entry(entry(1, mode), NOW) == []
+    assert kept.keep_entry(entry(2, mode), NOW + 1) == []
+    assert kept.keep_entry(entry(1, mode), NOW + 5) == [], "acknowledged twice, kept once"
     assert (len(kept), kept.next_deadline) == (2, NOW + REPAIR_S)
-    assert kept.due(NOW + REPAIR_S - 0.1) == []
-    assert kept.due(NOW + REPAIR_S) == [1]
-    kept.forget(1)
+    assert kept.due_entries(NOW + REPAIR_S - 0.1) == []
+    assert kept.due_entries(NOW + REPAIR_S) == [1]
+    kept.forget_entry(1)
     assert (len(kept), kept.next_deadline) == (1, NOW + 1 + REPAIR_S)
-    kept.forget(1)
-    assert kept.due(NOW + 1 + REPAIR_S) == [2]
+    kept.forget_entry(1)
+    assert kept.due_entries(NOW + 1 + REPAIR_S) == [2]
 
 
 def test_more_than_its_bytes_lets_the_oldest_go_early(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(repairing, "REPAIR_BYTES_MAX", 20)
     kept = Repairable()
-    assert kept.keep(entry(1), NOW) == []
-    assert kept.keep(entry(2), NOW) == []
-    assert kept.keep(entry(3), NOW) == [1]
+    assert kept.keep_entry(entry(1), NOW) == []
+    assert kept.keep_entry(entry(2), NOW) == []
+    assert kept.keep_entry(entry(3), NOW) == [1]
     for sequence in (1, 99):
-        kept.forget(sequence)
-    assert kept.keep(entry(4, pieces=(bytes(20),) * 2), NOW) == [2, 3, 4], "it does not fit alone"
+        kept.forget_entry(sequence)
+    assert kept.keep_entry(entry(4, pieces=(bytes(20),) * 2), NOW) == [2, 3, 4], "it does not fit alone"
     for sequence in (2, 3, 4):
-        kept.forget(sequence)
-    assert kept.keep(entry(5, pieces=(bytes(10), bytes(10))), NOW) == [], "what went is counted no more"
+        kept.forget_entry(sequence)
+    assert kept.keep_entry(entry(5, pieces=(bytes(10), bytes(10))), NOW) == [], "what went is counted no more"
 
 
 def test_who_asks_gets_the_pieces_that_it_lacks_and_never_more_than_suffice() -> None:

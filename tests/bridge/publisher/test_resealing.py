@@ -70,7 +70,7 @@ def judging(is_current: bool, epoch_only: bool = False, within_grace: bool = Fal
 def test_which_is_sealed_anew(entry: Entry, sealer: Any, found: tuple[list[int], list[int]]) -> None:
     lanes = Lanes()
     for peer in VIEW.members:
-        lanes.up(peer, [])
+        lanes.open_lane(peer, [])
     assert outdated({7: entry}, sealer, VIEW, lanes, NOW) == found
 
 
@@ -82,12 +82,12 @@ def test_what_was_on_its_way_when_a_link_went_is_sealed_anew_once_one_is_back() 
     sealer = judging(True)
     old, young, enough = sealed({R1}, BACK_AFTER_S + 1), sealed(set(), BACK_AFTER_S), sealed({R1, R2}, BACK_AFTER_S + 1)
     entries = {1: old, 2: young, 3: enough}
-    lanes.up(R3, [])
+    lanes.open_lane(R3, [])
     assert outdated(entries, sealer, VIEW, lanes, NOW) == ([1], [])
     assert outdated(entries, sealer, VIEW, lanes, NOW) == ([], [])
-    lanes.down(R3)
+    lanes.close_lane(R3)
     assert outdated(entries, sealer, VIEW, lanes, NOW) == ([], [])
-    lanes.up(R3, [])
+    lanes.open_lane(R3, [])
     assert outdated(entries, sealer, VIEW, lanes, NOW) == ([1], [])
 
 
@@ -95,7 +95,7 @@ def test_of_what_enough_have_only_the_newest_is_sealed_anew_and_all_that_too_few
     """In order of numbers, whatever that of the entries: what became a void stands last."""
     lanes = Lanes()
     for peer in VIEW.members:
-        lanes.up(peer, [])
+        lanes.open_lane(peer, [])
     sealer = judging(False)
     many = STRAGGLERS_MAX + 5
     entries = {sequence: replace(sealed({R1, R2}, AWAY_S + 1), sequence=sequence) for sequence in range(many, 0, -1)}
@@ -103,16 +103,16 @@ def test_of_what_enough_have_only_the_newest_is_sealed_anew_and_all_that_too_few
     again, settled = outdated(entries, sealer, VIEW, lanes, NOW)
     assert again == [2, *range(many - STRAGGLERS_MAX + 1, many + 1)]
     assert sorted(settled) == [1, 3, 4, 5]
-    lanes.down(R3)
+    lanes.close_lane(R3)
     assert outdated(entries, sealer, VIEW, lanes, NOW) == ([2], []), "nobody is there who lacks the others"
 
 
 def test_who_had_it_counts_no_more_nor_what_is_on_its_way() -> None:
     entry, residents, lanes = sealed({R1}), Residents(), Lanes()
-    residents.add(entry)
-    lanes.up(R2, [(7, entry.chain)])
-    next(lane for _, lane in lanes).take(NOW, lambda _: True)
+    residents.add_entry(entry)
+    lanes.open_lane(R2, [(7, entry.chain)])
+    next(lane for _, lane in lanes).take_into_flight(NOW, lambda _: True)
     unseal([7, 7], {7: entry}, residents, lanes)
     assert (entry.wire, entry.acked, entry.standing) == (None, set(), Standing.FRESH)
-    assert not lanes.acknowledged(R2, 7, NOW), "of the former sealing"
-    assert lanes.acknowledged(R2, 7, NOW)
+    assert not lanes.note_acknowledged(R2, 7, NOW), "of the former sealing"
+    assert lanes.note_acknowledged(R2, 7, NOW)

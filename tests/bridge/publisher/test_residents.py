@@ -34,7 +34,7 @@ class Row:
 def filled(count: int, standing: Standing, size: int = 1) -> Residents:
     residents = Residents()
     for sequence in range(count):
-        residents.add(Row(sequence, size, standing))
+        residents.add_entry(Row(sequence, size, standing))
     return residents
 
 
@@ -60,7 +60,7 @@ def test_counts_are_those_of_the_entries_whatever_becomes_of_them(
     rows = {sequence: Row(sequence, size) for sequence, size in enumerate(sizes)}
     settled: list[int] = []
     for row in rows.values():
-        residents.add(row)
+        residents.add_entry(row)
     for what, at, turn in steps:
         row = rows.get(at)
         if row is None or (what == "move" and not may_come(turn, row.standing)):
@@ -69,9 +69,9 @@ def test_counts_are_those_of_the_entries_whatever_becomes_of_them(
         if what == "move":
             residents.move(row, turn)
         elif what == "ack":
-            residents.acknowledged(row, "ab"[at % 2])
+            residents.note_acknowledged(row, "ab"[at % 2])
         else:
-            residents.remove(rows.pop(at))
+            residents.remove_entry(rows.pop(at))
         if at in settled and (at not in rows or row.standing is not Standing.SETTLED):
             settled.remove(at)
         if at in rows and row.standing is Standing.SETTLED and not was_settled:
@@ -95,12 +95,12 @@ def test_while_nothing_drains_half_of_the_room_stays_free() -> None:
 def test_what_was_left_on_disk_comes_until_half_is_full(kind: Standing) -> None:
     residents = filled(RESIDENT_MAX // 2 - 1, kind)
     assert residents.wants_backlog
-    residents.add(Row(-1, standing=kind))
+    residents.add_entry(Row(-1, standing=kind))
     assert not residents.wants_backlog
     large = Residents()
-    large.add(Row(1, RESIDENT_BYTES_MAX // 2 - 1, kind))
+    large.add_entry(Row(1, RESIDENT_BYTES_MAX // 2 - 1, kind))
     assert large.wants_backlog
-    large.add(Row(2, 1, kind))
+    large.add_entry(Row(2, 1, kind))
     assert not large.wants_backlog
 
 
@@ -113,7 +113,7 @@ def test_what_waits_or_is_kept_for_stragglers_takes_no_room_from_what_goes_on(ki
 def test_too_much_that_waits_stays_on_disk_and_holds_up_nothing_else() -> None:
     residents = filled(WAITING_MAX - 1, Standing.WAITING)
     assert not residents.waiting_full
-    residents.add(Row(-1, standing=Standing.WAITING))
+    residents.add_entry(Row(-1, standing=Standing.WAITING))
     assert residents.waiting_full
     assert residents.wants_backlog
     assert filled(1, Standing.WAITING, WAITING_BYTES_MAX).waiting_full
@@ -123,20 +123,20 @@ def test_too_much_that_waits_stays_on_disk_and_holds_up_nothing_else() -> None:
 def test_a_replica_that_is_far_ahead_gets_nothing_new_until_others_have_it() -> None:
     residents, rows = Residents(), [Row(n, standing=Standing.SEALED) for n in range(LEAD_MAX)]
     for row in rows:
-        residents.add(row)
+        residents.add_entry(row)
         assert not residents.leads("a")
-        residents.acknowledged(row, "a")
+        residents.note_acknowledged(row, "a")
     assert residents.leads("a")
     assert not residents.leads("b")
-    residents.acknowledged(rows[0], "a")
+    residents.note_acknowledged(rows[0], "a")
     residents.move(rows[0], EntryTurn.HAD)
     assert not residents.leads("a"), "n - f have that one"
 
 
 def test_acknowledgements_count_for_sealed_entries_only() -> None:
     residents, row = Residents(), Row(1)
-    residents.add(row)
-    residents.acknowledged(row, "a")
+    residents.add_entry(row)
+    residents.note_acknowledged(row, "a")
     assert row.acked == {"a"}
     residents.move(row, EntryTurn.SEALED)
     assert residents.lacked_by("a") == 0
@@ -146,7 +146,7 @@ def test_acknowledgements_count_for_sealed_entries_only() -> None:
 def test_what_is_settled_again_is_no_younger_for_that() -> None:
     residents, first, second = Residents(), Row(1), Row(2)
     for row in (first, second):
-        residents.add(row)
+        residents.add_entry(row)
         residents.move(row, EntryTurn.HAD)
     residents.move(first, EntryTurn.HAD)
     assert residents.longest_settled == 1

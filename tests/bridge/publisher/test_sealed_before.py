@@ -9,7 +9,7 @@ from bridge.publisher.sealed_before import RUN_NUMBERS, SealedBefore
 
 
 def restarted(before: SealedBefore, disk: dict[bytes, bytes]) -> SealedBefore:
-    for keep in before.changes():
+    for keep in before.changed_rows():
         for name, row in keep.rows:
             disk.pop(name, None)
             disk.update({} if row is None else {name: row})
@@ -22,7 +22,7 @@ def test_each_sealed_number_counts_in_the_next_life_until_nothing_of_its_run_is_
     disk: dict[bytes, bytes] = {}
     before = SealedBefore()
     for number in (5, 7, RUN_NUMBERS * 3, RUN_NUMBERS * 4 - 1):
-        before.sealed(number)
+        before.note_sealed(number)
     assert not before.may_be(5), "in this life it is known of each entry"
     again = restarted(before, disk)
     assert len(disk) == 2
@@ -40,9 +40,9 @@ def test_each_sealed_number_counts_in_the_next_life_until_nothing_of_its_run_is_
 def test_numbers_of_two_lives_in_one_run_stay_beside_each_other() -> None:
     disk: dict[bytes, bytes] = {}
     before = SealedBefore()
-    before.sealed(5)
+    before.note_sealed(5)
     again = restarted(before, disk)
-    again.sealed(6)
+    again.note_sealed(6)
     assert not again.may_be(6)
     third = restarted(again, disk)
     assert [third.may_be(number) for number in (5, 6, 7)] == [True, True, False]
@@ -50,13 +50,13 @@ def test_numbers_of_two_lives_in_one_run_stay_beside_each_other() -> None:
 
 def test_a_row_is_written_again_only_for_another_number() -> None:
     before = SealedBefore()
-    before.sealed(5)
-    before.sealed(6)
-    assert [len(keep.rows) for keep in before.changes()] == [1]
-    before.sealed(6)
-    assert before.changes() == []
-    before.sealed(7)
-    assert [len(keep.rows) for keep in before.changes()] == [1]
+    before.note_sealed(5)
+    before.note_sealed(6)
+    assert [len(keep.rows) for keep in before.changed_rows()] == [1]
+    before.note_sealed(6)
+    assert before.changed_rows() == []
+    before.note_sealed(7)
+    assert [len(keep.rows) for keep in before.changed_rows()] == [1]
 
 
 def test_of_a_row_of_an_earlier_version_all_numbers_count_as_sealed() -> None:
@@ -70,5 +70,5 @@ def test_what_is_below_all_that_is_remembered_counts_as_sealed(monkeypatch: pyte
     monkeypatch.setattr(sealed_before, "RUNS_MAX", 2)
     before = SealedBefore()
     for run in (1, 2, 3):
-        before.sealed(run * RUN_NUMBERS)
+        before.note_sealed(run * RUN_NUMBERS)
     assert [before.may_be(run * RUN_NUMBERS) for run in (1, 2, 3, 4)] == [True, False, False, False]

@@ -25,10 +25,10 @@ def lanes(*sequences: int, now: float = NOW) -> Lanes:
     """All replicas are up; these numbers are on their way to each."""
     found = Lanes()
     for peer in REPLICAS:
-        found.up(peer, ())
+        found.open_lane(peer, ())
     for _, lane in found:
         lane.new = deque((sequence, "plant/a") for sequence in sequences)
-        assert lane.take(now, lambda sequence: True) == list(sequences)
+        assert lane.take_into_flight(now, lambda sequence: True) == list(sequences)
     return found
 
 
@@ -44,7 +44,7 @@ def test_another_gets_what_a_silent_replica_has_not_acknowledged() -> None:
     for peer, lane in there:
         if peer != REPLICAS[1]:
             for sequence in (1, 2):
-                lane.acknowledged(sequence, NOW)
+                lane.note_acknowledged(sequence, NOW)
     found = stand_ins.sends(entries, there, NOW + SLOW_S)
     assert given(found) == [(REPLICAS[0], "2")] * 2
     assert all(send.ticket == 0 for send in found)
@@ -56,15 +56,15 @@ def test_another_gets_what_a_silent_replica_has_not_acknowledged() -> None:
 
 def test_a_replica_whose_link_is_down_is_silent_and_one_that_answers_is_not() -> None:
     stand_ins, there = StandIns(WORLD.overlay, 1), lanes()
-    there.down(REPLICAS[0])
+    there.close_lane(REPLICAS[0])
     assert given(stand_ins.sends({1: entry(1)}, there, NOW)) == [(REPLICAS[1], "1")]
-    there.up(REPLICAS[0], ())
+    there.open_lane(REPLICAS[0], ())
     assert stand_ins.sends({2: entry(2)}, there, NOW) == []
 
 
 def test_what_is_acknowledged_retained_or_of_another_scope_is_left_out() -> None:
     stand_ins, there = StandIns(WORLD.overlay, 1), lanes()
-    there.down(REPLICAS[0])
+    there.close_lane(REPLICAS[0])
     acknowledged = entry(1)
     acknowledged.acked.add(REPLICAS[0])
     assert stand_ins.sends({1: acknowledged, 2: entry(2, retain=True), 3: entry(3, scope=1)}, there, NOW) == []

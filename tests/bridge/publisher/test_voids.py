@@ -29,8 +29,8 @@ class Desk:
         self.entries = {7: self.entry, 9: self.younger}
         self.residents, self.lanes = Residents(), Lanes()
         for each in self.entries.values():
-            self.residents.add(each)
-        self.lanes.up("r1b", [(7, self.entry.chain)])
+            self.residents.add_entry(each)
+        self.lanes.open_lane("r1b", [(7, self.entry.chain)])
 
     def drop(self) -> list[int]:
         return voided(self.entries, [7], self.residents, self.lanes, NOW + 60)
@@ -70,11 +70,11 @@ def test_the_void_of_one_that_waits_is_offered_again() -> None:
     """It was sealed once, and waits for a key or a right: the review of what waits no more finds it."""
     desk = Desk()
     lane = desk.lanes.lanes["r1b"]
-    assert lane.take(NOW) == [7]
+    assert lane.take_into_flight(NOW) == [7]
     lane.put_back(7)
     desk.residents.move(desk.entry, EntryTurn.UNSEALED)
     desk.residents.move(desk.entry, EntryTurn.HINDERED)
     assert not lane.new
     assert not lane.late
     desk.drop()
-    assert (desk.entry.standing, lane.take(NOW)) == (Standing.FRESH, [7])
+    assert (desk.entry.standing, lane.take_into_flight(NOW)) == (Standing.FRESH, [7])

@@ -28,40 +28,40 @@ def test_late_and_new_go_in_turn():
     lane = late_lane(20)
     for n in range(100, 110):
         lane.append(n, "new", False)
-    assert lane.take(0.0, always)[:6] == [100, 0, 101, 1, 102, 2]
+    assert lane.take_into_flight(0.0, always)[:6] == [100, 0, 101, 1, 102, 2]
 
 
 def test_what_is_new_on_a_late_topic_waits_behind_it_and_only_so_long():
     lane = late_lane(3)
     lane.append(100, "t1", False)
     lane.append(101, "other", False)
-    assert lane.take(0.0, always) == [101, 0, 1, 2, 100]
+    assert lane.take_into_flight(0.0, always) == [101, 0, 1, 2, 100]
     lane.append(102, "t1", False)
     lane.append(103, "t9", True)
-    assert lane.take(0.0, always) == [102, 103]
+    assert lane.take_into_flight(0.0, always) == [102, 103]
 
 
 def test_a_full_late_window_leaves_room_for_what_is_new():
     lane = late_lane(1_000)
-    assert len(lane.take(0.0, always)) == LATE_WINDOW_MIN
+    assert len(lane.take_into_flight(0.0, always)) == LATE_WINDOW_MIN
     lane.append(5_000, "new", False)
-    assert lane.take(0.0, always) == [5_000]
+    assert lane.take_into_flight(0.0, always) == [5_000]
 
 
 def test_a_queue_whose_first_may_not_go_stands_still_and_the_other_goes_on():
     lane = late_lane(4)
     for n in range(100, 104):
         lane.append(n, "new", False)
-    assert lane.take(0.0, lambda sequence: sequence != 1) == [100, 0, 101, 102, 103]
-    assert lane.take(0.0, lambda sequence: sequence == 1) == [1]
+    assert lane.take_into_flight(0.0, lambda sequence: sequence != 1) == [100, 0, 101, 102, 103]
+    assert lane.take_into_flight(0.0, lambda sequence: sequence == 1) == [1]
 
 
 def test_what_may_go_comes_forward_where_both_queues_stand():
     lane = late_lane(6)
     lane.append(100, "new", False)
-    assert lane.take(0.0, lambda sequence: sequence in (3, 5)) == [], "nobody said that there is some"
-    assert lane.take(0.0, lambda sequence: sequence in (3, 5), lacked=2) == [3, 5]
-    assert lane.take(0.0, always) == [100, 0, 1, 2, 4]
+    assert lane.take_into_flight(0.0, lambda sequence: sequence in (3, 5)) == [], "nobody said that there is some"
+    assert lane.take_into_flight(0.0, lambda sequence: sequence in (3, 5), lacked=2) == [3, 5]
+    assert lane.take_into_flight(0.0, always) == [100, 0, 1, 2, 4]
 
 
 def test_what_is_too_far_ahead_to_go_stands_too():
@@ -70,16 +70,16 @@ def test_what_is_too_far_ahead_to_go_stands_too():
         lane._ahead.went(FAR + block * BLOCK_NUMBERS)
     beyond = FAR + AHEAD_MAX * BLOCK_NUMBERS
     lane.append(beyond, "new", False)
-    assert lane.take(0.0, lambda sequence: sequence in (3, beyond), lacked=2) == [3]
+    assert lane.take_into_flight(0.0, lambda sequence: sequence in (3, beyond), lacked=2) == [3]
 
 
 def acknowledge(lane: Lane, rounds: int, took_s: float) -> None:
     now = max(lane.in_flight.values(), default=0.0)
     for _ in range(rounds):
-        lane.take(now, always)
+        lane.take_into_flight(now, always)
         now += took_s
         for sequence in list(lane.in_flight):
-            lane.acknowledged(sequence, now)
+            lane.note_acknowledged(sequence, now)
 
 
 def test_the_late_window_grows_to_the_whole_one_while_the_replica_keeps_up_whatever_the_way_takes():
@@ -100,8 +100,8 @@ def test_the_late_window_shrinks_while_acknowledgements_queue_and_grows_again():
 
 def test_a_clock_that_is_set_back_does_not_hold_the_window_small_for_ever():
     lane = late_lane(100_000)
-    lane.take(1_000.0, always)
-    lane.acknowledged(next(iter(lane.in_flight)), 500.0)
+    lane.take_into_flight(1_000.0, always)
+    lane.note_acknowledged(next(iter(lane.in_flight)), 500.0)
     lane.in_flight = dict.fromkeys(lane.in_flight, 500.0)
     acknowledge(lane, 60, 0.2)
     assert lane.late_window == WINDOW_MAX
@@ -115,12 +115,12 @@ def test_what_is_new_does_not_run_so_far_ahead_that_replicas_would_drop_what_is_
     lane.append(news[0] + 1, "new0", False)
     went: list[int] = []
     for _ in range(40):
-        for sequence in lane.take(0.0, always):
+        for sequence in lane.take_into_flight(0.0, always):
             went += [sequence] if sequence >= FAR else []
-            lane.acknowledged(sequence, 0.0)
+            lane.note_acknowledged(sequence, 0.0)
     assert went == news[:-1]
     lane.late.clear()
-    assert lane.take(0.0, always) == [news[-1], news[0] + 1]
+    assert lane.take_into_flight(0.0, always) == [news[-1], news[0] + 1]
 
 
 def test_what_is_sealed_anew_waits_for_no_backlog_of_another_scope() -> None:
@@ -128,13 +128,13 @@ def test_what_is_sealed_anew_waits_for_no_backlog_of_another_scope() -> None:
     lane = Lane(deque((number, "plant") for number in range(1_000)))
     for number in range(1_000, 1_004):
         lane.append(number, "live", late=False)
-    flying = lane.take(0.0, always)
+    flying = lane.take_into_flight(0.0, always)
     assert {1_000, 1_001, 1_002, 1_003} <= set(flying)
     for number in flying:
         lane.put_back(number)
     lane.requeue([(number, "live" if number >= 1_000 else "plant") for number in flying])
     lane.append(1_004, "live", late=False)
-    again = lane.take(0.0, always)
+    again = lane.take_into_flight(0.0, always)
     assert [number for number in again if number >= 1_000] == [1_000, 1_001, 1_002, 1_003, 1_004]
     assert [number for number in again if number < 1_000] == list(range(len(again) - 5)), "the backlog goes on beside"
 
@@ -143,7 +143,7 @@ def test_what_comes_back_by_the_thousand_is_late_and_keeps_nothing_new_waiting()
     lane = Lane(deque())
     lane.requeue([(number, "plant") for number in range(WINDOW_MAX + 1)])
     lane.append(1_000, "live", late=False)
-    assert lane.take(0.0, always).index(1_000) <= 1
+    assert lane.take_into_flight(0.0, always).index(1_000) <= 1
 
 
 steps = st.lists(
@@ -162,7 +162,7 @@ steps = st.lists(
 def test_each_topic_is_taken_in_order_and_nothing_is_lost_or_taken_twice(given_steps):
     """By when they were taken first: what is sealed anew may have been overtaken by what was acknowledged before."""
     lanes = Lanes()
-    lanes.up("a", [])
+    lanes.open_lane("a", [])
     ((_, lane),) = lanes
     topics: dict[int, str] = {}
     gone: set[int] = set()
@@ -175,7 +175,7 @@ def test_each_topic_is_taken_in_order_and_nothing_is_lost_or_taken_twice(given_s
             lanes.append(sequence, f"t{number}", late)
         elif what == "ack":
             for flying in list(lane.in_flight)[:number]:
-                lanes.acknowledged("a", flying, 0.0)
+                lanes.note_acknowledged("a", flying, 0.0)
         elif what == "outdate":
             again = list(lane.in_flight)[-number:] if number else []
             for flying in again:
@@ -184,12 +184,12 @@ def test_each_topic_is_taken_in_order_and_nothing_is_lost_or_taken_twice(given_s
             lanes.requeue([(s, topics[s]) for s in again], lambda peer, s: True)
         else:
             gone |= {s for s in topics if s % 5 == number and s not in taken}
-            lane.keep((set(topics) - gone).__contains__)
-        taken += lane.take(0.0, always)
+            lane.keep_waiting((set(topics) - gone).__contains__)
+        taken += lane.take_into_flight(0.0, always)
     while len(lane):
         for flying in list(lane.in_flight):
-            lane.acknowledged(flying, 0.0)
-        taken += lane.take(0.0, always)
+            lane.note_acknowledged(flying, 0.0)
+        taken += lane.take_into_flight(0.0, always)
     assert set(topics) - gone <= set(taken) <= set(topics)
     assert len(taken) - len(set(taken)) == outdated
     for topic in set(topics.values()):

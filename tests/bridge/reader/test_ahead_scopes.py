@@ -42,8 +42,8 @@ def test_each_replicas_copy_is_kept_once_and_taken_in_order() -> None:
     events = [Received(peer, wire(number)) for number in (2, 1) for peer in ("r1a", "r1b")]
     assert [ahead.instead(event, NO_RIGHT, NOW) for event in events] == [[KEPT]] * 4
     assert ahead.instead(events[0], NO_RIGHT, NOW) == REFUSED
-    assert ahead.take() == [replace(event, acknowledged=True) for event in events]
-    assert not ahead.take()
+    assert ahead.take_all() == [replace(event, acknowledged=True) for event in events]
+    assert not ahead.take_all()
 
 
 @pytest.mark.parametrize(
@@ -61,13 +61,13 @@ def test_each_replicas_copy_is_kept_once_and_taken_in_order() -> None:
 def test_nothing_else_is_kept(refused: Wire, why: str) -> None:
     ahead, kept = made()
     assert Count("refused", 1, why) in ahead.instead(Received("r1a", refused), NO_RIGHT, NOW)
-    assert not kept.changes(NOW)
+    assert not kept.changed_rows(NOW)
 
 
 def test_what_would_be_refused_under_any_version_is_not_kept() -> None:
     ahead, kept = made()
     assert Count("refused", 1, "BadShare") in ahead.instead(Received("r1a", wire(1)), BadShare("of another link"), NOW)
-    assert not kept.changes(NOW)
+    assert not kept.changed_rows(NOW)
 
 
 def test_what_was_announced_and_comes_is_one_wire_with_what_came_of_its_key() -> None:
@@ -76,9 +76,9 @@ def test_what_was_announced_and_comes_is_one_wire_with_what_came_of_its_key() ->
     announced = with_properties(replace(whole, payload=b""), (PROPERTY_PART, NO_PART), (PROPERTY_KEY, "AAAA"))
     for brought, came in ((announced, [KEPT]), (whole, [KEPT]), (announced, REFUSED), (whole, REFUSED)):
         assert ahead.instead(Received("r1a", brought), NO_RIGHT, NOW) == came
-    rows = [key for keep in kept.changes(NOW) if isinstance(keep, Keep) for key, _ in keep.rows]
+    rows = [key for keep in kept.changed_rows(NOW) if isinstance(keep, Keep) for key, _ in keep.rows]
     assert len(of_kind([(key, b"") for key in rows], AHEAD)) == 1
-    (event,) = ahead.take()
+    (event,) = ahead.take_all()
     assert event.wire.payload == whole.payload
     assert dict(event.wire.properties) == {**dict(whole.properties), PROPERTY_KEY: "AAAA"}
 
@@ -111,8 +111,8 @@ def test_whoever_names_scopes_that_never_come_loses_its_own_and_their_rows(monke
     assert ahead.instead(Received("r1b", wire(1)), NO_RIGHT, NOW) == [KEPT]
     flood = [ahead.instead(Received("r1a", wire(number, publisher="other")), NO_RIGHT, NOW) for number in range(1, 60)]
     assert [KEPT, Count("publications_ahead_dropped", 1)] in flood
-    rows = {key for keep in kept.changes(NOW) for key, row in keep.rows if row is not None}  # type: ignore[attr-defined]
-    left = ahead.take()
+    rows = {key for keep in kept.changed_rows(NOW) for key, row in keep.rows if row is not None}  # type: ignore[attr-defined]
+    left = ahead.take_all()
     assert Received("r1b", wire(1), acknowledged=True) in left
     assert len(of_kind([(key, b"") for key in rows], AHEAD)) == len(left) < 12
 

@@ -51,7 +51,7 @@ class Reader:
     def answer(self, request: FarRequest, page: bytes = b"", by: str = "", number: int = 7) -> Received:
         page = page or HistoryPage(number, 1).encode()
         signer = self.world.identities[by or request.asked]
-        return Received(request.way[0], Wire(FAR_TOPIC, FarPage.of(request, page, signer).encode()))
+        return Received(request.way[0], Wire(FAR_TOPIC, FarPage.for_request(request, page, signer).encode()))
 
 
 def sent(effects: list[Effect]) -> tuple[str, FarRequest] | None:
@@ -71,10 +71,10 @@ def test_a_request_leaves_signed_and_small_and_its_page_comes_as_if_linked() -> 
     request = asked(reader)
     assert (request.reader, request.asked, request.way[1]) == ("late", "r1a", "r1a")
     assert HistoryRequest.decode(request.request).most_bytes == FAR_PAGE_BYTES
-    page = reader.asking.received(reader.answer(request), NOW)
+    page = reader.asking.open_far_page(reader.answer(request), NOW)
     assert page is not None
     assert (page.peer, page.wire.topic, number_of(page.wire.payload)) == ("r1a", HISTORY_TOPIC, 7)
-    assert reader.asking.received(reader.answer(request), NOW) is None, "it came a second time"
+    assert reader.asking.open_far_page(reader.answer(request), NOW) is None, "it came a second time"
 
 
 def test_a_request_within_the_region_stays_as_it_is() -> None:
@@ -88,7 +88,7 @@ def test_another_way_is_taken_once_a_page_does_not_come_and_a_good_one_stays() -
     assert asked(reader, "r1a", NOW + 1).way == first.way, "too early to call it lost"
     second = asked(reader, "r1a", NOW + 5)
     assert second.way != first.way
-    reader.asking.received(reader.answer(asked(reader, "r1a", NOW + 9)), NOW + 9)
+    reader.asking.open_far_page(reader.answer(asked(reader, "r1a", NOW + 9)), NOW + 9)
     assert asked(reader, "r1b", NOW + 9).way[0] == first.way[0], "ways to another replica are another matter"
     numbers = [request.number for request in (first, second)]
     assert numbers == sorted(set(numbers))
@@ -106,27 +106,27 @@ def test_a_page_that_its_replica_did_not_sign_is_charged_to_who_brings_it() -> N
     reader = Reader()
     request = asked(reader)
     with pytest.raises(BadSignature):
-        reader.asking.received(reader.answer(request, by="r1b"), NOW)
-    assert reader.asking.received(reader.answer(request), NOW) is not None, "the true one counts still"
+        reader.asking.open_far_page(reader.answer(request, by="r1b"), NOW)
+    assert reader.asking.open_far_page(reader.answer(request), NOW) is not None, "the true one counts still"
 
 
 def test_a_box_for_somebody_else_or_with_no_page_is_as_no_answer() -> None:
     reader = Reader()
     request = asked(reader)
     other = replace(request, box_key=reader.world.identities["r1b"].agreement_bytes)
-    page = FarPage.of(other, HistoryPage(7, 1).encode(), reader.world.identities["r1a"])
+    page = FarPage.for_request(other, HistoryPage(7, 1).encode(), reader.world.identities["r1a"])
     forged = replace(page, digest=request.digest)
     signed = replace(forged, signature=reader.world.identities["r1a"].sign("veilmq/1 far page", forged.signed_bytes()))
-    assert reader.asking.received(Received("r2a", Wire(FAR_TOPIC, signed.encode())), NOW) is None
+    assert reader.asking.open_far_page(Received("r2a", Wire(FAR_TOPIC, signed.encode())), NOW) is None
     again = asked(reader, "r1a", NOW + 1)
-    assert reader.asking.received(reader.answer(again, b"no page"), NOW) is None
+    assert reader.asking.open_far_page(reader.answer(again, b"no page"), NOW) is None
 
 
 def test_the_key_of_boxes_is_erased_with_the_last_reading() -> None:
     reader = Reader()
     request = asked(reader)
-    reader.asking.rest()
-    assert reader.asking.received(reader.answer(request), NOW) is None
+    reader.asking.erase_box_key()
+    assert reader.asking.open_far_page(reader.answer(request), NOW) is None
     assert asked(reader).box_key != request.box_key
 
 
@@ -134,7 +134,7 @@ def test_a_quantum_safe_overlay_has_hybrid_boxes() -> None:
     reader = Reader(is_quantum_safe=True)
     request = asked(reader)
     assert len(request.box_key) == 1_216
-    assert reader.asking.received(reader.answer(request), NOW) is not None
+    assert reader.asking.open_far_page(reader.answer(request), NOW) is not None
 
 
 def test_a_reading_asks_the_region_that_keeps() -> None:

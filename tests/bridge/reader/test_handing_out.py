@@ -32,13 +32,13 @@ def held(world: World, topic: str, mode: Mode, content: bytes | None = None) -> 
 def test_what_is_whole_is_delivered_as_its_turn_was() -> None:
     world, handing_out = made()
     one = held(world, "clear/t", Mode.PLAIN)
-    assert [(d.publication.topic, d.late) for d in delivered(handing_out.open(one, True))] == [("clear/t", True)]
+    assert [(d.publication.topic, d.late) for d in delivered(handing_out.hand_out(one, True))] == [("clear/t", True)]
 
 
 def test_content_that_is_none_and_a_key_that_never_came_are_the_publishers_fault() -> None:
     world, handing_out = made()
     for one in (held(world, "clear/t", Mode.PLAIN, b"garbage"), held(world, "plant/t", Mode.COPIES, b"sealed")):
-        effects = handing_out.open(one, False)
+        effects = handing_out.hand_out(one, False)
         assert counted(effects, "unopened") == 1
         assert suspected(effects) == {"site"}
         assert not delivered(effects)
@@ -48,7 +48,7 @@ def test_what_is_over_is_counted_and_a_scope_that_is_ours_no_more_is_not_deliver
     world, handing_out = made()
     one = held(world, "clear/t", Mode.PLAIN)
     one.is_over = True
-    assert handing_out.open(one, False) == [Count("expired")]
+    assert handing_out.hand_out(one, False) == [Count("expired")]
     one.is_over = False
-    handing_out.adopt([])
-    assert [type(effect) for effect in handing_out.open(one, False)] == [Count, Blame]
+    handing_out.adopt_scopes([])
+    assert [type(effect) for effect in handing_out.hand_out(one, False)] == [Count, Blame]

@@ -25,10 +25,10 @@ def test_while_nothing_is_forgotten_unseen_is_what_was_neither_taken_nor_marked(
     head, seen = Head(), set[int]()
     for marks, first, length, previous in steps:
         if marks:
-            assert head.mark(first)
+            assert head.mark_number(first)
             seen.add(first)
         else:
-            head.take(first, first + length, min(previous, first - 1))
+            head.mark_successors(first, first + length, min(previous, first - 1))
             seen |= set(range(first, first + length + 1))
     for low, high in ((1, 40), (5, 20), (17, 17)):
         runs = head.unseen(low, high)
@@ -42,9 +42,9 @@ def test_while_nothing_is_forgotten_unseen_is_what_was_neither_taken_nor_marked(
 
 def test_a_head_survives_a_file() -> None:
     head = Head()
-    head.take(10, 12, 5)
-    head.take(20, 20, 12)
-    assert head.mark(30)
+    head.mark_successors(10, 12, 5)
+    head.mark_successors(20, 20, 12)
+    assert head.mark_number(30)
     again = Head.decode(head.encode())
     assert [again.unseen(1, 40)] == [head.unseen(1, 40)] == [[(1, 9), (13, 19), (21, 29), (31, 40)]]
     assert again.number == 20
@@ -52,18 +52,18 @@ def test_a_head_survives_a_file() -> None:
 
 def test_a_jump_of_more_than_can_be_counted_costs_one_interval() -> None:
     head = Head()
-    head.take(1 << 62, 1 << 62, (1 << 62) - 1)
+    head.mark_successors(1 << 62, 1 << 62, (1 << 62) - 1)
     assert head.gaps == 1
 
 
 def test_what_is_behind_the_head_and_in_front_of_it_joins_to_one_run() -> None:
     head = Head()
-    head.take(1, 2, 0)
-    head.take(6, 6, 2)
+    head.mark_successors(1, 2, 0)
+    head.mark_successors(6, 6, 2)
     assert head.unseen(3, 9) == [(3, 5), (7, 9)]
     late = Head()
-    late.take(4, 4, 3)
-    late.mark(7)
+    late.mark_successors(4, 4, 3)
+    late.mark_number(7)
     assert late.unseen(1, 9) == [(1, 3), (5, 6), (8, 9)]
     assert late.number == 4, "a mark is no head"
 
@@ -71,28 +71,28 @@ def test_what_is_behind_the_head_and_in_front_of_it_joins_to_one_run() -> None:
 def test_what_the_chain_names_is_missed_and_the_rest_is_open() -> None:
     """Only missed numbers are held against a full table; open ones go first."""
     head = Head()
-    head.take(10, 10, 4)
+    head.mark_successors(10, 10, 4)
     assert (head.gaps, head.unseen(1, 10)) == (2, [(1, 9)])
     assert [*head._missed] == [(1, 4)]
     assert [*head._open] == [(5, 9)]
-    head.take(2, 3, 0)
-    head.take(7, 7, 0)
+    head.mark_successors(2, 3, 0)
+    head.mark_successors(7, 7, 0)
     assert (head.number, head.unseen(1, 10), head.gaps) == (10, [(1, 1), (4, 6), (8, 9)], 4)
 
 
 def test_a_mark_behind_the_head_fills_its_gap() -> None:
     head = Head()
-    head.take(10, 10, 4)
-    assert head.mark(2)
-    assert head.mark(8)
+    head.mark_successors(10, 10, 4)
+    assert head.mark_number(2)
+    assert head.mark_number(8)
     assert head.unseen(1, 10) == [(1, 1), (3, 7), (9, 9)]
 
 
 def test_marks_that_the_head_passes_are_no_gaps() -> None:
     head = Head()
     for number in (3, 6, 9):
-        assert head.mark(number)
-    head.take(7, 7, 4)
+        assert head.mark_number(number)
+    head.mark_successors(7, 7, 4)
     assert (head.number, head.unseen(1, 10)) == (7, [(1, 2), (4, 5), (8, 8), (10, 10)])
     assert [*head._marks] == [(9, 9)]
 
@@ -100,7 +100,7 @@ def test_marks_that_the_head_passes_are_no_gaps() -> None:
 def test_a_full_table_of_marks_takes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "MARKS_MAX", 2)
     head = Head()
-    assert [head.mark(number) for number in (2, 4, 6, 4)] == [True, True, False, True]
+    assert [head.mark_number(number) for number in (2, 4, 6, 4)] == [True, True, False, True]
     assert not head.has_seen(6)
     assert MARKS_MAX == 4096, "the real bound"
 
@@ -109,16 +109,16 @@ def test_no_missed_number_is_forgotten_and_open_ones_go_oldest_first(monkeypatch
     monkeypatch.setattr(streams, "GAPS_MAX", 3)
     head = Head()
     for number in (2, 4, 6, 8, 10):  # nobody names what is between
-        head.take(number, number, 0)
+        head.mark_successors(number, number, 0)
     assert head.gaps == 3
     assert head.unseen(1, 10) == [(5, 5), (7, 7), (9, 9)]
     for number in (12, 14, 16):
         assert not head.is_full_for(number - 1)
-        head.take(number, number, number - 1)
+        head.mark_successors(number, number, number - 1)
     assert head.unseen(1, 16) == [(11, 11), (13, 13), (15, 15)]
     assert head.is_full_for(17)
     assert not head.is_full_for(16), "it follows the head"
-    head.mark(17)
+    head.mark_number(17)
     assert not head.is_full_for(17), "what it names was delivered before its turn"
     assert GAPS_MAX == 4096, "the real bound"
 
@@ -129,15 +129,15 @@ def test_no_missed_number_is_forgotten_and_open_ones_go_oldest_first(monkeypatch
 ])  # fmt: skip
 def test_a_damaged_file_is_refused(damage) -> None:
     head = Head()
-    head.take(10, 10, 4)
+    head.mark_successors(10, 10, 4)
     with pytest.raises(ValueError, match=r"head|intervals"):
         Head.decode(damage(head.encode()))
 
 
 def test_a_head_takes_the_marks_of_another() -> None:
     one, other = Head(), Head()
-    one.take(3, 3, 1)  # 1 is missed
+    one.mark_successors(3, 3, 1)  # 1 is missed
     for number in (1, 5, 6, 9):
-        assert other.mark(number)
+        assert other.mark_number(number)
     one.mark_also(other)
     assert numbers(one.unseen(1, 10)) == {2, 4, 7, 8, 10}

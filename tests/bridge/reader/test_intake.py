@@ -27,10 +27,10 @@ def intake(world: World) -> Intake[DataKey]:
 
 def test_a_publication_has_a_signed_header_and_a_key_that_stands_alone_none(world: World, intake: Intake[DataKey]):
     alone = key_topic("plant/#", world.identities["site"].party_id)
-    assert intake.told({PROPERTY_HEADER: "text"}, "plant/a") == "text"
-    assert [intake.told({PROPERTY_HEADER: "text"}, topic) for topic in (KEYS_TOPIC, alone)] == [None, None]
+    assert intake.told_property({PROPERTY_HEADER: "text"}, "plant/a") == "text"
+    assert [intake.told_property({PROPERTY_HEADER: "text"}, topic) for topic in (KEYS_TOPIC, alone)] == [None, None]
     with pytest.raises(BadFrame):
-        intake.told({}, "plant/a")
+        intake.told_property({}, "plant/a")
 
 
 def test_shares_of_two_replicas_open_a_key(world: World, intake: Intake[DataKey]):

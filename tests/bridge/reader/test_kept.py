@@ -40,7 +40,7 @@ def test_a_stream_comes_back_with_its_gaps(sequences: set[int], topic: str):
     stream = Stream()
     for sequence in sorted(sequences, key=lambda s: s * 7919 % 501):
         if not stream.delivered(sequence):
-            stream.deliver(sequence, 0, 0)
+            stream.mark_delivered(sequence, 0, 0)
     (publisher, name), again = (
         stream_of(stream_key((PUBLISHER, topic))[1:], stream_row(stream))
         if topic
@@ -79,24 +79,24 @@ def test_what_a_replica_hangs_on_a_wire_that_waits_is_not_kept():
         "t", b"x", properties=((PROPERTY_HEADER, "AAAA"), ("vmq-more", "x" * 65_535), (PROPERTY_HEADER, "BBBB"))
     )
     kept.waits((PUBLISHER, "t", 1), "r1a", wire, NOW)
-    ((_, row), *_) = next(effect.rows for effect in kept.changes(NOW) if isinstance(effect, Keep))
+    ((_, row), *_) = next(effect.rows for effect in kept.changed_rows(NOW) if isinstance(effect, Keep))
     assert row is not None
     assert wire_of(row)[1] == replace(wire, properties=((PROPERTY_HEADER, "BBBB"),))
 
 
 def test_only_what_changed_is_told_and_now_and_then_that_we_live():
     kept = KeptReader()
-    assert kept.changes(NOW) == []
-    kept.put(b"kx", b"1")
-    kept.drop(b"ky")
-    (keep,) = kept.changes(NOW)
+    assert kept.changed_rows(NOW) == []
+    kept.put_row(b"kx", b"1")
+    kept.drop_row(b"ky")
+    (keep,) = kept.changed_rows(NOW)
     assert isinstance(keep, Keep)
     rows = dict(keep.rows)
     assert (rows.pop(ALIVE), rows) == (int(NOW * 1000).to_bytes(8), {b"kx": b"1", b"ky": None})
-    kept.put(b"kx", b"2")
-    assert kept.changes(NOW + 1) == [Keep(((b"kx", b"2"),))]
-    kept.put(b"kx", b"3")
-    (keep,) = kept.changes(NOW + ALIVE_EVERY_S)
+    kept.put_row(b"kx", b"2")
+    assert kept.changed_rows(NOW + 1) == [Keep(((b"kx", b"2"),))]
+    kept.put_row(b"kx", b"3")
+    (keep,) = kept.changed_rows(NOW + ALIVE_EVERY_S)
     assert isinstance(keep, Keep)
     assert ALIVE in dict(keep.rows)
 

@@ -30,7 +30,9 @@ def ring_of(world: World) -> KeyRing[DataKey]:
 
 def take(ring: KeyRing[DataKey], key: ForgedKey, place: int, now: float = NOW) -> tuple[int, bool]:
     """(refused for good, did it open) when the replica at `place` sends its share."""
-    effects, opened = ring.take(f"r1{'abc'[place - 1]}", dict(key.properties(key.shares[place - 1 : place])), now)
+    effects, opened = ring.take_key_wire(
+        f"r1{'abc'[place - 1]}", dict(key.properties(key.shares[place - 1 : place])), now
+    )
     return counted(effects, "keys_refuted"), opened is not None
 
 
@@ -58,15 +60,15 @@ def test_a_share_is_kept_once_however_often_it_comes_again():
     key = down_the_path(world, forge_key(world, "evil", "plant/#"))
     of_a = [share for share in key.shares if share.label[-1].place == 1]
     for count in range(1, 6):
-        ring.take("r3a", dict(key.properties(of_a[:count])), NOW)
-    ((_, row), *_) = next(effect.rows for effect in kept.changes(NOW) if isinstance(effect, Keep))
+        ring.take_key_wire("r3a", dict(key.properties(of_a[:count])), NOW)
+    ((_, row), *_) = next(effect.rows for effect in kept.changed_rows(NOW) if isinstance(effect, Keep))
     assert row is not None
     brought = [decode_shares(from_property(told)) for _, told in key_of(row)[2]]
     assert [share for shares in brought for share in shares] == of_a
     restored = KeyRing(world.overlay, 3, OpeningKeys(world.secrets, world.keys), admission, KeptReader())
     restored.restore(row, NOW)
     of_b = [share for share in key.shares if share.label[-1].place == 2]
-    assert restored.take("r3b", dict(key.properties(of_b)), NOW)[1] == key.header.key_id
+    assert restored.take_key_wire("r3b", dict(key.properties(of_b)), NOW)[1] == key.header.key_id
 
 
 @pytest.mark.parametrize("scope", ["plant/#", "sealed/#"])
@@ -78,13 +80,13 @@ def test_k_shares_open_a_key(world: World, scope: str):
 def test_another_epoch_key_is_nobodys_fault_and_never_searched_for(world: World):
     held = ScopeKeys()
     name = KeyName("plant/#", 0, 0)
-    held.put(name, bytes(31) + b"x")
+    held.put_key(name, bytes(31) + b"x")
     ring = KeyRing(world.overlay, 1, OpeningKeys(world.secrets, held), Admission(world.overlay, replica=False))
     key = forge_key(world, "site", "plant/#")
     effects = [
         e
         for p in (1, 2, 3)
-        for e in ring.take(f"r1{'abc'[p - 1]}", dict(key.properties(key.shares[p - 1 : p])), NOW)[0]
+        for e in ring.take_key_wire(f"r1{'abc'[p - 1]}", dict(key.properties(key.shares[p - 1 : p])), NOW)[0]
     ]
     assert counted(effects, "wrong_epoch_key") == 1
     assert counted(effects, "recombine_retries") == 0
@@ -104,14 +106,14 @@ def test_a_key_waits_for_its_epoch_key_which_is_asked_for_once(world: World):
         effect
         for key in keys
         for p in (1, 2, 3)
-        for effect in ring.take(f"r1{'abc'[p - 1]}", dict(key.properties(key.shares[p - 1 : p])), NOW)[0]
+        for effect in ring.take_key_wire(f"r1{'abc'[p - 1]}", dict(key.properties(key.shares[p - 1 : p])), NOW)[0]
     ]
     name = KeyName("plant/#", 0, 0)
     assert [e for e in effects if isinstance(e, Wanted)] == [Wanted(name)]
     assert ring.keys_changed(NOW)[1] == []
     key = world.keys.get(name)
     assert key is not None
-    held.put(name, key)
+    held.put_key(name, key)
     effects, opened = ring.keys_changed(NOW + 1)
     assert sorted(opened) == sorted(key.header.key_id for key in keys)
     assert counted(effects, "recombined") == 3
@@ -121,19 +123,19 @@ def test_a_key_waits_for_its_epoch_key_which_is_asked_for_once(world: World):
 def test_a_key_of_a_newer_bump_waits_for_the_newer_policy(world: World):
     held, name = ScopeKeys(), KeyName("plant/#", 0, 1)
     world.learn(held, [0], bump=1)
-    world.keys.put(name, held.get(name) or b"")
+    world.keys.put_key(name, held.get(name) or b"")
     key = forge_key(world, "site", "plant/#", bump=1)
     opening = OpeningKeys(world.secrets, ScopeKeys())
     ring = KeyRing(world.overlay, 1, opening, Admission(world.overlay, replica=False))
     effects = [
         effect
         for p in (1, 2, 3)
-        for effect in ring.take(f"r1{'abc'[p - 1]}", dict(key.properties(key.shares[p - 1 : p])), NOW)[0]
+        for effect in ring.take_key_wire(f"r1{'abc'[p - 1]}", dict(key.properties(key.shares[p - 1 : p])), NOW)[0]
     ]
     assert not [e for e in effects if isinstance(e, Wanted)]
     newer = world.revoked("evil", -1, bump=1)
-    opening.adopt(world.secrets_under(newer))
-    effects, opened = ring.adopt(newer, NOW)
+    opening.adopt_scopes(world.secrets_under(newer))
+    effects, opened = ring.adopt_overlay(newer, NOW)
     assert [e for e in effects if isinstance(e, Wanted)] == [Wanted(name)]
     assert not opened
 
@@ -182,7 +184,7 @@ def test_no_turn_tries_more_choices_than_its_share_of_the_loop(monkeypatch: pyte
     effects: list[Effect] = []
     for place in range(1, 6):
         of_one = [share for share in shares if share.places[2] == place]
-        effects += ring.take(f"r3{'abcde'[place - 1]}", dict(key.properties(of_one)), NOW)[0]
+        effects += ring.take_key_wire(f"r3{'abcde'[place - 1]}", dict(key.properties(of_one)), NOW)[0]
     now, turns, opened = NOW, 0, list[bytes]()
     while not opened:
         assert ring.next_deadline is not None, "given up"
@@ -195,10 +197,12 @@ def test_no_turn_tries_more_choices_than_its_share_of_the_loop(monkeypatch: pyte
     next_key = down_the_path(
         world, forge_key(world, "site", "plant/#", salt=1)
     )  # the liars' columns are tried last now
-    opening = ring.take("r3e", dict(next_key.properties([s for s in next_key.shares if s.places[2] == 5])), now)[0]
+    opening = ring.take_key_wire(
+        "r3e", dict(next_key.properties([s for s in next_key.shares if s.places[2] == 5])), now
+    )[0]
     for place in (3, 4):
         of_one = [share for share in next_key.shares if share.places[2] == place]
-        opening += ring.take(f"r3{'abcde'[place - 1]}", dict(next_key.properties(of_one)), now)[0]
+        opening += ring.take_key_wire(f"r3{'abcde'[place - 1]}", dict(next_key.properties(of_one)), now)[0]
     assert counted(opening, "recombined") == 1
 
 
@@ -214,7 +218,7 @@ def test_garbage_twice_a_second_behind_three_regions_of_five_delays_no_honest_ke
         opened = None
         for place in places:
             of_one = [share for share in key.shares if share.label[-1].place == place]
-            effects, told = ring.take(f"r3{'abcde'[place - 1]}", dict(key.properties(of_one)), now)
+            effects, told = ring.take_key_wire(f"r3{'abcde'[place - 1]}", dict(key.properties(of_one)), now)
             refuted += counted(effects, "keys_refuted")
             opened = told or opened
         return opened

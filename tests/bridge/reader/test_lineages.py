@@ -30,7 +30,7 @@ def numbers(found: list[Deliver]) -> list[int]:
 
 
 def adopt(node: GatewayNode, world: World, now: float = NOW + 1) -> list[Effect]:
-    return node.collector.adopt(world.overlay, world.secrets, now)
+    return node.collector.adopt_overlay(world.overlay, world.secrets, now)
 
 
 def test_what_is_sealed_anew_under_the_next_key_is_delivered_once():
@@ -121,10 +121,10 @@ def test_rotations_one_after_another_are_one_lineage_and_rows_come_back():
     twice = rotated(replace(AFTER, overlay=without_former(AFTER).overlay), "a", seed=9)
     third = twice.overlay.certificate("a").party_id
     lineages = Lineages(AFTER.overlay)
-    lineages.adopt(twice.overlay)
+    lineages.adopt_overlay(twice.overlay)
     assert lineages.author(third, 1) == lineages.author(SECOND, 1) == FIRST
     again = Lineages(twice.overlay)
-    again.restore([(b"l damaged", b""), *lineages.rows()])
+    again.restore([(b"l damaged", b""), *lineages.all_rows()])
     assert again.author(third, 1) == FIRST
     alone = Lineages(twice.overlay)
     assert alone.author(third, 1) == SECOND, "who came later knows no more than the owner says"
@@ -132,7 +132,7 @@ def test_rotations_one_after_another_are_one_lineage_and_rows_come_back():
 
 def test_who_is_a_member_no_longer_is_forgotten():
     lineages = Lineages(AFTER.overlay)
-    assert lineages.rows()
+    assert lineages.all_rows()
     assert AFTER.owner is not None
     members = [member for name, member in AFTER.overlay.members.items() if name != "a"]
     policy = replace(
@@ -140,8 +140,8 @@ def test_who_is_a_member_no_longer_is_forgotten():
         version=AFTER.overlay.policy.version + 1,
         grants=tuple(grant for grant in AFTER.overlay.policy.grants if grant.member != "a"),
     )
-    lineages.adopt(Overlay.sign(AFTER.owner, policy, AFTER.overlay.latest.values(), members))
-    assert lineages.rows() == []
+    lineages.adopt_overlay(Overlay.sign(AFTER.owner, policy, AFTER.overlay.latest.values(), members))
+    assert lineages.all_rows() == []
 
 
 ENDS_MS = int((NOW + 60) * 1000)

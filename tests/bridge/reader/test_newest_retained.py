@@ -50,7 +50,7 @@ def held(
 
 
 def told(joining: Joining, one: Held, at: float = NOW) -> Rank:
-    return joining.opened(one, int(at * 1000))
+    return joining.take_opened(one, int(at * 1000))
 
 
 def test_only_what_was_sealed_a_while_ago_may_be_old():
@@ -143,7 +143,7 @@ def test_members_of_a_topic_are_forgotten_with_what_they_published(monkeypatch: 
     for n in range(9):
         told(joining, held("a", n + 1, NOW, f"plant/{n}"))
     assert len(joining._members) == 3
-    ((keep,),) = [kept.changes(NOW)]
+    ((keep,),) = [kept.changed_rows(NOW)]
     assert sum(row is not None for key, row in keep.rows if key[:1] == RETAINED) == 3  # type: ignore[union-attr]
 
 
@@ -152,7 +152,7 @@ def test_what_is_known_outlives_the_process():
     joining = Joining(WORLD.overlay, kept)
     told(joining, held("a", 1, NOW - 9, order=(3, 2)), NOW - 9)
     told(joining, held("b", 5, NOW - 5), NOW - 5)
-    ((keep,),) = [kept.changes(NOW)]
+    ((keep,),) = [kept.changed_rows(NOW)]
     again = Joining(WORLD.overlay)
     for key, row in of_kind([row for row in keep.rows if row[1] is not None], RETAINED):  # type: ignore[union-attr]
         again.restore(key.decode(), row)
@@ -199,9 +199,9 @@ def test_what_its_author_seals_anew_after_a_rotation_is_not_told_again(is_there:
     for peer in REPLICAS if is_there else ():
         site.handle(Acked(peer, 1), NOW)
     after = rotated(WORLD, "a")
-    site.publisher.rotate(after.identities["a"])
-    effects = site.publisher.adopt(after.overlay, after.secrets, NOW + 9)
-    reader.collector.adopt(after.overlay, after.secrets, NOW + 9)
+    site.publisher.rotate_identity(after.identities["a"])
+    effects = site.publisher.adopt_overlay(after.overlay, after.secrets, NOW + 9)
+    reader.collector.adopt_overlay(after.overlay, after.secrets, NOW + 9)
     again = {send.peer: send.wire for send in sent(effects)}
     assert again.keys() == set(REPLICAS)
     assert again["r1a"].topic != first["r1a"].topic
@@ -216,13 +216,13 @@ def test_of_one_author_the_present_key_has_the_last_word():
     after = rotated(WORLD, "a")
     joining = Joining(WORLD.overlay)
     assert told(joining, held("a", 5, NOW)) is Rank.NEWEST
-    joining.adopt(after.overlay)
+    joining.adopt_overlay(after.overlay)
     assert told(joining, held("a", 5, NOW + 1, world=after), NOW) is Rank.KNOWN
     assert told(joining, held("a", 1 << 40, NOW + 2, order=(9, 9)), NOW + 2) is Rank.OVERTAKEN
     assert not joining.offer(held("a", 1 << 40, NOW - 50, order=(9, 9), world=WORLD))
     joining = Joining(WORLD.overlay)
     assert told(joining, held("a", 1 << 40, NOW, order=(9, 9))) is Rank.NEWEST
-    joining.adopt(after.overlay)
+    joining.adopt_overlay(after.overlay)
     assert joining.offer(held("a", 5, NOW + 1, snapshot=True, world=after))
     ((one),) = joining.take_due(NOW + 1 + RETAINED_WAIT_S)
     assert told(joining, one, NOW + 1) is Rank.NEWEST

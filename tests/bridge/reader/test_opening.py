@@ -24,25 +24,25 @@ def secret_of(world: World, key: ForgedKey) -> bytes:
 def test_the_secret_opens_the_key_that_the_publisher_seals_with(world: World, scope: str) -> None:
     opening, key = OpeningKeys(world.secrets, world.keys), forge_key(world, "site", scope)
     assert opening.may_open(key.header)
-    assert not opening.lacks(key.header)
-    opening.check(key.header)
-    assert opening.open(key.header, {}, secret_of(world, key)).key_id == key.header.key_id
+    assert not opening.lacks_epoch_key(key.header)
+    opening.check_epoch_key(key.header)
+    assert opening.open_key(key.header, {}, secret_of(world, key)).key_id == key.header.key_id
     with pytest.raises(BadContent):
-        opening.open(key.header, {}, bytes(32))
+        opening.open_key(key.header, {}, bytes(32))
 
 
 def test_an_epoch_key_that_is_not_here_is_lacking_and_another_one_is_wrong(world: World) -> None:
     held, keyed, sealed = ScopeKeys(), forge_key(world, "site", "plant/#"), forge_key(world, "site", "sealed/#")
     opening = OpeningKeys(world.secrets, held)
-    assert opening.lacks(keyed.header)
-    assert not opening.lacks(sealed.header), "a scope of shares alone has no epoch key"
-    held.put(keyed.header.epoch_key, bytes(31) + b"x")
-    assert not opening.lacks(keyed.header)
+    assert opening.lacks_epoch_key(keyed.header)
+    assert not opening.lacks_epoch_key(sealed.header), "a scope of shares alone has no epoch key"
+    held.put_key(keyed.header.epoch_key, bytes(31) + b"x")
+    assert not opening.lacks_epoch_key(keyed.header)
     with pytest.raises(WrongEpochKey):
-        opening.check(keyed.header)
+        opening.check_epoch_key(keyed.header)
 
 
 def test_a_scope_that_was_taken_away_is_not_for_us(world: World) -> None:
     opening, key = OpeningKeys(world.secrets, world.keys), forge_key(world, "site", "plant/#")
-    opening.adopt([secret for secret in world.secrets if secret.scope.filter != "plant/#"])
+    opening.adopt_scopes([secret for secret in world.secrets if secret.scope.filter != "plant/#"])
     assert not opening.may_open(key.header)

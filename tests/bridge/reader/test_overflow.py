@@ -47,7 +47,7 @@ def held_of(world: World, wire: Wire) -> Held:
 
 
 def put(world: World, overflow: Overflow, wire: Wire, peer: str = "r1a") -> int:
-    return overflow.put(held_of(world, wire), Received(peer, wire))
+    return overflow.put_in_hand(held_of(world, wire), Received(peer, wire))
 
 
 def test_one_publisher_has_a_quarter_of_a_links_window_and_all_have_a_half(
@@ -75,7 +75,7 @@ def test_what_is_in_hand_is_bounded_in_bytes_long_properties_too(world: World, m
     assert sum(map(bool, found)) == 3
     padded = with_properties(plain(world, 1, publisher="worse"), (PROPERTY_KEY, "k" * 60_000))
     assert put(world, overflow, padded), "what nobody reads is not kept"
-    entry = overflow.first(held_of(world, padded).name[0])
+    entry = overflow.first_of(held_of(world, padded).name[0])
     assert entry is not None
     assert len(str(entry.brought)) < 2_000
 
@@ -100,7 +100,7 @@ def test_of_two_sealings_the_later_one_is_in_hand_and_nothing_is_counted_twice(w
         craft(world, "evil", "clear/t", sequence=1, mode=Mode.PLAIN, payload=b"%d" % n, order=(n, 0)) for n in (1, 2)
     ]
     numbers = [put(world, overflow, made[0]), put(world, overflow, made[1], "r1b")]
-    entry = overflow.first(held_of(world, made[0]).name[0])
+    entry = overflow.first_of(held_of(world, made[0]).name[0])
     assert entry is not None
     assert entry.held.content == made[1].payload
     assert sorted(entry.numbers.values()) == numbers

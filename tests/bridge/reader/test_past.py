@@ -14,10 +14,10 @@ def test_it_delivers_by_the_scopes_of_an_era_and_says_which_streams_grew() -> No
     past = PastCollector("desk", world.overlay.policy.scopes[0], world.secrets, world.keys)
     assert past.next_deadline is None
     assert past.changed_streams() == past.streams() == []
-    past.adopt(world.overlay, NOW)
+    past.adopt_era(world.overlay, NOW)
     site = gateway(world, "site")
     wires = publish(site, "plant/t", b"once", sequence=1)
-    found = [effect for peer, wire in wires.items() for effect in past.received(Received(peer, wire, True), NOW)]
+    found = [effect for peer, wire in wires.items() for effect in past.take_copy(Received(peer, wire, True), NOW)]
     assert [each.publication.payload for each in found if isinstance(each, Deliver)] == [b"once"]
     assert [stream.highest for _, stream in past.changed_streams()] == [1]
     assert past.changed_streams() == []
@@ -28,8 +28,8 @@ def test_an_era_without_the_scope_has_no_secret_of_it() -> None:
     world = make_world({1: 3}, [], {"site": 1, "desk": 1}, [Scope("plant/#", history=History(7, 100))])
     before = make_world({1: 3}, [], {"site": 1, "desk": 1}, [Scope("other/#")])
     past = PastCollector("desk", world.overlay.policy.scopes[0], world.secrets, world.keys)
-    past.adopt(before.overlay, NOW)
-    past.adopt(world.overlay, NOW)
+    past.adopt_era(before.overlay, NOW)
+    past.adopt_era(world.overlay, NOW)
     wires = publish(gateway(world, "site"), "plant/t", b"later", sequence=1)
-    found = [effect for peer, wire in wires.items() for effect in past.received(Received(peer, wire, True), NOW)]
+    found = [effect for peer, wire in wires.items() for effect in past.take_copy(Received(peer, wire, True), NOW)]
     assert [each.publication.payload for each in found if isinstance(each, Deliver)] == [b"later"]

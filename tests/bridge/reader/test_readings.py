@@ -94,9 +94,9 @@ def test_more_than_a_few_wait_for_their_turn(readings: Readings) -> None:
 
 def test_pages_of_nobody_are_dropped_and_what_is_none_is_refused(readings: Readings) -> None:
     page = HistoryPage(5, is_end=True).encode()
-    assert readings.received(Received("r1a", Wire(HISTORY_TOPIC, page)), NOW) == []
+    assert readings.take_page(Received("r1a", Wire(HISTORY_TOPIC, page)), NOW) == []
     with pytest.raises(BadFrame):
-        readings.received(Received("r1a", Wire(HISTORY_TOPIC, b"no page")), NOW)
+        readings.take_page(Received("r1a", Wire(HISTORY_TOPIC, b"no page")), NOW)
 
 
 @pytest.mark.attack(167)
@@ -117,7 +117,7 @@ def test_one_whose_client_has_no_room_is_no_reason_for_others_to_wait(readings: 
     for number in range(READINGS_MAX):
         readings.read_again(asked(number, NOW - 10 * number - 10), NOW)
     assert readings.read_again(asked(99, NOW - 1_000), NOW) == []
-    assert [each for each in readings.hold(0, True, NOW) if isinstance(each, Send)]
+    assert [each for each in readings.hold_reading(0, True, NOW) if isinstance(each, Send)]
 
 
 # ------------------------------------------------------------------------------------- a whole gateway that reads

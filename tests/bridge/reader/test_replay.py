@@ -61,7 +61,7 @@ class Reading:
         self.replay = Replay(world.overlay, "desk", past, scope, NOW, lambda: next(numbers))
         self.effects: list[Effect] = []
         self.asked: dict[str, HistoryRequest] = {}
-        self.took(self.replay.begin(REPLICAS, NOW))
+        self.took(self.replay.ask_eras(REPLICAS, NOW))
 
     def took(self, effects: Sequence[Effect]) -> None:
         self.effects += effects
@@ -75,7 +75,7 @@ class Reading:
         page.setdefault("started_ms", 1)
         made = HistoryPage(request.number, **page)  # type: ignore[arg-type]
         assert self.replay.answers(peer, request.number)
-        self.took(self.replay.received(Received(peer, Wire(HISTORY_TOPIC, made.encode())), now))
+        self.took(self.replay.take_page(Received(peer, Wire(HISTORY_TOPIC, made.encode())), now))
 
     def eras(self, *peers: str, now: float = NOW) -> None:
         for peer in peers:

@@ -22,7 +22,7 @@ def fill(held: HeldRoom, publisher: bytes, size: int) -> int:
     """How many go in, until none does."""
     count = 0
     while held.has_for(publisher, size):
-        held.add(publisher, size)
+        held.add_publication(publisher, size)
         count += 1
     return count
 
@@ -42,7 +42,7 @@ def test_whoever_comes_to_a_full_room_has_a_fair_part_of_it():
 def test_one_of_each_may_always_wait():
     held = HeldRoom()
     assert held.has_for(PUBLISHERS[0], 5000)
-    held.add(PUBLISHERS[0], 5000)
+    held.add_publication(PUBLISHERS[0], 5000)
     assert not held.has_for(PUBLISHERS[0], 1)
     assert held.has_for(PUBLISHERS[1], 5000)
 
@@ -52,10 +52,10 @@ def test_what_leaves_gives_its_room_back_and_all_of_it_is_bounded(steps: list[tu
     held, inside = HeldRoom(), list[tuple[bytes, int]]()
     for publisher, size in steps:
         if held.has_for(publisher, size):
-            held.add(publisher, size)
+            held.add_publication(publisher, size)
             inside.append((publisher, size))
         assert held._bytes == sum(size for _, size in inside)
         assert held._bytes <= 2 * waiting.HELD_BYTES_MAX + 300 * len(PUBLISHERS)
     for publisher, size in inside:
-        held.remove(publisher, size)
+        held.remove_publication(publisher, size)
     assert (held._bytes, held._held) == (0, {})

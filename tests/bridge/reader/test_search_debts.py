@@ -31,7 +31,7 @@ def test_each_refuted_key_costs_twice_the_last_until_one_opens() -> None:
         waits.append(debts.free_at(EVIL, now) - now + BURST_S)
         now += 100.0
     assert [round(later / first) for first, later in pairwise(waits)] == [2] * 5
-    debts.opened(EVIL)
+    debts.note_opened(EVIL)
     debts.refuted(EVIL, 1000, now)
     assert round(debts.free_at(EVIL, now) - now + BURST_S, 6) == round(waits[0], 6)
 

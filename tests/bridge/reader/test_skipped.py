@@ -15,17 +15,17 @@ NAME = b"p" * 16, "plant/a", 9
 
 def test_a_gap_is_bridged_by_f_plus_one_replicas_of_the_view() -> None:
     skipped = Skipped(OVERLAY, "site")
-    skipped.heard(NAME, "r2a", 0)
-    skipped.heard(NAME, "r2a", 0)
-    skipped.heard(NAME, "r1a", 0)
+    skipped.note_statement(NAME, "r2a", 0)
+    skipped.note_statement(NAME, "r2a", 0)
+    skipped.note_statement(NAME, "r1a", 0)
     assert not skipped.bridges(NAME, 5, BY_REGIONS), "one liar, however often, and a stranger"
-    skipped.heard(NAME, "r2b", 6)
+    skipped.note_statement(NAME, "r2b", 6)
     assert not skipped.bridges(NAME, 5, BY_REGIONS), "what b left out begins later"
-    skipped.heard(NAME, "r2b", 5)
+    skipped.note_statement(NAME, "r2b", 5)
     assert skipped.bridges(NAME, 5, BY_REGIONS)
     assert not skipped.bridges(NAME, 4, BY_REGIONS)
     assert not skipped.bridges((b"p" * 16, "plant/b", 9), 5, BY_REGIONS)
-    skipped.done(NAME)
+    skipped.forget_statements(NAME)
     assert not skipped.bridges(NAME, 5, BY_REGIONS)
     assert len(skipped) == 0
 
@@ -34,11 +34,11 @@ def test_by_planes_the_replica_that_we_hang_on_suffices_and_no_other() -> None:
     skipped, host = Skipped(OVERLAY, "site"), Planes(OVERLAY).host_replica(BY_PLANES, "site")
     other = next(name for name in ("r2a", "r2b") if name != host)
     skipped.up.update(("r2a", "r2b", "r2c"))
-    skipped.heard(NAME, other, 0)
+    skipped.note_statement(NAME, other, 0)
     assert not skipped.bridges(NAME, 5, BY_PLANES)
-    skipped.heard(NAME, host, 6)
+    skipped.note_statement(NAME, host, 6)
     assert not skipped.bridges(NAME, 5, BY_PLANES)
-    skipped.heard(NAME, host, 5)
+    skipped.note_statement(NAME, host, 5)
     assert skipped.bridges(NAME, 5, BY_PLANES)
 
 
@@ -46,10 +46,10 @@ def test_by_planes_any_replica_of_the_region_suffices_while_the_one_that_we_hang
     skipped, host = Skipped(OVERLAY, "site"), Planes(OVERLAY).host_replica(BY_PLANES, "site")
     other = next(name for name in ("r2a", "r2b") if name != host)
     skipped.up.add(other)
-    skipped.heard(NAME, "r1a", 0)
-    skipped.heard(NAME, other, 6)
+    skipped.note_statement(NAME, "r1a", 0)
+    skipped.note_statement(NAME, other, 6)
     assert not skipped.bridges(NAME, 5, BY_PLANES), "a stranger, and a replica that left out less"
-    skipped.heard(NAME, other, 5)
+    skipped.note_statement(NAME, other, 5)
     assert skipped.bridges(NAME, 5, BY_PLANES)
     assert not skipped.bridges(NAME, 5, BY_REGIONS)
     skipped.up.add(host)
@@ -60,14 +60,14 @@ def test_by_planes_any_replica_suffices_after_a_while_where_the_one_that_we_hang
     skipped, host = Skipped(OVERLAY, "site"), Planes(OVERLAY).host_replica(BY_PLANES, "site")
     skipped.up.update(("r2a", "r2b", "r2c"))
     assert skipped.wakes(NAME, BY_PLANES, 100.0, 100.0) is None, "nobody says anything"
-    skipped.heard(NAME, next(name for name in ("r2a", "r2b") if name != host), 5)
+    skipped.note_statement(NAME, next(name for name in ("r2a", "r2b") if name != host), 5)
     assert not skipped.bridges(NAME, 5, BY_PLANES, SILENT_S - 0.01)
     assert skipped.wakes(NAME, BY_PLANES, 100.0, 100.2) == 100.0 + SILENT_S
     assert skipped.wakes(NAME, BY_REGIONS, 100.0, 100.2) is None
     assert skipped.wakes(NAME, BY_PLANES, 100.0, 100.0 + SILENT_S) is None, "that was looked at"
     assert skipped.bridges(NAME, 5, BY_PLANES, SILENT_S)
     assert not skipped.bridges(NAME, 5, BY_REGIONS, SILENT_S)
-    skipped.heard(NAME, host, 8)  # it brought the publication, and left out less
+    skipped.note_statement(NAME, host, 8)  # it brought the publication, and left out less
     assert not skipped.bridges(NAME, 5, BY_PLANES, SILENT_S)
     assert skipped.wakes(NAME, BY_PLANES, 100.0, 100.2) is None
 
@@ -75,5 +75,5 @@ def test_by_planes_any_replica_suffices_after_a_while_where_the_one_that_we_hang
 def test_memory_is_bounded() -> None:
     skipped = Skipped(OVERLAY, "site")
     for sequence in range(SKIPS_MAX + 10):
-        skipped.heard((b"p" * 16, "plant/a", sequence), "r2a", 0)
+        skipped.note_statement((b"p" * 16, "plant/a", sequence), "r2a", 0)
     assert len(skipped) == SKIPS_MAX

@@ -46,7 +46,7 @@ def ms(at: float) -> int:
 
 
 def rows_of(kept: KeptReader) -> list[tuple[bytes, bytes]]:
-    found = [pair for keep in kept.changes(NOW) if isinstance(keep, Keep) for pair in keep.rows]
+    found = [pair for keep in kept.changed_rows(NOW) if isinstance(keep, Keep) for pair in keep.rows]
     return [(key, row) for key, row in found if row is not None]
 
 
@@ -67,27 +67,27 @@ def test_a_scope_with_other_tokens_is_the_same_subscription() -> None:
     later = Scope("b/#", number=7, origin=3)
     subscriptions = Subscriptions(KeptReader())
     assert subscriptions.generation(later.stream) == 0
-    subscriptions.resumed(3, NOW)
+    subscriptions.resume_scope(3, NOW)
     assert subscriptions.generation(later.stream) == 1
     assert [subscriptions.is_before(later.stream, ms(at)) for at in (NOW - 1, NOW)] == [True, False]
     subscriptions.paused(3)
-    subscriptions.resumed(3, NOW + 1)
+    subscriptions.resume_scope(3, NOW + 1)
     assert subscriptions.generation(later.stream) == 2
     assert [subscriptions.is_before(later.stream, ms(at)) for at in (NOW, NOW + 1)] == [True, False]
 
 
 def test_what_a_former_process_had_subscribed_goes_on_once() -> None:
     kept = KeptReader()
-    Subscriptions(kept).resumed(3, NOW)
+    Subscriptions(kept).resume_scope(3, NOW)
     again = Subscriptions(KeptReader())
     again.restore(rows_of(kept), NOW + 1)
-    again.resumed(3, NOW + 1)
+    again.resume_scope(3, NOW + 1)
     assert again.generation(3) == 0
     again.paused(3)
-    again.resumed(3, NOW + 2)
+    again.resume_scope(3, NOW + 2)
     assert again.generation(3) == 1
     paused = Subscriptions(kept)
-    paused.resumed(3, NOW)
+    paused.resume_scope(3, NOW)
     paused.paused(3)
     assert not [key for key, _ in rows_of(kept) if key[:1] == SCOPE]
 
@@ -97,15 +97,15 @@ def test_what_a_former_process_had_subscribed_goes_on_once() -> None:
 def test_what_nobody_wants_for_longer_than_replicas_keep_it_goes_on_no_more(restarts: tuple[float, ...]) -> None:
     """However often it starts again meanwhile."""
     kept = KeptReader()
-    Subscriptions(kept).resumed(3, NOW)
+    Subscriptions(kept).resume_scope(3, NOW)
     rows: dict[bytes, bytes] = {}
-    kept_of(kept.changes(NOW), rows)
+    kept_of(kept.changed_rows(NOW), rows)
     for at in restarts:
         kept = KeptReader()
         again = Subscriptions(kept)
         again.restore(tuple(rows.items()), NOW + at)
-        kept_of(kept.changes(NOW + at), rows)
-    again.resumed(3, NOW + 1 + GATEWAY_SESSION_S + 1 + restarts[-1])
+        kept_of(kept.changed_rows(NOW + at), rows)
+    again.resume_scope(3, NOW + 1 + GATEWAY_SESSION_S + 1 + restarts[-1])
     assert again.generation(3) == 1
     assert not again.would_know(SITE, 3, ms(NOW + 1), NOW + 9000)
 
@@ -113,14 +113,14 @@ def test_what_nobody_wants_for_longer_than_replicas_keep_it_goes_on_no_more(rest
 def test_what_goes_on_after_a_restart_goes_on_after_the_next_one_whenever_that_is() -> None:
     rows: dict[bytes, bytes] = {}
     kept = KeptReader()
-    Subscriptions(kept).resumed(3, NOW)
-    kept_of(kept.changes(NOW), rows)
+    Subscriptions(kept).resume_scope(3, NOW)
+    kept_of(kept.changed_rows(NOW), rows)
     for at in (10, 10 + 3 * GATEWAY_SESSION_S):
         kept = KeptReader()
         again = Subscriptions(kept)
         again.restore(tuple(rows.items()), NOW + at)
-        again.resumed(3, NOW + at + 1)
-        kept_of(kept.changes(NOW + at), rows)
+        again.resume_scope(3, NOW + at + 1)
+        kept_of(kept.changed_rows(NOW + at), rows)
         assert again.generation(3) == 0
         assert again.would_know(SITE, 3, ms(NOW + 1), NOW + at + 2)
 
@@ -128,7 +128,7 @@ def test_what_goes_on_after_a_restart_goes_on_after_the_next_one_whenever_that_i
 def test_what_a_former_process_left_and_becomes_wider_goes_on_no_longer() -> None:
     kept = KeptReader()
     before = Subscriptions(kept)
-    before.resumed(PLANT, NOW)
+    before.resume_scope(PLANT, NOW)
     rows = rows_of(kept)
     kept = KeptReader()
     after = Subscriptions(kept)
@@ -136,14 +136,14 @@ def test_what_a_former_process_left_and_becomes_wider_goes_on_no_longer() -> Non
     after.widened(PLANT, NOW + 60)
     last = Subscriptions(KeptReader())
     last.restore(rows_of(kept), NOW + 70)
-    last.resumed(PLANT, NOW + 10 + GATEWAY_SESSION_S + 1)
+    last.resume_scope(PLANT, NOW + 10 + GATEWAY_SESSION_S + 1)
     assert last.generation(PLANT) == 1, "the third process has no more time than the second"
 
 
 def test_what_was_sealed_after_the_subscription_would_be_known_and_nothing_before_or_to_come() -> None:
     scopes = Subscriptions(KeptReader())
     assert not scopes.would_know(SITE, PLANT, ms(NOW), NOW), "nobody asked for it"
-    scopes.resumed(PLANT, NOW)
+    scopes.resume_scope(PLANT, NOW)
     later = NOW + 600
     times = (NOW - 1, NOW, NOW + 1, later, later + 1)
     assert [scopes.would_know(SITE, PLANT, ms(at), later) for at in times] == [False, False, True, True, False]
@@ -151,10 +151,10 @@ def test_what_was_sealed_after_the_subscription_would_be_known_and_nothing_befor
 
 def test_who_subscribes_again_knows_nothing_of_the_time_between() -> None:
     scopes = Subscriptions(KeptReader())
-    scopes.resumed(PLANT, NOW)
+    scopes.resume_scope(PLANT, NOW)
     scopes.paused(PLANT)
     assert not scopes.would_know(SITE, PLANT, ms(NOW + 1), NOW + 2)
-    scopes.resumed(PLANT, NOW + 60)
+    scopes.resume_scope(PLANT, NOW + 60)
     assert not scopes.would_know(SITE, PLANT, ms(NOW + 1), NOW + 90)
     assert scopes.would_know(SITE, PLANT, ms(NOW + 61), NOW + 90)
 
@@ -164,7 +164,7 @@ def test_what_replicas_left_out_or_we_forgot_may_be_a_replay() -> None:
     scopes.widened(OPEN, NOW)
     scopes.forgot(SITE, OPEN, NOW)
     assert not scopes.would_know(SITE, OPEN, ms(NOW + 1), NOW + 2), "it is not subscribed"
-    scopes.resumed(PLANT, NOW)
+    scopes.resume_scope(PLANT, NOW)
     scopes.widened(PLANT, NOW + 60)
     assert not scopes.would_know(SITE, PLANT, ms(NOW + 59), NOW + 600)
     scopes.forgot(SITE, PLANT, NOW + 90)
@@ -177,16 +177,16 @@ def test_what_replicas_left_out_or_we_forgot_may_be_a_replay() -> None:
 def test_of_whom_something_was_forgotten_the_next_process_knows_until_the_subscription_ends() -> None:
     kept = KeptReader()
     scopes = Subscriptions(kept)
-    scopes.resumed(PLANT, NOW)
+    scopes.resume_scope(PLANT, NOW)
     scopes.forgot(SITE, PLANT, NOW + 90)
     rows = rows_of(kept)
     after = Subscriptions(KeptReader())
     after.restore(rows, NOW + 600)
-    after.resumed(PLANT, NOW + 601)
+    after.resume_scope(PLANT, NOW + 601)
     at = ms(NOW + 90 + FRESH_S)
     assert [after.would_know(who, PLANT, at, NOW + 900) for who in (SITE, OTHER)] == [False, True]
     scopes.paused(PLANT)
-    gone = {key: row for keep in kept.changes(NOW) if isinstance(keep, Keep) for key, row in keep.rows}
+    gone = {key: row for keep in kept.changed_rows(NOW) if isinstance(keep, Keep) for key, row in keep.rows}
     assert all(gone[key] is None for key, _ in rows if key[:1] == SCOPE)
 
 
@@ -194,7 +194,7 @@ def test_of_too_many_authors_of_whom_something_was_forgotten_all_count_so(monkey
     monkeypatch.setattr("bridge.reader.interest.FORGOTTEN_MAX", 3)
     kept = KeptReader()
     scopes = Subscriptions(kept)
-    scopes.resumed(PLANT, NOW)
+    scopes.resume_scope(PLANT, NOW)
     for n in range(1, 5):
         scopes.forgot(bytes([n]) * 16, PLANT, NOW + n)
     assert not scopes.would_know(OTHER, PLANT, ms(NOW + 4 + FRESH_S), NOW + 900)
@@ -205,14 +205,14 @@ def test_of_too_many_authors_of_whom_something_was_forgotten_all_count_so(monkey
 def test_the_next_process_knows_since_when() -> None:
     kept = KeptReader()
     before = Subscriptions(kept)
-    before.resumed(PLANT, NOW)
-    before.resumed(OPEN, NOW)
+    before.resume_scope(PLANT, NOW)
+    before.resume_scope(OPEN, NOW)
     before.paused(OPEN)
     rows = rows_of(kept)
     assert [key for key, _ in of_kind(rows, SCOPE)] == [number(PLANT, 4)]
     after = Subscriptions(KeptReader())
     after.restore([*rows, (SCOPE + number(OLD, 4), b"")], NOW + 600)
-    after.resumed(PLANT, NOW + 601)
+    after.resume_scope(PLANT, NOW + 601)
     assert after.would_know(SITE, PLANT, ms(NOW + 1), NOW + 700)
     assert not after.would_know(SITE, OLD, ms(NOW + 599), NOW + 700), "its row does not say since when"
 

@@ -191,9 +191,9 @@ def test_with_a_liar_in_each_region_every_record_of_every_batch_arrives_once_and
             published[number] = made
             number += 1
         first = records[0].number
-        kernel.at(when, "site", Committed(((first, previous if at else 0, packed("plant/#", records)),)))
+        kernel.plan_event(when, "site", Committed(((first, previous if at else 0, packed("plant/#", records)),)))
         previous = first
     trace = kernel.run(NOW + 60)
     check_safety(published, trace.delivered["control"])
     check_liveness(published, trace.delivered["control"])
-    check_blame(trace.named(), set(world.liars))
+    check_blame(trace.named_members(), set(world.liars))

@@ -28,16 +28,16 @@ def test_what_waits_is_found_by_its_key_and_its_publisher_until_it_leaves() -> N
     waiting, streams = Waiting(), {A: Stream(), B: Stream()}
     first, second, other = held(1), held(2), held(1, "b")
     for one in (first, second, other):
-        waiting.put(streams[one.author], one)
+        waiting.put_held(streams[one.author], one)
     assert waiting.naming(KEY) == sorted([first.stream_id, other.stream_id])
-    assert (waiting.of(A), waiting.of(B)) == (first.stream_id, other.stream_id)
-    assert waiting.left() == set()
+    assert (waiting.longest_waiting(A), waiting.longest_waiting(B)) == (first.stream_id, other.stream_id)
+    assert waiting.take_left_publishers() == set()
     assert waiting.take_held(streams[A], 1) is first
-    assert waiting.of(A) == second.stream_id
-    assert waiting.left() == {A}
-    assert waiting.left() == set()
+    assert waiting.longest_waiting(A) == second.stream_id
+    assert waiting.take_left_publishers() == {A}
+    assert waiting.take_left_publishers() == set()
     waiting.take_held(streams[A], 2)
-    assert waiting.of(A) is None
+    assert waiting.longest_waiting(A) is None
     assert waiting.naming(KEY) == [other.stream_id]
     assert streams[A].held == {}
 
@@ -45,7 +45,7 @@ def test_what_waits_is_found_by_its_key_and_its_publisher_until_it_leaves() -> N
 def test_its_room_is_its_publishers_and_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bridge.reader.waiting.HELD_MAX", 1)
     waiting, stream = Waiting(), Stream()
-    waiting.put(stream, held(1))
+    waiting.put_held(stream, held(1))
     assert not waiting.has_room(held(2))
     assert waiting.has_room(held(2, "b"))
     waiting.take_held(stream, 1)

@@ -109,5 +109,5 @@ def test_evidence_ends_with_a_view_and_nothing_is_said_of_a_closed_one() -> None
     told = {share.label: share for share in way.told}
     assert evidence.judge(way.header, tuple(renumbered), told, dict(way.wraps)) == []
     assert len(evidence._walks) == 1
-    evidence.adopt(world.overlay)
+    evidence.adopt_overlay(world.overlay)
     assert len(evidence._walks) == 1

@@ -50,7 +50,7 @@ def had(world: World, node: Acknowledging, numbers: list[int], scope: int = 1, p
     for number in numbers:
         wire = crafted(world, number, publisher)
         chain, author = ChainId(wire[0].publisher, scope), world.identities[publisher].party_id
-        node.had(chain, author, HadBatch.of(*wire, [], bytes(32)))
+        node.had(chain, author, HadBatch.from_records(*wire, [], bytes(32)))
 
 
 def crafted(world: World, number: int, publisher: str = "site") -> tuple[MessageHeader, bytes]:

@@ -33,10 +33,10 @@ def test_the_publisher_learns_what_the_reader_has(scene: Scene):
     assert [(r.number, r.topic, r.correlation_data) for r in came.records] == [
         (n, "plant/t", b"c%d" % n) for n in (1, 2, 3)
     ]
-    (state,) = scene.site.acknowledged.states()
+    (state,) = scene.site.acknowledged.reader_states()
     assert (state.reader, state.through, state.acknowledged, state.oldest_ms) == ("near", 3, 3, 0)
     scene.publish(4, b"later")
-    assert scene.site.acknowledged.states()[0].oldest_ms == int(NOW * 1000)
+    assert scene.site.acknowledged.reader_states()[0].oldest_ms == int(NOW * 1000)
 
 
 def test_a_replayed_receipt_says_nothing_new(scene: Scene):
@@ -57,7 +57,7 @@ def test_a_reader_that_signs_the_same_batches_again_and_again_is_kept_and_told_o
     effects = [effect for number in range(1, 50) for effect in scene.bring(again(number))]
     assert counted(effects, "receipts_taken") == 49
     assert came_in(effects) == []
-    (state,) = scene.site.acknowledged.states()
+    (state,) = scene.site.acknowledged.reader_states()
     assert (state.acknowledged, state.time_ms) == (3, receipt.body.time_ms + 49)
 
 
@@ -69,7 +69,7 @@ def test_of_a_receipt_with_old_and_new_batches_the_new_are_told_and_all_are_kept
     (came,) = came_in(scene.bring(receipt.encode()))
     assert {record.number for record in came.records} == {2, 3}
     assert (came.first, came.last) == (1, 3)
-    assert proof_of(scene.world, scene.sealed, came).check().reader == "near"
+    assert proof_of(scene.world, scene.sealed, came).check_proof().reader == "near"
 
 
 @pytest.mark.attack(176)
@@ -79,7 +79,7 @@ def test_receipts_count_in_any_order(scene: Scene):
     second = scene.signed(NOW + EVERY_S)
     assert acknowledged(came_in(scene.bring(second, NOW + 3)), "near") == {4}
     assert acknowledged(came_in(scene.bring(first, NOW + 3)), "near") == {1, 2, 3}
-    assert scene.site.acknowledged.states()[0].through == 4  # of the newest
+    assert scene.site.acknowledged.reader_states()[0].through == 4  # of the newest
 
 
 @pytest.mark.parametrize("changes", [{"scope": 2}, {"scope": 3}, {"scope": 99}])
@@ -134,14 +134,14 @@ def test_a_publisher_with_another_key_shows_each_reader_once_and_by_its_newest_r
     """
     scene.bring(scene.signed())
     after = rotated(scene.world, "site")
-    scene.site.acknowledged.adopt(after.overlay)
+    scene.site.acknowledged.adopt_overlay(after.overlay)
     scene.publish(4, b"later")
     second = Receipt.decode(scene.signed(NOW + EVERY_S))
     party = after.identities["site"].party_id
     body = replace(second.body, publisher=party, latest=b"", time_ms=second.body.time_ms + 1)
     frame = Receipt.sign(scene.world.identities["near"], body, second.batches).encode()
-    scene.site.acknowledged.received(Received("r1a", Wire(RECEIPTS_TOPIC, frame)), NOW + EVERY_S)
-    (state,) = scene.site.acknowledged.states()
+    scene.site.acknowledged.take_receipt(Received("r1a", Wire(RECEIPTS_TOPIC, frame)), NOW + EVERY_S)
+    (state,) = scene.site.acknowledged.reader_states()
     assert (state.reader, state.through, state.oldest_ms, state.acknowledged) == ("near", 4, 0, 4)
 
 
@@ -150,7 +150,7 @@ def test_rights_and_receipts_that_end_leave_nothing_behind(scene: Scene):
     world = scene.world
     without = world.with_policy(scopes=tuple(replace(s, receipts=False) for s in world.overlay.policy.scopes))
     assert isinstance(without, Overlay)
-    scene.site.acknowledged.adopt(without)
-    assert scene.site.acknowledged.states() == []
-    scene.near.acknowledging.adopt(without)
+    scene.site.acknowledged.adopt_overlay(without)
+    assert scene.site.acknowledged.reader_states() == []
+    scene.near.acknowledging.adopt_overlay(without)
     assert scene.near.acknowledging.next_deadline is None

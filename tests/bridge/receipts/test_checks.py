@@ -89,7 +89,7 @@ def test_two_contents_of_one_number_meet_in_a_receipt(world: World):
     effects = node.handle(Received("near", Wire(RECEIPTS_TOPIC, receipt.encode())), NOW)
     assert named(effects) == {"site"}
     (proved,) = [e for e in effects if isinstance(e, Prove)]
-    assert proved.evidence.check().author == "site"
+    assert proved.evidence.check_proof().author == "site"
 
 
 def test_a_header_that_the_publisher_did_not_sign_accuses_nobody(scene: Scene):

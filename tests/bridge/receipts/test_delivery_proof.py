@@ -31,7 +31,7 @@ def batch_of(world: World, first: int = 5, texts: tuple[bytes, ...] = TEXTS, pub
     wire = craft(world, publisher, "plant/t", sequence=first, key=forge_key(world, publisher, "plant/#"))
     said = statement(wire)
     records = [Numbered(first + n, Publication("plant/t", text, 1, time_ms=n)) for n, text in enumerate(texts)]
-    return SealedBatch.of(first, 1, wire.topic, said.body + said.signature, bytes(range(32)), records)
+    return SealedBatch.from_records(first, 1, wire.topic, said.body + said.signature, bytes(range(32)), records)
 
 
 def row_of(world: World, batches: list[SealedBatch], reader: str = "lab", publisher: str = "site") -> ReceiptRow:
@@ -53,14 +53,14 @@ def proof(world: World, wanted: int = 6, reader: str = "lab") -> DeliveryProof:
 
 
 def in_a_file(made: DeliveryProof) -> DeliveryProof:
-    return DeliveryProof.of(json.loads(json.dumps(made.to_document())))
+    return DeliveryProof.from_document(json.loads(json.dumps(made.to_document())))
 
 
 @pytest.mark.parametrize("wanted", [5, 6, 7, 10, 22])
 def test_a_delivery_is_proved_from_the_file_alone(world: World, wanted: int):
     made = proof(world, wanted)
     assert in_a_file(made) == made
-    proven = in_a_file(made).check()
+    proven = in_a_file(made).check_proof()
     assert (proven.publisher, proven.reader, proven.record.number) == ("site", "lab", wanted)
     assert proven.owner == world.overlay.owner
     assert proven.record.payload_hash == sha256(TEXTS[(wanted - 5) % 5 if wanted < 20 else wanted - 20])
@@ -95,7 +95,7 @@ def test_a_message_that_is_not_in_the_receipt_has_no_proof(world: World):
 
 def refuted(made: DeliveryProof, match: str = "it proves nothing") -> None:
     with pytest.raises(NotProvedError, match=match):
-        in_a_file(made).check()
+        in_a_file(made).check_proof()
 
 
 @pytest.mark.attack(177)
@@ -192,7 +192,7 @@ def test_a_proof_holds_after_the_publisher_has_another_key(world: World):
     former = world.overlay.certificate("site")
     certificates = certificate, former, world.overlay.certificate("lab")
     made = DeliveryProof.make(fresh, world.overlay.owner, certificates, batches[0], 6, row_of(world, batches))
-    proven = in_a_file(made).check()
+    proven = in_a_file(made).check_proof()
     assert (proven.publisher, proven.publisher_key) == ("site", fresh.public_bytes)
 
 
@@ -247,7 +247,7 @@ def spoilt(document: dict[str, Any], change: Callable[[dict[str, Any]], object])
 def test_a_damaged_file_is_refused_with_a_line(world: World, change: Callable[[dict[str, Any]], object]):
     document = spoilt(proof(world).to_document(), change)
     with pytest.raises(NotProvedError):
-        DeliveryProof.of(document).check()
+        DeliveryProof.from_document(document).check_proof()
 
 
 def test_rows_come_back_as_they_were(world: World):

@@ -63,7 +63,7 @@ def test_a_path_of_another_length_is_refused(at: int, of: int, more: list[bytes]
 
 
 def record(number: int = 7, payload: bytes = b"on", topic: str = "plant/t", time_ms: int = 5) -> RecordFacts:
-    return RecordFacts.of(Numbered(number, Publication(topic, payload, 1, time_ms=time_ms)))
+    return RecordFacts.from_record(Numbered(number, Publication(topic, payload, 1, time_ms=time_ms)))
 
 
 def test_the_hash_of_a_record_hangs_on_all_that_it_says():

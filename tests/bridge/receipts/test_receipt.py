@@ -22,9 +22,9 @@ from tests.sim.world import World, make_world
 
 def test_a_policy_without_receipts_keeps_every_byte(world: World):
     plain = replace(world.overlay.policy, scopes=tuple(replace(s, receipts=False) for s in world.overlay.policy.scopes))
-    body = plain.body()
+    body = plain.signed_bytes()
     assert body[2] & 0x80 == 0
-    with_them = world.overlay.policy.body()
+    with_them = world.overlay.policy.signed_bytes()
     assert with_them[2] == body[2] | 0x80
     assert len(with_them) == len(body) + 1 + 2 + 2 * 4
     assert Policy.decode(with_them, b"").scopes == world.overlay.policy.scopes
@@ -33,7 +33,7 @@ def test_a_policy_without_receipts_keeps_every_byte(world: World):
 
 @pytest.mark.parametrize("wrong", ["00", "02", "03"])
 def test_unknown_further_flags_of_a_policy_are_refused(world: World, wrong: str):
-    body = world.overlay.policy.body()
+    body = world.overlay.policy.signed_bytes()
     at = body.index(bytes.fromhex("01" + "0002" + "00000001" + "00000003"))
     with pytest.raises(BadFrame):
         Policy.decode(body[:at] + bytes.fromhex(wrong) + body[at + 1 :], b"")

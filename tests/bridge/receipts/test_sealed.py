@@ -12,7 +12,7 @@ def test_correlation_data_comes_back_with_the_record_that_it_was_given_with() ->
         Numbered(7, Publication("plant/t", b"x", 1, time_ms=5, correlation_data=b"order-7")),
         Numbered(8, Publication("plant/u", b"y", 1, time_ms=6)),
     ]
-    batch = SealedBatch.of(7, 1, "veilmq/batch/1", b"frame", bytes(32), records)
+    batch = SealedBatch.from_records(7, 1, "veilmq/batch/1", b"frame", bytes(32), records)
     again = SealedBatch.decode(batch.encode())
     assert again.had() == (HadRecord(7, "plant/t", b"order-7", 5), HadRecord(8, "plant/u", None, 6))
     assert again.hashed == batch.hashed
@@ -20,6 +20,6 @@ def test_correlation_data_comes_back_with_the_record_that_it_was_given_with() ->
 
 
 def test_a_void_has_no_record_to_prove() -> None:
-    void = SealedBatch.of(7, 1, "veilmq/batch/1", b"frame", bytes(32), [])
+    void = SealedBatch.from_records(7, 1, "veilmq/batch/1", b"frame", bytes(32), [])
     assert void.had() == ()
     assert void.hashed == batch_hash(sha256(b"frame"), NO_RECORDS)

@@ -228,7 +228,7 @@ def test_only_who_would_have_it_from_us_gets_it(world: World) -> None:
         assert not sent(effects)
         assert suspected(effects) == {asker}
     assert sent(far.handle(Received("control", pull(world, 1)), NOW), "control")
-    far.forwarder.adopt(world.revoked("control", -1), NOW)
+    far.forwarder.adopt_overlay(world.revoked("control", -1), NOW)
     assert not sent(far.handle(Received("control", pull(world, 1)), NOW))
 
 

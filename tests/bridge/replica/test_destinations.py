@@ -41,7 +41,7 @@ def test_a_host_that_brings_something_is_not_silent_and_words_for_it_count_no_mo
     assert not hosts.is_silent("r1b", 12.4)
     hosts.brought("r1c")
     assert not hosts.is_silent("r1c", 13.0)
-    hosts.forget()
+    hosts.forget_words()
     assert hosts.take_due_words(14.0) == []
 
 
@@ -138,7 +138,7 @@ def test_by_planes_the_replica_of_our_plane_before_us_is_believed_alone_about_ou
     (reader, other) = hung(1)[0], hung(2)[0]
     replica = destinations("r3b", [reader, other], [])
     said = {PROPERTY_SKIP: "3", **({PROPERTY_ROUTE: vector} if vector else {})}
-    assert replica.heard(sender, admitted(9, BY_PLANES), said, NOW) == []
+    assert replica.take_gap_word(sender, admitted(9, BY_PLANES), said, NOW) == []
     gets = replica.by_planes(admitted(9, BY_PLANES), ATTIC, 0b10, NOW)
     assert gets == [reader]
     claims = replica.beside(reader, admitted(9, BY_PLANES))
@@ -150,13 +150,15 @@ def test_by_planes_who_serves_a_plane_for_a_silent_replica_is_believed_after_a_w
     replica = destinations("r3b", [reader], [])
     for sequence in (8, 9):
         assert replica.by_planes(admitted(sequence, BY_PLANES), ATTIC, 0, NOW) == [reader]
-        assert replica.heard("r2a", admitted(sequence, BY_PLANES), {PROPERTY_SKIP: str(sequence - 4)}, NOW) == []
+        assert (
+            replica.take_gap_word("r2a", admitted(sequence, BY_PLANES), {PROPERTY_SKIP: str(sequence - 4)}, NOW) == []
+        )
     assert replica.silent.next_deadline == NOW + SILENT_S
     assert list(replica.tick(NOW + SILENT_S - 0.01)) == []
     assert list(replica.tick(NOW + SILENT_S)) == [(reader, (b"p" * 16, 8)), (reader, (b"p" * 16, 9))]
     assert replica.beside(reader, admitted(8, BY_PLANES)) == ((PROPERTY_SKIP, "4"),)
     later = admitted(12, BY_PLANES)
-    assert replica.heard("r2a", later, {PROPERTY_SKIP: "9"}, NOW + SILENT_S + 1) == []
+    assert replica.take_gap_word("r2a", later, {PROPERTY_SKIP: "9"}, NOW + SILENT_S + 1) == []
     replica.by_planes(later, ATTIC, 0, NOW + SILENT_S + 1)
     assert replica.beside(reader, later) == ((PROPERTY_SKIP, "9"),), "at once, while it is silent"
 
@@ -165,8 +167,8 @@ def test_by_planes_nobody_is_believed_for_a_replica_that_brings_anything() -> No
     reader = hung(1)[0]
     replica = destinations("r3b", [reader], [])
     replica.by_planes(admitted(9, BY_PLANES), ATTIC, 0, NOW)
-    replica.heard("r2a", admitted(9, BY_PLANES), {PROPERTY_SKIP: "3"}, NOW)
-    replica.heard("r2b", admitted(8, BY_PLANES), {}, NOW + SILENT_S - 0.01)
+    replica.take_gap_word("r2a", admitted(9, BY_PLANES), {PROPERTY_SKIP: "3"}, NOW)
+    replica.take_gap_word("r2b", admitted(8, BY_PLANES), {}, NOW + SILENT_S - 0.01)
     assert list(replica.tick(NOW + 10)) == []
     assert replica.beside(reader, admitted(9, BY_PLANES)) == ()
 
@@ -174,8 +176,10 @@ def test_by_planes_nobody_is_believed_for_a_replica_that_brings_anything() -> No
 def test_by_regions_it_takes_f_plus_one_and_those_who_got_it_already_are_told() -> None:
     replica = destinations("r3b", ["far0"], [])
     replica.by_regions(admitted(9, BY_REGIONS), ATTIC, NOW)
-    assert replica.heard("r2a", admitted(9, BY_REGIONS), {PROPERTY_SKIP: "3"}, NOW) == []
-    assert replica.heard("r2b", admitted(9, BY_REGIONS), {PROPERTY_SKIP: "3"}, NOW) == [("far0", (b"p" * 16, 9))]
+    assert replica.take_gap_word("r2a", admitted(9, BY_REGIONS), {PROPERTY_SKIP: "3"}, NOW) == []
+    assert replica.take_gap_word("r2b", admitted(9, BY_REGIONS), {PROPERTY_SKIP: "3"}, NOW) == [
+        ("far0", (b"p" * 16, 9))
+    ]
 
 
 def test_what_is_retained_goes_by_regions_and_to_those_who_do_not_want_it() -> None:

@@ -79,7 +79,7 @@ def refused(effects: Sequence[Effect]) -> list[str]:
 def test_a_request_goes_its_way_and_its_page_comes_back_once(world: World) -> None:
     node, request = a_node(world, "r2a"), a_request(world)
     assert passed(give(node, "r3a", request)) == ["r1a"]
-    page = FarPage.of(request, HistoryPage(7, 1).encode(), world.identities["r1a"])
+    page = FarPage.for_request(request, HistoryPage(7, 1).encode(), world.identities["r1a"])
     assert passed(give(node, "r1b", page)) == [], "the request went another way"
     assert passed(give(node, "r1a", page)) == ["r3a"]
     assert passed(give(node, "r1a", page)) == [], "one page for a request"
@@ -97,11 +97,11 @@ def test_the_asked_replica_seals_the_page_to_the_reader(world: World) -> None:
 def test_a_page_that_the_asked_replica_did_not_sign_is_charged_to_the_link(world: World) -> None:
     node, request = a_node(world, "r2a"), a_request(world)
     give(node, "r3a", request)
-    page = FarPage.of(request, HistoryPage(7, 1).encode(), world.identities["r1a"])
+    page = FarPage.for_request(request, HistoryPage(7, 1).encode(), world.identities["r1a"])
     for forged in (
         replace(page, box=page.box[:-1] + b"x"),
         replace(page, signature=bytes(64)),
-        FarPage.of(request, HistoryPage(7, 1).encode(), world.identities["r1b"]),
+        FarPage.for_request(request, HistoryPage(7, 1).encode(), world.identities["r1b"]),
     ):
         effects = give(node, "r1a", forged)
         assert passed(effects) == []
@@ -227,7 +227,7 @@ def test_few_are_open_on_a_link_and_readers_take_turns(world: World) -> None:
     for request in requests:
         give(node, "r3a", request, NOW + 10)
     assert passed(give(node, "r3a", a_request(world), NOW + 10)) == []
-    page = FarPage.of(requests[0], HistoryPage(7, 1).encode(), world.identities["r1a"])
+    page = FarPage.for_request(requests[0], HistoryPage(7, 1).encode(), world.identities["r1a"])
     sent = [e for e in give(node, "r1a", page, NOW + 10) if isinstance(e, Send) and e.peer == "r1a"]
     assert [FarRequest.decode(each.wire.payload).reader for each in sent] == ["late"]
 
@@ -258,7 +258,7 @@ def test_readers_that_ask_by_all_ways_at_once_charge_no_honest_link(world: World
                 continue
             came["r1a"] += 1
             charged += refused(give(nodes["r1a"], "r2a", request))
-            page = FarPage.of(request, HistoryPage(7, 1).encode(), world.identities["r1a"])
+            page = FarPage.for_request(request, HistoryPage(7, 1).encode(), world.identities["r1a"])
             give(nodes[first], "r2a", page)
             give(nodes["r2a"], "r1a", page)
     assert not charged

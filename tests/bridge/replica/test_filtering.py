@@ -57,13 +57,13 @@ def test_nothing_follows_a_publication_of_qos_0() -> None:
 def test_what_others_left_out_counts_once_enough_say_so() -> None:
     filtering = Filtering()
     filtering.passes(TOPIC, header(1, 0), to("one"), [])
-    assert filtering.heard(TOPIC, header(9, 6), "r1a", 0, 2) == []
+    assert filtering.take_gap_word(TOPIC, header(9, 6), "r1a", 0, 2) == []
     filtering.passes(TOPIC, header(9, 6), to("one"), [])
     assert claim(filtering, "one", 9, 6) is None
-    assert filtering.heard(TOPIC, header(9, 6), "r1a", 0, 2) == [], "one replica speaks once"
-    assert filtering.heard(TOPIC, header(9, 6), "r1b", 1, 2) == [("one", 9)]
+    assert filtering.take_gap_word(TOPIC, header(9, 6), "r1a", 0, 2) == [], "one replica speaks once"
+    assert filtering.take_gap_word(TOPIC, header(9, 6), "r1b", 1, 2) == [("one", 9)]
     assert claim(filtering, "one", 9, 6) == 1
-    assert filtering.heard(TOPIC, header(9, 6), "r1c", 1, 2) == [], "it is known"
+    assert filtering.take_gap_word(TOPIC, header(9, 6), "r1c", 1, 2) == [], "it is known"
 
 
 def test_what_others_and_we_left_out_is_one_run() -> None:
@@ -72,16 +72,16 @@ def test_what_others_and_we_left_out_is_one_run() -> None:
     filtering.passes(TOPIC, header(5, 4), to("one"), [])
     filtering.passes(TOPIC, header(8, 7), to("one"), [])  # and so were 6 and 7
     assert claim(filtering, "one", 5, 4) == 2
-    assert filtering.heard(TOPIC, header(4, 2), "r1a", 1, 1) == [("one", 5)]
+    assert filtering.take_gap_word(TOPIC, header(4, 2), "r1a", 1, 1) == [("one", 5)]
     assert claim(filtering, "one", 5, 4) == 1
-    assert filtering.heard(TOPIC, header(8, 7), "r1a", 5, 1) == [("one", 8)]
+    assert filtering.take_gap_word(TOPIC, header(8, 7), "r1a", 5, 1) == [("one", 8)]
 
 
 def test_memory_is_bounded_and_what_is_forgotten_is_not_vouched_for() -> None:
     filtering = Filtering()
     for at in range(1, 4 * RUNS_MAX, 2):
         filtering.passes(TOPIC, header(at + 1, at), {}, ["one"])
-        filtering.heard(TOPIC, header(at + 1, at), "r1a", at - 1, 2)
+        filtering.take_gap_word(TOPIC, header(at + 1, at), "r1a", at - 1, 2)
     for at in range(GIVEN_MAX + 1):
         filtering.passes(TOPIC, header(1000 + at, 4), to("one"), [])
     assert claim(filtering, "one", 1000, 4) is None

@@ -49,7 +49,7 @@ def second(world: World, overlay: Overlay, name: str = "r2a") -> ReplicaNode:
     """A replica of the next region, which hears of the bump five seconds after the regions lost each other."""
     node = replica(world, name, (*HOME, "control"))
     node.handle(Received("control", statement(world, "control", "plant/#")), NOW)
-    node.forwarder.adopt(overlay, NOW + 5)
+    node.forwarder.adopt_overlay(overlay, NOW + 5)
     return node
 
 
@@ -112,7 +112,7 @@ def test_one_replica_alone_gets_nothing_in_that_was_sealed_after_the_bump(world:
 def test_the_publisher_itself_is_refused_after_the_grace(world: World) -> None:
     wire = publish(gateway(world, "site"), "plant/t", sequence=1)["r1a"]
     node = replica(world, "r1a", ("site", "r2a"))
-    node.forwarder.adopt(bumped(world), NOW)
+    node.forwarder.adopt_overlay(bumped(world), NOW)
     assert Count("refused", 1, "WrongEpochKey", world.identities["site"].party_id) in node.handle(
         Received("site", wire), NOW + 30
     )

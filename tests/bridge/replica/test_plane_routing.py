@@ -149,9 +149,9 @@ def test_what_went_into_a_link_that_stands_still_goes_another_way_once() -> None
     assert replica.gets() == {"r2b": 0}
     replica.loaded(("r2b", 1, 0, 1), now=NOW)
     assert replica.loaded(("r2b", 0, 0, 1), now=NOW + STILL_S) == ["r2b"]
-    assert replica.routing.again(NAME, admitted(SCOPE), "r2b", NOW) == ["r2a"]
+    assert replica.routing.other_receivers(NAME, admitted(SCOPE), "r2b", NOW) == ["r2a"]
     assert replica.routing.vector(NAME, "r2a") == 0b010
-    assert replica.routing.again(NAME, admitted(SCOPE), "r2b", NOW) == []
+    assert replica.routing.other_receivers(NAME, admitted(SCOPE), "r2b", NOW) == []
 
 
 @pytest.mark.parametrize("gone", ["r2b", "r2c"])

@@ -110,7 +110,7 @@ def test_who_has_spent_its_bytes_waits_and_others_do_not(node: ReplicaNode) -> N
 def test_a_right_that_ends_while_the_page_is_read_counts(node: ReplicaNode) -> None:
     world = make_world({1: 3, 2: 3}, [(1, 2)], GATEWAYS, [SCOPE], rights={"other": (("#",), ())})
     (recall,) = recalls(ask(node))
-    node._adopt(without_rights(world.revoked("desk", -1)), NOW)
+    node._adopt_overlay(without_rights(world.revoked("desk", -1)), NOW)
     (wire,) = pages(answer(node, recall))
     assert read_page(wire.payload)[0].is_refused
 

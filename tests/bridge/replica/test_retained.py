@@ -81,11 +81,11 @@ def test_keys_are_named_for_as_long_as_something_is_sealed_under_them() -> None:
     table.keep_value(*first, None, NOW)
     table.keep_value(*second, None, NOW)
     table.keep_value(*publication(3, key=b"2"), None, NOW)
-    assert table.names(name)
-    assert table.names((name[0], name[1], b"2" * 16))
-    assert not table.names((WORLD.identities["b"].party_id, *name[1:]))
+    assert table.names_key(name)
+    assert table.names_key((name[0], name[1], b"2" * 16))
+    assert not table.names_key((WORLD.identities["b"].party_id, *name[1:]))
     table.keep_value(*publication(4, topic="plant/u", key=b"2"), None, NOW)
-    assert not table.names(name)
+    assert not table.names_key(name)
 
 
 def test_a_key_that_comes_is_for_what_is_sealed_under_it_only() -> None:
@@ -103,10 +103,10 @@ def test_what_ended_is_dropped_and_counted() -> None:
     table: Retained[str] = Retained()
     for sequence, topic in enumerate(("plant/a", "plant/b", "plant/c"), 1):
         table.keep_value(*publication(sequence, topic=topic, key=b"%d" % sequence), f"key {sequence}", NOW)
-    assert table.drop(lambda admitted, key: admitted.header.sequence == 1 or key == "key 3") == 2
+    assert table.drop_ended(lambda admitted, key: admitted.header.sequence == 1 or key == "key 3") == 2
     assert kept(table) == [2]
-    assert not table.names((WORLD.identities["a"].party_id, "plant/#", b"1" * 16))
-    assert table.names((WORLD.identities["a"].party_id, "plant/#", b"2" * 16))
+    assert not table.names_key((WORLD.identities["a"].party_id, "plant/#", b"1" * 16))
+    assert table.names_key((WORLD.identities["a"].party_id, "plant/#", b"2" * 16))
 
 
 def test_a_flood_of_topics_evicts_its_publishers_own_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,20 +136,20 @@ def test_large_ones_are_fewer() -> None:
 def test_who_got_what_without_its_key_is_told_when_it_comes_once() -> None:
     owing = Owing()
     _, admitted = publication(1)
-    owing.peer(admitted, "r2a")
-    owing.peer(admitted, "r2b")
-    owing.topic("plant/t", admitted)
-    assert owing.settle(data_key_name(publication(1, key=b"2")[1])) == Owed()
-    assert owing.settle(data_key_name(admitted)) == Owed({"r2a", "r2b"}, {"plant/t"})
-    assert owing.settle(data_key_name(admitted)) == Owed()
+    owing.owe_peer(admitted, "r2a")
+    owing.owe_peer(admitted, "r2b")
+    owing.owe_topic("plant/t", admitted)
+    assert owing.settle_key(data_key_name(publication(1, key=b"2")[1])) == Owed()
+    assert owing.settle_key(data_key_name(admitted)) == Owed({"r2a", "r2b"}, {"plant/t"})
+    assert owing.settle_key(data_key_name(admitted)) == Owed()
 
 
 def test_for_what_is_plain_nothing_is_owed() -> None:
     owing = Owing()
     _, admitted = publication(1, topic="clear/t")
-    owing.peer(admitted, "r2a")
-    owing.topic("clear/t", admitted)
-    assert owing.settle(data_key_name(admitted)) == Owed()
+    owing.owe_peer(admitted, "r2a")
+    owing.owe_topic("clear/t", admitted)
+    assert owing.settle_key(data_key_name(admitted)) == Owed()
     assert not owing._owed
 
 
@@ -159,12 +159,12 @@ def test_topics_of_one_key_and_keys_of_one_publisher_are_bounded(monkeypatch: py
     owing = Owing()
     _, admitted = publication(1)
     for topic in ("a", "b", "c"):
-        owing.topic(topic, admitted)
-    assert owing.settle(data_key_name(admitted)).topics == {"a", "b"}
+        owing.owe_topic(topic, admitted)
+    assert owing.settle_key(data_key_name(admitted)).topics == {"a", "b"}
     _, honest = publication(1, publisher="b")
-    owing.peer(honest, "r2a")
+    owing.owe_peer(honest, "r2a")
     flood = [publication(n, key=b"%d" % n)[1] for n in range(1, 5)]
     for one in flood:
-        owing.peer(one, "r2a")
-    assert owing.settle(data_key_name(honest)).peers == {"r2a"}
-    assert [bool(owing.settle(data_key_name(one)).peers) for one in flood] == [False, False, False, True]
+        owing.owe_peer(one, "r2a")
+    assert owing.settle_key(data_key_name(honest)).peers == {"r2a"}
+    assert [bool(owing.settle_key(data_key_name(one)).peers) for one in flood] == [False, False, False, True]

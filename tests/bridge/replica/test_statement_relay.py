@@ -42,7 +42,7 @@ class Replica:
         self.routes, self.routing = Routes(WORLD.overlay, name), RoutingTable(WORLD.overlay)
         self.routes.up = {peer for peer in WORLD.overlay.members if peer != name}
         self.relay = StatementRelay(self.routes, self.routing)
-        self.relay.begin(NOW)
+        self.relay.begin_comparing(NOW)
         self.now = NOW
 
     def knows(self, statement: Statement) -> Replica:
@@ -185,5 +185,5 @@ def test_without_planes_nothing_is_compared() -> None:
     overlay = make_world({1: 3, 2: 3}, [(1, 2)], {"site": 1}, [Scope("all/#", Mode.PLAIN)]).overlay
     routes = Routes(overlay, "r1a")
     relay = StatementRelay(routes, RoutingTable(overlay))
-    relay.begin(NOW)
+    relay.begin_comparing(NOW)
     assert relay.next_deadline is None

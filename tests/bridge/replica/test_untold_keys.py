@@ -13,12 +13,12 @@ KEYS = [(b"publisher", "plant/#", bytes([number])) for number in range(7)]
 def with_lost(*names: DataKeyName) -> UntoldKeys:
     untold = UntoldKeys()
     for name in names:
-        untold.lost("reader", name, 0.0)
+        untold.note_lost_key("reader", name, 0.0)
     return untold
 
 
 def told(untold: UntoldKeys, now: float) -> list[DataKeyName]:
-    return [name for peer in untold.due_peers(now) for name in untold.next_of(peer, list(untold.of(peer)), now)]
+    return [name for peer in untold.due_peers(now) for name in untold.next_of(peer, list(untold.keys_for(peer)), now)]
 
 
 def test_what_is_taken_lets_twice_as_many_follow():
@@ -33,7 +33,7 @@ def test_what_is_taken_lets_twice_as_many_follow():
 def test_a_loss_begins_anew_with_one():
     untold = with_lost(*KEYS)
     (first,) = told(untold, RETELL_S)
-    untold.lost("reader", first, RETELL_S)
+    untold.note_lost_key("reader", first, RETELL_S)
     assert untold.next_deadline == 2 * RETELL_S
     assert len(told(untold, 2 * RETELL_S)) == 1
 
@@ -41,7 +41,7 @@ def test_a_loss_begins_anew_with_one():
 def test_losses_without_end_put_off_nothing():
     untold = with_lost(*KEYS)
     for at in range(5):
-        untold.lost("reader", KEYS[at], float(at))
+        untold.note_lost_key("reader", KEYS[at], float(at))
     assert untold.next_deadline == RETELL_S
 
 
@@ -63,6 +63,6 @@ def test_a_link_that_is_down_is_waited_for():
 
 def test_who_is_no_member_is_forgotten():
     untold = with_lost(*KEYS)
-    untold.lost("other", KEYS[0], 1.0)
+    untold.note_lost_key("other", KEYS[0], 1.0)
     untold.forget_all_but({"other"})
     assert untold.due_peers(100.0) == ["other"]

@@ -20,7 +20,7 @@ def third() -> WrappedKey:
     """Replica 2 of the third region, which believes the wraps of the second."""
     key = WrappedKey(WAY.header, WAY.hops[:3], OWN)
     for place in (1, 2, 3):
-        key.others.take([wrap for wrap in OTHERS if wrap.name.owner.place == place], WAY.place(1, place))
+        key.others.take_wraps([wrap for wrap in OTHERS if wrap.name.owner.place == place], WAY.place(1, place))
     return key
 
 
@@ -36,7 +36,7 @@ def test_a_replica_behind_gets_our_wraps_and_those_that_we_believe() -> None:
     assert key_id == WAY.header.key_id
     own = [wrap for wrap in WAY.wraps if wrap.name.owner == OWN]
     assert {*wraps} == {*OTHERS, *own}
-    assert key.key(SEED) == wrap_key(WAY.header.digest, OWN, SEED)
+    assert key.wrap_key_share(SEED) == wrap_key(WAY.header.digest, OWN, SEED)
     assert key.frame(came(key), HELD, SEED) == frame, "a retransmission repeats it"
 
 
@@ -53,7 +53,7 @@ def test_news_hold_what_came_alone(seed: bytes | None) -> None:
     (label, *_), name = [*HELD], OTHERS[4].name
     frame = key.frame([label, name], HELD, seed)
     assert frame is not None
-    mine = WrapKey(key.key(SEED).value, WAY.header.digest, OWN).seal(HELD[label])
+    mine = WrapKey(key.wrap_key_share(SEED).value, WAY.header.digest, OWN).seal(HELD[label])
     told = decode_wraps(frame)[1]
     assert {*told} == {Wrap(name, OTHERS[4].sealed), *([mine] if seed else [])}
     assert (key.frame([label], HELD, None) is None) is True, "to a reader a share alone brings no wrap"
@@ -62,7 +62,7 @@ def test_news_hold_what_came_alone(seed: bytes | None) -> None:
 def test_what_is_not_believed_goes_nowhere() -> None:
     key = WrappedKey(WAY.header, WAY.hops[:4], WAY.place(3, 1))
     far = [wrap for wrap in WAY.wraps if wrap.name.owner.region == 2]
-    key.others.take(far, WAY.place(2, 1))
+    key.others.take_wraps(far, WAY.place(2, 1))
     assert not key.others.believed
     assert key.others.needed == 2
 

@@ -12,19 +12,19 @@ from bridge.topology.congestion import IDLE, THRESHOLD, WINDOW_S, LinkLoad, Link
 def test_the_element_is_of_the_last_whole_window() -> None:
     link = LinkStatus()
     for _ in range(6):
-        link.entered(0.01)
-    link.left(0.02)
-    link.left(0.03)
-    assert link.load(0.04) == LinkLoad(4, 1.0)
-    assert link.load(WINDOW_S) == LinkLoad(4, 3.0)
-    assert link.load(2 * WINDOW_S) == LinkLoad(4, 1.0)
+        link.count_entered(0.01)
+    link.count_left(0.02)
+    link.count_left(0.03)
+    assert link.load_at(0.04) == LinkLoad(4, 1.0)
+    assert link.load_at(WINDOW_S) == LinkLoad(4, 3.0)
+    assert link.load_at(2 * WINDOW_S) == LinkLoad(4, 1.0)
 
 
 def test_where_something_came_and_nothing_left_it_is_infinite() -> None:
     link = LinkStatus()
-    link.entered(0.0)
-    assert link.load(WINDOW_S).element == math.inf
-    assert link.load(5 * WINDOW_S).element == 1.0
+    link.count_entered(0.0)
+    assert link.load_at(WINDOW_S).element == math.inf
+    assert link.load_at(5 * WINDOW_S).element == 1.0
 
 
 @pytest.mark.parametrize(("queued", "free"), [(0, True), (THRESHOLD - 1, True), (THRESHOLD, False)])

@@ -18,7 +18,7 @@ OVERLAY = make_world({1: 3, 2: 5}, [(1, 2)], {"site": 1}, [SCOPE]).overlay
 def test_the_smallest_region_says_how_many_planes_there_are_and_further_replicas_stand_by() -> None:
     planes = Planes(OVERLAY)
     members = OVERLAY.views[2].members
-    assert planes.count(SCOPE) == 3
+    assert planes.plane_count(SCOPE) == 3
     assert [planes.place_of(SCOPE, name) for name in members] == [(2, 0), (2, 1), (2, 2), None, None]
     assert [planes.replica((2, plane)) for plane in range(3)] == list(members[:3])
 
@@ -31,8 +31,8 @@ def test_gateways_are_spread_over_planes_by_their_names() -> None:
 
 
 def test_only_scopes_that_are_to_go_by_planes_do() -> None:
-    assert Planes(OVERLAY).open(SCOPE)
-    assert not Planes(OVERLAY).open(Scope("plant/#", Mode.PLAIN))
+    assert Planes(OVERLAY).is_open(SCOPE)
+    assert not Planes(OVERLAY).is_open(Scope("plant/#", Mode.PLAIN))
 
 
 def test_replicas_of_a_region_are_linked_where_a_scope_goes_by_planes() -> None:
@@ -51,7 +51,7 @@ def test_the_signed_scope_says_it() -> None:
 def test_content_of_sealed_scopes_takes_detours_and_does_not_go_by_planes(scope: Scope) -> None:
     overlay = make_world({1: 3, 2: 3}, [(1, 2)], {}, [scope]).overlay
     (signed,) = overlay.policy.scopes
-    assert not Planes(overlay).open(signed)
+    assert not Planes(overlay).is_open(signed)
     assert Planes(overlay).detours(signed)
     assert not Planes(OVERLAY).detours(SCOPE), "a plain scope goes by planes"
 

@@ -72,7 +72,7 @@ def test_whether_something_comes_through_here(
 
 def test_who_is_no_member_any_more_cannot_hear_us(routes: Routes) -> None:
     routes.up = {ONE[0], "west", "gone"}
-    routes.adopt(OVERLAY)
+    routes.adopt_overlay(OVERLAY)
     assert routes.up == {ONE[0], "west"}
 
 
@@ -84,6 +84,6 @@ def test_what_passes_other_regions_only_does_not_come_through_here() -> None:
 
 def test_another_version_counts_from_its_adoption(routes: Routes) -> None:
     newer = WORLD.with_policy()
-    routes.adopt(newer)
+    routes.adopt_overlay(newer)
     assert routes.overlay is newer
     assert routes.name == TWO[0]

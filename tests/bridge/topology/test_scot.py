@@ -55,8 +55,8 @@ def test_a_subscription_reaches_every_broker_once_and_leaves_no_trace(scot: Scot
 
 def test_secondary_neighbours_pass_nothing_on() -> None:
     table = RowTable(Scot(6, SIX, 3), (1, 0))
-    assert table.subscribed("s", (1, 2), PlaneStep.SECONDARY, 0b100) == []
-    assert table.subscribed("t", (0, 0), PlaneStep.PRIMARY, 0b001) == [
+    assert table.enter_subscription("s", (1, 2), PlaneStep.SECONDARY, 0b100) == []
+    assert table.enter_subscription("t", (0, 0), PlaneStep.PRIMARY, 0b001) == [
         ((2, 0), PlaneStep.PRIMARY), ((1, 1), PlaneStep.SECONDARY), ((1, 2), PlaneStep.SECONDARY)]  # fmt: skip
 
 

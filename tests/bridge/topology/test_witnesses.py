@@ -79,7 +79,7 @@ def test_of_a_gateway_the_replicas_of_its_own_region_speak():
 
 def look(witness: LinkWitness, *links: tuple[float, dict[str, LinkNow]]) -> None:
     for now, each in links:
-        witness.look(each, now)
+        witness.note_links(each, now)
 
 
 def test_a_witness_counts_breaks_time_and_messages():

@@ -14,6 +14,6 @@ def detection_s(preset: Preset, round_trip_s: float, answers: int = 100) -> floa
         now = pulse.next_deadline
         ping, _ = pulse.tick(now)
         if ping is not None and ping.number <= answers:
-            pulse.answered(ping.number, ping.sent_ms, now + round_trip_s)
+            pulse.take_echo(ping.number, ping.sent_ms, now + round_trip_s)
             died = now + round_trip_s
     return now - died

@@ -83,7 +83,7 @@ def test_without_keep_alive_silence_means_nothing() -> None:
     machine = Availability("gw1")
     machine.handle(connected("d", 0), 0.0)
     machine.handle(Tick(), 1e6)
-    assert machine.state("d") == "online"
+    assert machine.state_of("d") == "online"
 
 
 def test_traffic_of_a_live_entity_is_published_once_per_refresh() -> None:
@@ -137,7 +137,7 @@ def test_ever_new_names_cannot_grow_memory_nor_evict_the_living() -> None:
     cleared = [e.publication for e in effects if isinstance(e, Announce) and not e.publication.payload]
     assert [p.topic for p in cleared] == ["entities/gw1/b/availability"]
     assert cleared[0].retain
-    assert (machine.state("b"), machine.state("d"), len(machine)) == (None, "online", 3)
+    assert (machine.state_of("b"), machine.state_of("d"), len(machine)) == (None, "online", 3)
 
 
 @pytest.mark.attack(163)
@@ -152,8 +152,8 @@ def test_who_comes_under_ever_new_names_takes_no_state_of_others() -> None:
     for number in range(20):
         machine.handle(EntityConnected(f"x{number}", 30, owner="user evil"), 102.0)
         machine.handle(gone(f"x{number}"), 102.0)
-    assert [machine.state(name) for name in ("remembered", "pump", "valve")] == ["offline"] * 3
-    assert [machine.state(f"x{number}") for number in (16, 17, 19)] == [None, "offline", "offline"]
+    assert [machine.state_of(name) for name in ("remembered", "pump", "valve")] == ["offline"] * 3
+    assert [machine.state_of(f"x{number}") for number in (16, 17, 19)] == [None, "offline", "offline"]
 
 
 @pytest.mark.parametrize("prefix", ["", "a/+", "#", "$SYS", "/a"])
@@ -270,7 +270,7 @@ def test_a_long_id_is_cut_in_half_of_the_room_and_told_apart_by_a_hash() -> None
 
 def test_nobody_else_says_who_is_available() -> None:
     own = OwnTopics()
-    Availability("gw 1", prefix="site").guard(own)
+    Availability("gw 1", prefix="site").reserve_topics(own)
     assert own.are_ours("site/gw%201/pump/availability")
     assert not own.are_ours("site/gw2/pump/availability")
     assert "site/gw2/pump/availability" in own
@@ -280,7 +280,7 @@ def test_nobody_else_says_who_is_available() -> None:
 
 def test_an_entity_that_nobody_saw_has_no_state_and_starts_from_nothing() -> None:
     machine = Availability("gw1")
-    assert (machine.state("d"), len(machine), machine.next_deadline) == (None, 0, None)
+    assert (machine.state_of("d"), len(machine), machine.next_deadline) == (None, 0, None)
     assert machine.handle(EntitySeen("d"), 1.0) == machine.handle(gone("d"), 1.0) == []
     assert len(machine) == 0
     assert machine._max_entities == MAX_ENTITIES
@@ -328,7 +328,7 @@ def test_what_is_no_announcement_of_ours_of_who_was_online_is_nobody_remembered(
 def test_a_remembered_entity_stays_until_it_may_have_come_back_and_is_nobodys_room() -> None:
     machine = Availability("gw1", rejoin_s=60, max_entities=1)
     machine.handle(EntityRemembered("old", 1_000, 2_000), 100.0)
-    assert machine.state("old") == "online"
+    assert machine.state_of("old") == "online"
     assert machine.handle(connected("new"), 101.0) == [Count("availability_refused")]
     assert machine.handle(EntityRemembered("other", 1, 1), 101.0) == [Count("availability_refused")]
     assert machine.handle(EntityRemembered("old", 5, 5), 102.0) == []
@@ -343,7 +343,7 @@ def test_who_is_connected_is_remembered_no_more() -> None:
     machine.handle(connected("d"), 100.0)
     assert machine.handle(EntityRemembered("d", 1, 2), 101.0) == []
     machine.handle(Tick(), 500.0)
-    assert machine.state("d") == "online"
+    assert machine.state_of("d") == "online"
     (body,) = bodies(machine.handle(gone("d"), 600.0))
     assert (body["since"], body["last_seen"]) == (600_000, 100_000)
 
@@ -378,7 +378,7 @@ def test_silence_is_judged_when_it_is_due_and_a_reconnection_brings_its_own_keep
     assert machine.next_deadline == 15.0
     machine.handle(connected("d", 100), 5.0)
     machine.handle(Tick(), 15.0)
-    assert (machine.state("d"), machine.next_deadline) == ("online", 155.0)
+    assert (machine.state_of("d"), machine.next_deadline) == ("online", 155.0)
     (body,) = bodies(machine.handle(Tick(), 155.0))
     assert (body["state"], body["reason"], body["since"]) == ("offline", "keep alive exceeded", 155_000)
     assert machine.handle(EntitySeen("d"), 155.5) == [], "settling"
@@ -391,7 +391,7 @@ def test_who_is_gone_is_not_seen() -> None:
     machine.handle(connected("d"), 0.0)
     machine.handle(gone("d"), 1.0)
     assert machine.handle(EntitySeen("d"), 2.0) == []
-    assert machine.state("d") == "offline"
+    assert machine.state_of("d") == "offline"
 
 
 def test_who_left_longest_ago_makes_room_first() -> None:
@@ -407,9 +407,9 @@ def test_who_left_longest_ago_makes_room_first() -> None:
     assert (publication.topic, publication.payload) == ("entities/gw1/b/availability", b"")
     assert (publication.qos, publication.retain, publication.time_ms) == (1, True, 1_004_000)
     assert bodies([told])[0]["entity"] == "c"
-    assert [machine.state(name) for name in "abc"] == ["offline", None, "online"]
+    assert [machine.state_of(name) for name in "abc"] == ["offline", None, "online"]
     machine.handle(connected("b"), 5.0)
-    assert [machine.state(name) for name in "abc"] == [None, "online", "online"]
+    assert [machine.state_of(name) for name in "abc"] == [None, "online", "online"]
     assert machine.handle(connected("d"), 6.0) == [Count("availability_refused")]
 
 

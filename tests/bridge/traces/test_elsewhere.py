@@ -35,7 +35,7 @@ def bus_that_can_ask(others: int = 2) -> WitnessBus:
 
 
 def said(bus: WitnessBus, witness: int) -> TraceKind:
-    held = traced_by(bus, witness).voice.again
+    held = traced_by(bus, witness).voice.present_states
     return held[next(iter(held))][0]
 
 
@@ -118,7 +118,7 @@ def test_another_witness_that_lies_keeps_no_dead_entity_alive() -> None:
     bus.run(15)
     assert traced.pulse.health is Health.FAILED
     session = traced.session.session
-    forged = TraceSession(session, bytes(32), 0).aside().say(Word.ANSWER, ECHO.pack(traced.pulse.sent, 0))
+    forged = TraceSession(session, bytes(32), 0).aside().say_word(Word.ANSWER, ECHO.pack(traced.pulse.sent, 0))
     for lie in (*passed, forged, b"", passed[0][:-1]):
         effects = handle(Relayed(session, lie), bus.now)
         assert [getattr(each, "name", "") for each in effects] == ["traces_refused"]
@@ -154,7 +154,7 @@ def test_it_is_asked_there_once_it_is_suspected_and_nobody_fails_unasked() -> No
     late = pulse._probed_at + 100.0  # a broker that had no time at all since
     ping, health = pulse.tick(late)
     assert (ping is not None, health) == (True, Health.FAILED)
-    pulse.answered(ping.number, ping.sent_ms, late + 0.01)
+    pulse.take_echo(ping.number, ping.sent_ms, late + 0.01)
     ping, health = pulse.tick(pulse.next_deadline)
     assert health is None
     ping, health = pulse.tick(pulse.next_deadline + 1_000.0)  # both verdicts are due at once
@@ -167,17 +167,17 @@ def test_at_no_other_witness_nothing_is_asked_and_of_too_many_only_some() -> Non
     traced = traced_by(bus, 0)
     ours = SelfHealth()
     elsewhere = Elsewhere(ours)
-    assert elsewhere.ask(traced, Ping(1, 0), 0.0) == []
+    assert elsewhere.ask_others(traced, Ping(1, 0), 0.0) == []
     ours.others = 1
-    asked = [elsewhere.ask(traced, Ping(n, 0), 0.0) for n in range(int(ASKED_THERE_PER_S) + 9)]
+    asked = [elsewhere.ask_others(traced, Ping(n, 0), 0.0) for n in range(int(ASKED_THERE_PER_S) + 9)]
     assert sum(bool(each) for each in asked) == ASKED_THERE_PER_S
     assert isinstance(asked[0][0], AskThere)
     assert ENTITY in asked[0][0].topic
     alone = WitnessBus(n=1)
     alone.run(5)
-    assert elsewhere.ask(traced_by(alone, 0), Ping(1, 0), 100.0) == []
+    assert elsewhere.ask_others(traced_by(alone, 0), Ping(1, 0), 100.0) == []
     voice = Voice(traced.advertisement, bytes, 100.0)
-    assert elsewhere.ask(replace(traced, voice=voice), Ping(1, 0), 100.0) == [], "it let nobody speak of it yet"
+    assert elsewhere.ask_others(replace(traced, voice=voice), Ping(1, 0), 100.0) == [], "it let nobody speak of it yet"
 
 
 def test_what_may_be_asked_elsewhere_comes_back_within_a_second() -> None:
@@ -186,9 +186,9 @@ def test_what_may_be_asked_elsewhere_comes_back_within_a_second() -> None:
     ours.others = 1
     elsewhere = Elsewhere(ours)
     for n in range(int(ASKED_THERE_PER_S)):
-        elsewhere.ask(traced, Ping(n, 0), 0.0)
-    assert not elsewhere.ask(traced, Ping(0, 0), 0.0)
-    assert elsewhere.ask(traced, Ping(0, 0), 0.5)
+        elsewhere.ask_others(traced, Ping(n, 0), 0.0)
+    assert not elsewhere.ask_others(traced, Ping(0, 0), 0.0)
+    assert elsewhere.ask_others(traced, Ping(0, 0), 0.5)
 
 
 @pytest.mark.attack(169)
@@ -201,38 +201,38 @@ def test_an_owner_of_thousands_that_are_silent_leaves_others_their_questions() -
     ours.others = 1
     elsewhere = Elsewhere(ours)
     for n in range(int(3 * ASKED_THERE_PER_S)):
-        elsewhere.ask(traced, Ping(n, 0), 0.0)
-    assert not elsewhere.ask(traced, Ping(0, 0), 0.0)
-    assert elsewhere.ask(other, Ping(0, 0), 0.0)
+        elsewhere.ask_others(traced, Ping(n, 0), 0.0)
+    assert not elsewhere.ask_others(traced, Ping(0, 0), 0.0)
+    assert elsewhere.ask_others(other, Ping(0, 0), 0.0)
 
 
 def test_of_whom_nothing_was_asked_elsewhere_nothing_is_heard_there() -> None:
     bus = bus_that_can_ask()
     traced, entity = traced_by(bus, 0), bus.entity._machines[0]._session
     assert entity is not None
-    said = entity.aside().say(Word.ANSWER, ECHO.pack(traced.pulse.sent, 0))
+    said = entity.aside().say_word(Word.ANSWER, ECHO.pack(traced.pulse.sent, 0))
     elsewhere = Elsewhere(SelfHealth())
     assert traced.aside is None
-    assert elsewhere.heard(traced, said, bus.now) is None
+    assert elsewhere.take_other_answer(traced, said, bus.now) is None
     traced.aside, traced.pulse = traced.session.aside(), None
-    assert elsewhere.heard(traced, said, bus.now) is None
+    assert elsewhere.take_other_answer(traced, said, bus.now) is None
 
 
 def test_words_beside_a_session_are_no_words_of_it_and_come_in_any_order_with_them() -> None:
     key, session = bytes(range(32)), bytes(16)
     entity, broker = TraceSession(session, key, 0), TraceSession(session, key, 1)
     there, here = broker.aside(), entity.aside()
-    first, second = there.say(Word.PING, b"1"), broker.say(Word.PING, b"2")
+    first, second = there.say_word(Word.PING, b"1"), broker.say_word(Word.PING, b"2")
     assert entity.hear(second) == (Word.PING, b"2")
     assert here.hear(first) == (Word.PING, b"1")
     with pytest.raises(Replayed):
         here.hear(first)
     for ends in ((entity, there), (here, broker)):  # neither path's words pass for the other's
-        word = ends[1].say(Word.PING, b"3")
+        word = ends[1].say_word(Word.PING, b"3")
         with pytest.raises(BadContent):
             TraceSession(session, key, 0).hear(word) if ends[0] is entity else entity.aside().hear(word)
     with pytest.raises(KeysError):
-        TraceSession(session, key, 0).aside().hear(here.say(Word.ANSWER))  # our own word, back
+        TraceSession(session, key, 0).aside().hear(here.say_word(Word.ANSWER))  # our own word, back
     with pytest.raises(OurFault):
         there.aside()
 
@@ -259,4 +259,4 @@ def test_what_is_passed_on_must_be_an_answer() -> None:
     end = entity.aside()
     for word, body in ((Word.STATE, bytes(ECHO.size)), (Word.ANSWER, b"short")):
         with pytest.raises(BadFrame):
-            Elsewhere(SelfHealth()).heard(traced, end.say(word, body), bus.now)
+            Elsewhere(SelfHealth()).take_other_answer(traced, end.say_word(word, body), bus.now)

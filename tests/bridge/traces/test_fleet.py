@@ -192,7 +192,7 @@ def test_a_summary_and_an_alert_are_these_documents() -> None:
 
 def test_nobody_else_publishes_a_fleet() -> None:
     own = OwnTopics()
-    Fleet("site/fleet", 60.0, Wall()).guard(own)
+    Fleet("site/fleet", 60.0, Wall()).reserve_topics(own)
     assert "site/fleet/shop/fleet" in own
     assert "site/fleets" not in own
 

@@ -96,8 +96,8 @@ def test_interest_lives_ninety_seconds_and_is_asked_for_every_thirty() -> None:
     assert audience.gauge_at == NOW
     audience.gauged(NOW)
     assert audience.gauge_at == NOW + GAUGE_EVERY_S
-    audience.answered(WantedTraces("desk", Interest.CHANGES | Interest.LOAD), NOW)
-    audience.answered(WantedTraces("wall", Interest.STATES), NOW + 10)
+    audience.take_interest(WantedTraces("desk", Interest.CHANGES | Interest.LOAD), NOW)
+    audience.take_interest(WantedTraces("wall", Interest.STATES), NOW + 10)
     assert audience.wants(NOW + 20) == Interest.CHANGES | Interest.LOAD | Interest.STATES
     assert audience.wants(NOW + INTEREST_LIVES_S) == Interest.STATES
     assert audience.wants(NOW + INTEREST_LIVES_S + 10) == Interest(0)
@@ -112,28 +112,28 @@ def test_the_longer_nobody_answers_the_rarer_is_the_question() -> None:
         now = audience.gauge_at
     assert pauses == [30, 60, 120, GAUGE_IDLE_S, GAUGE_IDLE_S, GAUGE_IDLE_S]
     audience.gauged(now)
-    audience.answered(WantedTraces("desk", Interest(0)), now + 1)
+    audience.take_interest(WantedTraces("desk", Interest(0)), now + 1)
     assert audience.gauge_at == now + GAUGE_IDLE_S, "who wants nothing is nobody"
-    audience.answered(WantedTraces("desk", Interest.LOAD), now + 1)
+    audience.take_interest(WantedTraces("desk", Interest.LOAD), now + 1)
     assert audience.gauge_at == now + 1 + GAUGE_EVERY_S
     audience.gauged(now + 31)
-    audience.answered(WantedTraces("wall", Interest.LOAD), now + 60)
+    audience.take_interest(WantedTraces("wall", Interest.LOAD), now + 60)
     assert audience.gauge_at == now + 31 + GAUGE_EVERY_S, "and nobody puts it off"
 
 
 def test_a_tracker_may_change_its_mind() -> None:
     audience = Audience(NOW)
-    audience.answered(WantedTraces("desk", EVERYTHING), NOW)
-    audience.answered(WantedTraces("desk", Interest.LOAD), NOW + 1)
+    audience.take_interest(WantedTraces("desk", EVERYTHING), NOW)
+    audience.take_interest(WantedTraces("desk", Interest.LOAD), NOW + 1)
     assert audience.wants(NOW + 2) == Interest.LOAD
-    audience.answered(WantedTraces("desk", Interest(0)), NOW + 3)
+    audience.take_interest(WantedTraces("desk", Interest(0)), NOW + 3)
     assert audience.wants(NOW + 3) == Interest(0)
 
 
 def test_many_trackers_are_bounded_and_the_next_to_go_goes_first() -> None:
     audience = Audience(NOW)
     for number in range(TRACKERS_MAX + 5):
-        audience.answered(
+        audience.take_interest(
             WantedTraces(f"t{number}", Interest.LOAD if number < 5 else Interest.STATES), NOW + number / 1000
         )
     assert len(audience) == TRACKERS_MAX
@@ -262,17 +262,18 @@ def test_a_word_of_the_entitys_own_is_passed_on_as_it_is() -> None:
 def test_a_wish_is_written_byte_by_byte_as_others_read_it() -> None:
     plain = WantedTraces("desk", Interest.LOAD)
     assert (plain.credentials, plain.anew, plain.time_ms, plain.signature) == (b"", False, 0, bytes(64))
-    head = plain.body()[:3]
-    assert plain.body() == head + b"\0\x04desk" + b"\x08" + bytes(8) + b"\0\0"
+    head = plain.signed_bytes()[:3]
+    assert plain.signed_bytes() == head + b"\0\x04desk" + b"\x08" + bytes(8) + b"\0\0"
     assert (
-        replace(plain, anew=True, time_ms=258).body() == head + b"\0\x04desk" + b"\x88" + b"\0\0\0\0\0\0\1\2" + b"\0\0"
+        replace(plain, anew=True, time_ms=258).signed_bytes()
+        == head + b"\0\x04desk" + b"\x88" + b"\0\0\0\0\0\0\1\2" + b"\0\0"
     )
-    assert plain.encode() == plain.body() + bytes(64)
+    assert plain.encode() == plain.signed_bytes() + bytes(64)
     assert "signature" not in repr(WISH)
 
 
 def test_a_wish_holds_if_its_tracker_signed_it_for_this_topic_and_just_now() -> None:
-    wish = replace(WISH, signature=DESK.sign("veilmq/1 trace interest", TOPIC + WISH.body()))
+    wish = replace(WISH, signature=DESK.sign("veilmq/1 trace interest", TOPIC + WISH.signed_bytes()))
     assert wish == WISH.signed(DESK, TOPIC)
     for now_ms in (NOW_MS - WANTED_FRESH_MS, NOW_MS, NOW_MS + WANTED_FRESH_MS):
         assert wish.verify(TOPIC, AUTHORITY.public_bytes, now_ms) == certified(DESK, "desk")
@@ -333,10 +334,10 @@ def test_what_is_no_wish_to_the_last_byte_is_refused() -> None:
 def test_when_a_tracker_said_so_is_remembered_by_its_own_clock() -> None:
     audience = Audience(NOW)
     assert audience.asked_ms("desk") < 0, "before any time"
-    audience.answered(replace(WISH, time_ms=0), NOW)
-    audience.answered(replace(WISH, tracker="wall", time_ms=7), NOW)
+    audience.take_interest(replace(WISH, time_ms=0), NOW)
+    audience.take_interest(replace(WISH, tracker="wall", time_ms=7), NOW)
     assert (audience.asked_ms("desk"), audience.asked_ms("wall"), len(audience)) == (0, 7, 2)
-    audience.answered(replace(WISH, interest=Interest(0)), NOW)
+    audience.take_interest(replace(WISH, interest=Interest(0)), NOW)
     assert audience.asked_ms("desk") < 0
     assert len(audience) == 1
 
@@ -345,17 +346,17 @@ def test_as_many_trackers_as_the_bound_are_remembered(monkeypatch: pytest.Monkey
     monkeypatch.setattr(traces, "TRACKERS_MAX", 2)
     audience = Audience(NOW)
     for name in ("a", "b"):
-        audience.answered(replace(WISH, tracker=name), NOW)
+        audience.take_interest(replace(WISH, tracker=name), NOW)
     assert len(audience) == 2
-    audience.answered(replace(WISH, tracker="a"), NOW)  # said again: the last to be forgotten
-    audience.answered(replace(WISH, tracker="c"), NOW)
+    audience.take_interest(replace(WISH, tracker="a"), NOW)  # said again: the last to be forgotten
+    audience.take_interest(replace(WISH, tracker="c"), NOW)
     assert [audience.asked_ms(name) >= 0 for name in ("a", "b", "c")] == [True, False, True]
 
 
 def test_an_interest_ends_at_its_time_and_not_those_that_were_said_later() -> None:
     audience = Audience(NOW)
-    audience.answered(replace(WISH, interest=Interest.STATES), NOW)
-    audience.answered(replace(WISH, tracker="wall"), NOW + 1)
+    audience.take_interest(replace(WISH, interest=Interest.STATES), NOW)
+    audience.take_interest(replace(WISH, tracker="wall"), NOW + 1)
     assert audience.wants(NOW + INTEREST_LIVES_S - 0.001) == Interest.STATES | Interest.LOAD
     assert audience.wants(NOW + INTEREST_LIVES_S) == Interest.LOAD
     assert len(audience) == 1

@@ -32,8 +32,8 @@ def follow(bus: Bus, tracker: str = "desk", entity: str = "pump") -> None:
 def test_who_starts_to_watch_after_a_death_hears_of_it_and_since_when(bus: Bus, secured: bool) -> None:
     pump = bus.entity("pump", Wishes(("desk*",), secured=secured))
     bus.run(10)
-    bus.perform("pump", pump.state(K.READY))
-    bus.perform("pump", pump.load({"cpu": 0.5}))
+    bus.perform("pump", pump.set_state(K.READY))
+    bus.perform("pump", pump.report_load({"cpu": 0.5}))
     bus.run(5)
     died = bus.now
     bus.die("pump")
@@ -62,7 +62,7 @@ def test_a_broker_and_an_entity_that_die_together_and_only_the_broker_comes_back
     bus.tracker("desk")
     pump = bus.entity("pump")
     follow(bus)
-    bus.perform("pump", pump.state(K.READY))
+    bus.perform("pump", pump.set_state(K.READY))
     bus.run(30)
     bus.die("pump")
     restarted(bus, 10)
@@ -138,11 +138,11 @@ def test_who_is_not_found_is_said_within_seconds(bus: Bus) -> None:
     follow(bus, "desk", "nobody")
     follow(bus, "stranger")
     bus.run(FOUND_S + 0.1)
-    assert desk.trouble("pump", bus.now) is None
-    assert "no entity of that name" in str(desk.trouble("nobody", bus.now))
+    assert desk.trouble_with("pump", bus.now) is None
+    assert "no entity of that name" in str(desk.trouble_with("nobody", bus.now))
     stranger = bus.clients["stranger"]
     assert isinstance(stranger, Tracker)
-    assert stranger.trouble("pump", bus.now) == desk.trouble("nobody", bus.now), "nobody learns who exists"
+    assert stranger.trouble_with("pump", bus.now) == desk.trouble_with("nobody", bus.now), "nobody learns who exists"
 
 
 # ------------------------------------------------------------------------------------------------------ clocks

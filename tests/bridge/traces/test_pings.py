@@ -46,7 +46,7 @@ def run(pulse: Pulse, until: float, round_trip_s: float | None) -> list[tuple[fl
             return seen
         if answer_at <= pulse.next_deadline:
             at, ping = answers.pop(0)
-            health = pulse.answered(ping.number, ping.sent_ms, at)
+            health = pulse.take_echo(ping.number, ping.sent_ms, at)
             seen += [(at, health)] if health else []
             continue
         sent, health = pulse.tick(now)
@@ -113,7 +113,7 @@ def test_on_the_best_of_links_nobody_fails_before_the_floor(preset: Preset, floo
         now = pulse.next_deadline
         ping, _ = pulse.tick(now)
         if ping is not None:
-            assert pulse.answered(ping.number, ping.sent_ms, now + 0.001) is None
+            assert pulse.take_echo(ping.number, ping.sent_ms, now + 0.001) is None
     seen = run(pulse, now + 60, None)
     first, failed = pings(seen)[0], next(at for at, what in seen if what is Health.FAILED)
     assert failed - first == pytest.approx(floor_s, abs=0.05)
@@ -147,7 +147,7 @@ def test_pings_that_are_late_together_prove_no_more_than_one() -> None:
     assert healths(seen) == [Health.SUSPECTED]
     sent = [what for _, what in seen if isinstance(what, Ping)]
     assert len(sent) > 10
-    told = [pulse.answered(ping.number, ping.sent_ms, now + 4.2) for ping in sent]
+    told = [pulse.take_echo(ping.number, ping.sent_ms, now + 4.2) for ping in sent]
     assert told == [Health.ALIVE] + [None] * (len(sent) - 1)
     assert healths(run(pulse, now + 30, 0.01)) == []
 
@@ -169,7 +169,7 @@ def test_a_late_answer_is_one() -> None:
     seen = run(pulse, now + 0.58, None)
     (at, ping) = next((at, what) for at, what in seen if isinstance(what, Ping))
     assert pulse.metrics.loss_rate > 0
-    assert pulse.answered(ping.number, ping.sent_ms, at + 0.9) is None
+    assert pulse.take_echo(ping.number, ping.sent_ms, at + 0.9) is None
     assert pulse.metrics.loss_rate == 0
     assert pulse.timeout_s > 5 * LAN.margin_s, "such a round trip is possible"
 
@@ -179,7 +179,7 @@ def test_an_echo_of_what_was_never_sent_changes_nothing(forged: tuple[int, int])
     pulse, now = steady()
     seen = run(pulse, now + 4.0, None)
     assert healths(seen) == [Health.SUSPECTED]
-    assert pulse.answered(*forged, now + 4.0) is None
+    assert pulse.take_echo(*forged, now + 4.0) is None
     assert pulse.health is Health.SUSPECTED
 
 
@@ -187,9 +187,9 @@ def test_an_answer_counts_once() -> None:
     pulse = Pulse(LAN, NOW)
     ping, _ = pulse.tick(NOW)
     assert ping is not None
-    pulse.answered(ping.number, ping.sent_ms, NOW + 0.1)
+    pulse.take_echo(ping.number, ping.sent_ms, NOW + 0.1)
     before = pulse.metrics
-    assert pulse.answered(ping.number, ping.sent_ms, NOW + 5) is None
+    assert pulse.take_echo(ping.number, ping.sent_ms, NOW + 5) is None
     assert pulse.metrics == before
 
 
@@ -202,9 +202,9 @@ def test_loss_latency_jitter_and_reordering_of_the_last_ten() -> None:
         ping, _ = pulse.tick(now)
         sent += [ping] if ping else []
         if ping and ping.number not in (3, 4, 5):
-            pulse.answered(ping.number, ping.sent_ms, now + (0.1 if ping.number % 2 else 0.15))
+            pulse.take_echo(ping.number, ping.sent_ms, now + (0.1 if ping.number % 2 else 0.15))
     five = sent[4]
-    pulse.answered(five.number, five.sent_ms, now + 0.01)
+    pulse.take_echo(five.number, five.sent_ms, now + 0.01)
     metrics = pulse.metrics
     assert metrics.loss_rate == pytest.approx(0.2)
     assert metrics.reordered_rate == pytest.approx(1 / 8)
@@ -253,7 +253,7 @@ def test_the_better_a_link_is_known_the_fewer_pings_a_goal_needs() -> None:
 def test_who_spoke_need_not_be_asked_before_the_goal_says_so_and_herds_are_spread(spread: float) -> None:
     pace = within(10)
     pulse = Pulse(pace, NOW + 5, spread)
-    pulse.begin(NOW)
+    pulse.ask_at_once(NOW)
     for _ in range(3):  # the words with which it begins
         pulse.lives(NOW)
     first = pulse.next_deadline
@@ -405,7 +405,7 @@ def test_whatever_the_network_does_memory_is_bounded_and_time_goes_on(seed: int,
         answers.sort(key=lambda answer: answer[0])
         if answers and answers[0][0] <= pulse.next_deadline:
             now, ping = answers.pop(0)
-            pulse.answered(ping.number, ping.sent_ms, now)
+            pulse.take_echo(ping.number, ping.sent_ms, now)
             assert pulse.health is Health.ALIVE
         else:
             assert pulse.next_deadline >= now or steps == 0
@@ -459,8 +459,8 @@ def test_an_answer_out_of_order_is_a_sign_of_life() -> None:
     """The older of two pings is answered, the newer is not: we wait for it anew, and no wait is learned from before."""
     pulse, now = steady()
     sent = [what for _, what in run(pulse, now + 1.2, None) if isinstance(what, Ping)]
-    assert pulse.answered(sent[1].number, sent[1].sent_ms, now + 1.2) is None
-    assert pulse.answered(sent[0].number, sent[0].sent_ms, now + 1.3) is None
+    assert pulse.take_echo(sent[1].number, sent[1].sent_ms, now + 1.2) is None
+    assert pulse.take_echo(sent[0].number, sent[0].sent_ms, now + 1.3) is None
     assert pulse.metrics.reordered_rate == pytest.approx(1 / HISTORY)
     told = next(at for at, what in run(pulse, now + 30, None) if what is Health.FAILED)
     assert told - (now + 1.3) == pytest.approx(2 * LAN.patience_s + pulse.timeout_s)
@@ -474,7 +474,7 @@ def test_while_we_come_late_ourselves_nobody_is_held_for_dead() -> None:
         ping, health = pulse.tick(now)
         assert health is None
         for each in waiting:
-            pulse.answered(each.number, each.sent_ms, now + 0.001)
+            pulse.take_echo(each.number, each.sent_ms, now + 0.001)
         waiting = [ping] if ping else []
 
 
@@ -501,7 +501,7 @@ def asked(pulse: Pulse, now: float) -> Ping:
 
 
 def answer(pulse: Pulse, ping: Ping, now: float) -> Health | None:
-    return pulse.answered(ping.number, ping.sent_ms, now)
+    return pulse.take_echo(ping.number, ping.sent_ms, now)
 
 
 def trips(pulse: Pulse, *round_trips_s: float) -> float:
@@ -719,13 +719,13 @@ def test_an_echo_counts_with_its_number_and_its_time_and_once() -> None:
     first, second = asked(pulse, T), asked(pulse, T + 0.5)
     assert (first.sent_ms, second.sent_ms) == (1_000_000, 1_000_500)
     for number, sent_ms in ((1, 1_000_500), (2, 1_000_000), (3, 1_000_500), (1, 1_000_001)):
-        pulse.answered(number, sent_ms, T + 0.6)
+        pulse.take_echo(number, sent_ms, T + 0.6)
         assert pulse.metrics == NEVER_HEARD
     pulse.tick(T + 1.0)
     pulse.tick(T + 1.25)
     assert pulse.metrics.loss_rate == 1.0
     for number, sent_ms in ((1, 1_000_500), (1, 1_000_001), (9, 1_000_000)):
-        pulse.answered(number, sent_ms, T + 1.3)
+        pulse.take_echo(number, sent_ms, T + 1.3)
         assert pulse.metrics.loss_rate == 1.0, "what was missed is answered with its own time, too"
     answer(pulse, first, T + 1.3)
     assert pulse.metrics.latency_s == about(1.3)
@@ -840,7 +840,7 @@ def test_where_the_connection_ended_it_is_asked_at_once_and_waited_for_from_then
     pulse = Pulse(LAN, T)
     trips(pulse, *[0.0] * HISTORY)
     ended = pulse.next_deadline - 0.25
-    pulse.lost(ended)
+    pulse.connection_ended(ended)
     assert pulse.is_overdue
     assert pulse.next_deadline == ended
     patience_s = 2 * LAN.patience_s + LAN.margin_s
@@ -850,14 +850,14 @@ def test_where_the_connection_ended_it_is_asked_at_once_and_waited_for_from_then
     first = waiting.next_deadline
     run(waiting, first + 1, None)
     misses = waiting._misses
-    waiting.lost(first + 1)
+    waiting.connection_ended(first + 1)
     assert waiting._misses == misses
     assert verdicts(waiting, first)[1] == about(patience_s), "it was silent before"
 
 
 def test_who_comes_back_before_it_was_ever_asked_is_a_newcomer() -> None:
     pulse = Pulse(LAN, T)
-    pulse.lost(T - 0.25)
+    pulse.connection_ended(T - 0.25)
     assert pulse.lives(T) is None
     assert not pulse.is_overdue
     assert pulse.next_deadline == T + 0.5
@@ -867,10 +867,10 @@ def test_who_comes_back_before_it_was_ever_asked_is_a_newcomer() -> None:
 
 def test_the_first_word_brings_the_first_ping() -> None:
     pulse = Pulse(LAN, T + 5)
-    pulse.begin(T)
+    pulse.ask_at_once(T)
     assert pulse.next_deadline == T
     late = Pulse(LAN, T)
-    late.begin(T + 1)
+    late.ask_at_once(T + 1)
     assert late.next_deadline == T, "it is due"
 
 
@@ -1013,7 +1013,7 @@ def test_an_answer_that_came_elsewhere_holds_it_for_suspected_as_long_as_such_co
     assert pulse.health is Health.SUSPECTED
     assert verdicts_failed(pulse, ping) == pytest.approx(patience_s, abs=0.002)
     assert pulse.vouched(ping.number, ping.sent_ms, now) is Health.SUSPECTED, "it is no longer dead"
-    assert pulse.answered(ping.number, ping.sent_ms, now) is Health.ALIVE
+    assert pulse.take_echo(ping.number, ping.sent_ms, now) is Health.ALIVE
 
 
 @pytest.mark.parametrize("by_an_answer", [True, False])
@@ -1021,7 +1021,7 @@ def test_who_is_heard_here_again_is_asked_here_as_fast_as_ever(by_an_answer: boo
     pulse, now, ping = seen_elsewhere()
     pulse.vouched(ping.number, ping.sent_ms, now)
     if by_an_answer:
-        pulse.answered(ping.number, ping.sent_ms, now)
+        pulse.take_echo(ping.number, ping.sent_ms, now)
     else:
         pulse.lives(now)
     run(pulse, now + 5, 0.0)
@@ -1113,5 +1113,5 @@ def test_after_a_second_failure_the_pauses_begin_anew() -> None:
         sent = [at for at in pings(seen) if at > failed_at]
         gaps.append([round(later - earlier, 3) for earlier, later in pairwise(sent)][:3])
         now = sent[-1] + 0.01
-        assert pulse.answered(pulse.sent, int(sent[-1] * 1000), now) is Health.ALIVE
+        assert pulse.take_echo(pulse.sent, int(sent[-1] * 1000), now) is Health.ALIVE
     assert gaps[0] == gaps[1]

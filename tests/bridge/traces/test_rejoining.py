@@ -133,7 +133,7 @@ def test_the_time_counts_from_the_first_who_is_missing_until_nobody_is() -> None
 def test_whether_others_still_come_is_looked_at_twice_in_the_time_in_which_they_count() -> None:
     rejoining = Rejoining()
     rejoining.waits(NOW)
-    rejoining.came(NOW + REJOIN_S)
+    rejoining.count_return(NOW + REJOIN_S)
     assert rejoining.until(NOW + REJOIN_S, 0.0) == NOW + REJOIN_S + COMES_S / 2
 
 
@@ -144,7 +144,7 @@ def test_a_few_of_very_many_are_no_sign_that_the_others_come(waiting: Callable[[
     for rejoining, came in ((few, number * COMES_PART - 20), (enough, number * COMES_PART)):
         for _ in range(int(came)):
             rejoining.gone()
-            rejoining.came(at - 1)
+            rejoining.count_return(at - 1)
     assert few.until(at, 0.0) <= at
     assert enough.until(at, 0.0) > at
 
@@ -152,7 +152,7 @@ def test_a_few_of_very_many_are_no_sign_that_the_others_come(waiting: Callable[[
 def test_what_came_long_ago_does_not_count(waiting: Callable[[int], Rejoining]) -> None:
     rejoining = waiting(10)
     rejoining.gone()
-    rejoining.came(NOW + REJOIN_S - 1)
+    rejoining.count_return(NOW + REJOIN_S - 1)
     assert rejoining.until(NOW + REJOIN_S, 0.0) > NOW + REJOIN_S
     assert rejoining.until(NOW + REJOIN_S + LAST_LOOK_S, 0.0) <= NOW + REJOIN_S + LAST_LOOK_S
 
@@ -161,6 +161,6 @@ def test_what_came_long_ago_does_not_count(waiting: Callable[[int], Rejoining]) 
 def test_at_the_stated_end_nothing_holds_it_up(waiting: Callable[[int], Rejoining], score: float) -> None:
     rejoining = waiting(10)
     end = NOW + REJOIN_MAX_S
-    rejoining.came(end - 1)
+    rejoining.count_return(end - 1)
     assert end - 1 < rejoining.until(end - 1, score) <= end
     assert rejoining.until(end, score) <= end

@@ -33,7 +33,7 @@ def reporter() -> Reporter:
 def told(
     reporter: Reporter, kind: TraceKind, now: float = NOW, entity: str = "pump-7", **fields: Any
 ) -> list[ReportEffect]:
-    return reporter.told(entity, kind, fields, now)
+    return reporter.report_trace(entity, kind, fields, now)
 
 
 def bodies(effects: Iterable[ReportEffect]) -> list[dict[str, Any]]:
@@ -41,7 +41,7 @@ def bodies(effects: Iterable[ReportEffect]) -> list[dict[str, Any]]:
 
 
 def test_a_report_is_one_json_object_on_the_entitys_own_topic(reporter: Reporter) -> None:
-    (report,) = reporter.told("pump-7", TraceKind.LOAD_INFORMATION, {"cpu": 0.5}, NOW)
+    (report,) = reporter.report_trace("pump-7", TraceKind.LOAD_INFORMATION, {"cpu": 0.5}, NOW)
     assert isinstance(report, TraceReport)
     assert report.topic == "entities/gate/pump-7/trace"
     assert json.loads(report.payload) == {
@@ -85,7 +85,7 @@ def test_what_does_not_change_comes_at_the_pace_of_a_gauge(reporter: Reporter) -
 def test_all_is_well_again_after_a_failure_is_a_change(reporter: Reporter) -> None:
     told(reporter, TraceKind.ALLS_WELL)
     told(reporter, TraceKind.FAILED, NOW + 1)
-    back = reporter.told("pump-7", TraceKind.ALLS_WELL, {"after": "failed"}, NOW + 2, Interest.CHANGES)
+    back = reporter.report_trace("pump-7", TraceKind.ALLS_WELL, {"after": "failed"}, NOW + 2, Interest.CHANGES)
     assert bodies(back)[0]["fields"] == {"after": "failed"}
 
 
@@ -97,7 +97,7 @@ def test_an_entity_that_floods_is_slowed_down_and_its_last_word_is_said(reporter
     flood: list[ReportEffect] = []
     for number in range(1_000):
         kind = TraceKind.READY if number % 2 else TraceKind.RECOVERING
-        flood += reporter.told("pump-7", kind, {"nth": number}, NOW + number / 1_000)
+        flood += reporter.report_trace("pump-7", kind, {"nth": number}, NOW + number / 1_000)
     assert len(bodies(flood)) == CHANGES_BURST
     assert sum(1 for effect in flood if isinstance(effect, Count)) == 1_000 - CHANGES_BURST - 1
     assert bodies(told(reporter, TraceKind.READY, NOW + 1, entity="pump-8")), "others are not slowed down"
@@ -123,7 +123,7 @@ def test_paces_are_bounded_and_what_is_held_is_said_before_it_is_forgotten(
 ) -> None:
     monkeypatch.setattr(reporting, "REPORTED_MAX", 3)
     for number in range(CHANGES_BURST + 1):
-        reporter.told("pump-7", TraceKind.READY, {"nth": number}, NOW)
+        reporter.report_trace("pump-7", TraceKind.READY, {"nth": number}, NOW)
     effects = [effect for n in range(3) for effect in told(reporter, TraceKind.JOIN, NOW, f"other {n}")]
     assert [body["entity"] for body in bodies(effects)] == ["other 0", "other 1", "pump-7", "other 2"]
     assert not list(reporter.due_reports(NOW + 60)), "it is not said twice"
@@ -160,7 +160,7 @@ def test_all_together_are_slowed_down_and_the_last_word_of_each_is_said(monkeypa
 
 def test_nobody_else_reports_and_no_report_shows(reporter: Reporter) -> None:
     own = OwnTopics()
-    reporter.guard(own)
+    reporter.reserve_topics(own)
     assert own.are_ours("entities/gate/pump-7/trace")
     assert "entities/gate/pump-7/availability" not in own
     assert "secret" not in repr(TraceReport("t", b"secret"))
@@ -177,14 +177,14 @@ def test_what_is_said_as_of_another_interest_has_its_pace(reporter: Reporter) ->
         (TraceKind.FAILED, Interest.LOAD, False),
         (TraceKind.LOAD_INFORMATION, Interest.STATES, True),
     ):
-        said = [effect for _ in range(3) for effect in reporter.told("pump-7", kind, {}, NOW, to)]
+        said = [effect for _ in range(3) for effect in reporter.report_trace("pump-7", kind, {}, NOW, to)]
         assert len(bodies(said)) == (3 if changes else 1)
 
 
 def test_what_was_held_back_is_said_when_it_may_be_and_not_before(reporter: Reporter) -> None:
     assert reporter.next_deadline is None
     for number in range(CHANGES_BURST + 2):
-        reporter.told("pump-7", TraceKind.READY, {"nth": number}, NOW)
+        reporter.report_trace("pump-7", TraceKind.READY, {"nth": number}, NOW)
     assert reporter.next_deadline == NOW + CHANGES_EVERY_S
     assert not list(reporter.due_reports(NOW + CHANGES_EVERY_S - 0.001))
     (last,) = bodies(reporter.due_reports(NOW + CHANGES_EVERY_S))
@@ -286,7 +286,7 @@ def test_what_somebody_else_says_is_not_reported() -> None:
     pump.authorise()
     before = len(pump.reports)
     state = bytes([TraceKind.SHUTDOWN])
-    forged = pump.session.say(Word.STATE, state, SPY)
+    forged = pump.session.say_word(Word.STATE, state, SPY)
     pump.handle(Spoke("spy", pump.session.session, forged))
     pump.handle(Spoke("spy", bytes(16), forged))
     pump.handle(ClientGone("spy", clean=False))

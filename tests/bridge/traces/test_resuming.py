@@ -53,7 +53,7 @@ class Pair:
             PUMP, certified(PUMP, "pump-7"), NODES, AUTHORITY.public_bytes, self.rng.randbytes,
             advertisement=advertised(), wall=self.wall,
         )  # fmt: skip
-        self.entity.state(TraceKind.READY)
+        self.entity.set_state(TraceKind.READY)
 
     def _tracer(self) -> Tracer:
         return Tracer(within(10), NODES, AUTHORITY.public_bytes, self.rng.randbytes, wall=self.wall)
@@ -131,7 +131,7 @@ def pair() -> Pair:
 def test_who_comes_back_goes_on_without_a_signature(pair: Pair, restarts: bool) -> None:
     session = pair.entity._session
     assert session is not None
-    before = session.kept
+    before = session.session_and_key
     pair.lose()
     if restarts:
         pair.restart()
@@ -140,12 +140,12 @@ def test_who_comes_back_goes_on_without_a_signature(pair: Pair, restarts: bool) 
     assert pair.entity.stage is Stage.TRACED
     assert [each.topic == REGISTRATION_TOPIC for each in pair.said] == [False] * 2, "a knock, and how it is"
     assert pair.entity._session is not None
-    assert pair.entity._session.kept[0] == before[0]
-    assert pair.entity._session.kept[1] != before[1], "under another key"
+    assert pair.entity._session.session_and_key[0] == before[0]
+    assert pair.entity._session.session_and_key[1] != before[1], "under another key"
     assert (pair.of("entities_resumed"), pair.of("entities_registered"), pair.of("traces_refused")) == (1, 1, 0)
     assert pair.told[0] is TraceKind.JOIN
     (traced,) = pair.tracer._traced.values()
-    assert traced.voice.again[Interest.CHANGES][1]["entity"] == "pump-7"
+    assert traced.voice.present_states[Interest.CHANGES][1]["entity"] == "pump-7"
     check_books(pair.tracer)
     pair.run(RENEW_AFTER_S + 60)
     assert not {TraceKind.FAILED, TraceKind.FAILURE_SUSPICION} & set(pair.told)
@@ -264,7 +264,7 @@ def test_a_knock_that_is_caught_and_passed_on_first_wins_nothing(pair: Pair) -> 
 @pytest.mark.parametrize("name", ["nobody", "pump-8"])
 def test_nobody_knocks_in_another_name_or_without_the_key(pair: Pair, name: str) -> None:
     (traced,) = pair.tracer._traced.values()
-    (session, key), now_ms = traced.session.kept, pair.wall.ms(pair.now)
+    (session, key), now_ms = traced.session.session_and_key, pair.wall.ms(pair.now)
     frames = [
         Knock(session, b"n" * 16, now_ms, "pump-7").coded(b"x" * 32),
         Knock(session, b"n" * 16, now_ms + 61_000, "pump-7").coded(key),
@@ -304,12 +304,12 @@ def test_a_forged_answer_moves_an_entity_nowhere_but_to_a_registration(pair: Pai
 
 def test_whose_knock_is_answered_and_not_used_is_as_before(pair: Pair) -> None:
     (traced,) = pair.tracer._traced.values()
-    (session, key), now_ms = traced.session.kept, pair.wall.ms(pair.now)
+    (session, key), now_ms = traced.session.session_and_key, pair.wall.ms(pair.now)
     knock = Knock(session, b"n" * 16, now_ms, "pump-7").coded(key)
     pair.tracer.handle(Spoke("pump-7", session, knock.encode()), pair.now)
     assert traced.coming is not None
     assert pair.entity._session is not None
-    said = pair.entity._session.say(Word.LOAD, b"{}")
+    said = pair.entity._session.say_word(Word.LOAD, b"{}")
     effects = pair.tracer.handle(Spoke("pump-7", session, said), pair.now)
     assert not any(isinstance(each, Resumed) or getattr(each, "name", "") == "traces_refused" for each in effects)
 
@@ -320,7 +320,7 @@ def signing(pair: Pair) -> Pair:
         PUMP, certified(PUMP, "pump-7"), NODES, AUTHORITY.public_bytes, pair.rng.randbytes,
         Wishes(advertised().discoverers, signed=True), advertised(), pair.wall,
     )  # fmt: skip
-    pair.entity.state(TraceKind.READY)
+    pair.entity.set_state(TraceKind.READY)
     pair.connect()
     pair.run(5)
     return pair
@@ -333,8 +333,8 @@ def test_what_an_entity_signed_before_its_session_went_on_is_nothing_behind_it(p
     above all that the entity says, so that it is told failed, and say for a dead one that it is back."""
     signing(pair)
     for _ in range(8):
-        pair.from_entity(pair.entity.state(TraceKind.RECOVERING))
-    pair.from_entity(pair.entity.state(TraceKind.READY))
+        pair.from_entity(pair.entity.set_state(TraceKind.RECOVERING))
+    pair.from_entity(pair.entity.set_state(TraceKind.READY))
     words = [each for each in pair.said if each.topic != REGISTRATION_TOPIC and not each.payload.startswith(KNOCK)]
     pair.lose()
     if restarts:
@@ -355,9 +355,9 @@ def test_what_an_entity_signed_before_its_session_went_on_is_nothing_behind_it(p
         pair.hear(each.topic, each.payload)
     assert pair.of("traces_refused") == before + len(words)
     del pair.told[:]
-    pair.from_entity(pair.entity.state(TraceKind.SHUTDOWN))
+    pair.from_entity(pair.entity.set_state(TraceKind.SHUTDOWN))
     assert pair.of("traces_refused") == before + len(words), "its own words count"
-    assert (pair.tracer._traced[session].voice.again[Interest.STATES][0]) is TraceKind.SHUTDOWN
+    assert (pair.tracer._traced[session].voice.present_states[Interest.STATES][0]) is TraceKind.SHUTDOWN
 
 
 @pytest.mark.attack(48)
@@ -382,7 +382,7 @@ def test_whose_token_was_lost_with_its_connection_registers_for_nobody_would_hea
 
 def test_nobody_comes_back_whose_trace_topic_or_token_ended(pair: Pair) -> None:
     (traced,) = pair.tracer._traced.values()
-    (session, key), known = traced.session.kept, traced.advertisement
+    (session, key), known = traced.session.session_and_key, traced.advertisement
     assert traced.voice.token is not None
     for number, (now_ms, refused) in enumerate(
         [(traced.voice.token.not_after_ms + 1, False), (known.not_after_ms + 1, True)], 1
@@ -449,21 +449,21 @@ def test_two_copies_of_one_state_give_two_keys_and_neither_helps_with_the_other(
     (theirs,), (ours,) = copy._traced.values(), pair.tracer._traced.values()
     assert theirs.pulse is None, "not back there"
     assert theirs.coming is not None
-    assert theirs.coming.kept != ours.session.kept
+    assert theirs.coming.session_and_key != ours.session.session_and_key
 
 
 def test_no_message_of_the_broker_is_sealed_twice_under_one_key_and_counter(pair: Pair) -> None:
     """It keeps the key over a restart and not its counter."""
     heads: list[tuple[bytes, bytes]] = []
-    genuine = TraceSession.say
+    genuine = TraceSession.say_word
 
     def noted(self: TraceSession, word: Word, body: bytes = b"", signer: Identity | None = None) -> bytes:
         message = genuine(self, word, body, signer)
-        heads.append((self.kept[1] + self._says, message[:27]))
+        heads.append((self.session_and_key[1] + self._says, message[:27]))
         return message
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(TraceSession, "say", noted)
+        patched.setattr(TraceSession, "say_word", noted)
         for number in range(6):
             pair.run(20)
             if number % 2:

@@ -83,7 +83,7 @@ def test_a_sick_broker_asks_less_and_waits_longer_before_it_says_failed() -> Non
             now = pulse.next_deadline
             ping, _ = pulse.tick(now)
             if ping is not None:
-                pulse.answered(ping.number, ping.sent_ms, now + ROUND_TRIP_S)
+                pulse.take_echo(ping.number, ping.sent_ms, now + ROUND_TRIP_S)
                 answered += 1
         died = now
         while pulse.health is not Health.FAILED:
@@ -110,7 +110,7 @@ def test_a_pause_of_half_a_second_is_a_suspicion_at_most_on_the_best_of_links() 
             ping, changed = pulse.tick(now)
             told += [changed] if changed else []
             if ping is not None and not paused:
-                pulse.answered(ping.number, ping.sent_ms, now + ROUND_TRIP_S)
+                pulse.take_echo(ping.number, ping.sent_ms, now + ROUND_TRIP_S)
             elif ping is not None:
                 break
         until = now + pause_s
@@ -124,8 +124,8 @@ def test_a_connection_that_ended_is_waited_for_from_now_on_whatever_the_interval
     pulse = Pulse(LAN, NOW)
     ping, _ = pulse.tick(NOW)
     assert ping is not None
-    pulse.answered(ping.number, ping.sent_ms, NOW + ROUND_TRIP_S)
-    pulse.lost(NOW + 0.1)
+    pulse.take_echo(ping.number, ping.sent_ms, NOW + ROUND_TRIP_S)
+    pulse.connection_ended(NOW + 0.1)
     while pulse.health is not Health.FAILED:
         now = pulse.next_deadline
         pulse.tick(now)
@@ -158,7 +158,7 @@ class Starved:
     def _read(self, now: float) -> None:
         for at, place, number, sent_ms in [each for each in self.waiting if each[0] <= now]:
             self.waiting.remove((at, place, number, sent_ms))
-            self.pulses[place].answered(number, sent_ms, now)
+            self.pulses[place].take_echo(number, sent_ms, now)
 
 
 def test_a_broker_without_processor_time_takes_nobody_for_dead() -> None:

@@ -236,7 +236,7 @@ def test_a_word_of_life_counts_once_and_only_under_its_key() -> None:
     for data in before:
         link._told(link.tracer.handle(Spoke("pump-7", session, data), link.now))
     forged = TraceSession(session, bytes(32), 0)
-    link._told(link.tracer.handle(Spoke("pump-7", session, forged.say(Word.ALIVE, lived(0, 1))), link.now))
+    link._told(link.tracer.handle(Spoke("pump-7", session, forged.say_word(Word.ALIVE, lived(0, 1))), link.now))
     assert link.refused == refused + len(before) + 1
 
 
@@ -246,7 +246,7 @@ def test_a_word_of_life_that_does_not_say_when_is_refused(body: bytes) -> None:
     link.run(20)
     (session,) = link.tracer._traced
     assert link.entity._session is not None
-    link._told(link.tracer.handle(Spoke("pump-7", session, link.entity._session.say(Word.ALIVE, body)), link.now))
+    link._told(link.tracer.handle(Spoke("pump-7", session, link.entity._session.say_word(Word.ALIVE, body)), link.now))
     assert link.refused == 1
 
 
@@ -272,7 +272,7 @@ def test_a_broker_that_asks_for_thousands_a_second_gets_ten() -> None:
     link = Link()
     link.run(20)
     (traced,) = link.tracer._traced.values()
-    ping = traced.session.say(Word.PING, PING.pack(99, 0, 1))
+    ping = traced.session.say_word(Word.PING, PING.pack(99, 0, 1))
     link.entity.handle(Told(traced.listens_at, ping), link.now)
     assert link.entity.next_deadline == pytest.approx(link.now + ALIVE_LEAST_S, rel=0, abs=0.001)
 

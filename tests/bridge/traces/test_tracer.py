@@ -80,7 +80,7 @@ def check_books(tracer: Tracer) -> None:
     assert all(tracer._placed[each.place] == session for session, each in traced.items())
     clients = {each.client for each in traced.values()}
     assert len(tracer._clients) == len(clients)
-    assert {s: client for client in clients for s in tracer._clients.of(client)} == {
+    assert {s: client for client in clients for s in tracer._clients.things_of(client)} == {
         session: each.client for session, each in traced.items()
     }
     assert len(tracer._places) == len(traced)
@@ -121,7 +121,7 @@ class Entity:
         return self.advertisement.certificate.name
 
     def say(self, word: Word, body: bytes = b"", signer: Identity | None = None) -> list[TracingEffect]:
-        return self.handle(Spoke(self.client, self.session.session, self.session.say(word, body, signer)))
+        return self.handle(Spoke(self.client, self.session.session, self.session.say_word(word, body, signer)))
 
     def authorise(
         self, life_ms: int = HOUR_MS, holder: Identity = HOLDER, seat: Seat | None = None
@@ -323,7 +323,7 @@ def test_registering_again_ends_the_former_session(pump: Entity) -> None:
     former = pump.session
     pump.register()
     assert len(pump.tracer) == 1
-    effects = pump.handle(Spoke(pump.client, former.session, former.say(Word.STATE, bytes([TraceKind.READY]))))
+    effects = pump.handle(Spoke(pump.client, former.session, former.say_word(Word.STATE, bytes([TraceKind.READY]))))
     assert [e.label for e in effects if isinstance(e, Count)] == ["NotAuthorised"]
 
 
@@ -349,7 +349,7 @@ def test_sealed_traces_open_for_trackers_that_may_discover_the_topic(pump: Entit
     trace = pump.traces(TraceKind.ALLS_WELL)[-1]
     assert trace.sealed
     assert b"latency" not in trace.encode()
-    assert "latency_ms" in fields_of(trace.opened(key))
+    assert "latency_ms" in fields_of(trace.opened_body(key))
     assert not [e for e in pump.want(credentials=desk) if isinstance(e, Say) and "Keys" in e.topic], "given once"
 
 
@@ -442,7 +442,7 @@ def test_forged_answers_keep_no_dead_entity_alive(pump: Entity) -> None:
     pump.run(30)
     pump.answers = False
     for place in range(40):
-        forgery = TraceSession(pump.session.session, b"x" * 32, 0).say(Word.ANSWER, number(place, 8) + bytes(8))
+        forgery = TraceSession(pump.session.session, b"x" * 32, 0).say_word(Word.ANSWER, number(place, 8) + bytes(8))
         pump.handle(Spoke(f"spy {place}", pump.session.session, forgery))
         pump.run(0.5)
     assert pump.traces(TraceKind.FAILED)
@@ -597,7 +597,9 @@ def test_what_differs_by_a_bit_from_what_was_verified_is_verified(pump: Entity, 
         if what == "token":
             signed = replace(signed, not_after_ms=signed.not_after_ms + HOUR_MS)
         pump.now += 20 * (what == "late")
-        said = pump.session.say(Word.TOKEN, sized(signed.encode()) + (SPY if what == "key" else HOLDER).private_bytes())
+        said = pump.session.say_word(
+            Word.TOKEN, sized(signed.encode()) + (SPY if what == "key" else HOLDER).private_bytes()
+        )
         effects = pump.tracer.handle(Spoke(pump.client, pump.session.session, said), pump.now)
         pump.counted["traces_refused"] = refused + sum(
             each.amount for each in effects if isinstance(each, Count) and each.name == "traces_refused"
@@ -882,7 +884,7 @@ def test_an_entity_whose_clock_is_off_is_told_the_time(begins_ms: int, ends_ms: 
     token = Token(
         entity.advertisement.topic, HOLDER.public_bytes, Delegated.PUBLISH, NOW_MS + begins_ms, NOW_MS + ends_ms
     )
-    said = entity.session.say(Word.TOKEN, sized(token.signed(PUMP).encode()) + HOLDER.private_bytes())
+    said = entity.session.say_word(Word.TOKEN, sized(token.signed(PUMP).encode()) + HOLDER.private_bytes())
     effects = entity.tracer.handle(Spoke("pump", entity.session.session, said), NOW)
     count, complaint, clock = effects
     assert count == Count("traces_refused", 1, "Expired")
@@ -931,11 +933,11 @@ def test_who_answers_through_another_witness_is_suspected_and_not_dead() -> None
     assert pump.tracer._overdue == 1
     assert pump.handle(Relayed(b"?" * 16, b"")) == []
     assert pump.handle(Relayed(pump.session.session, b"x")) == [Count("traces_refused", 1, "BadFrame")]
-    effects = pump.handle(Relayed(pump.session.session, aside.say(Word.ANSWER, body)))
+    effects = pump.handle(Relayed(pump.session.session, aside.say_word(Word.ANSWER, body)))
     assert effects[0] == Count("entities_vouched")
     sent = int.from_bytes(body[:8])
     assert news(effects) == [(TraceKind.FAILURE_SUSPICION, {"ping": sent, "answers": "elsewhere"})]
-    assert pump.handle(Relayed(pump.session.session, aside.say(Word.ANSWER, body))) == [], "no news"
+    assert pump.handle(Relayed(pump.session.session, aside.say_word(Word.ANSWER, body))) == [], "no news"
     pump.run(30)
     assert len(pump.traces(TraceKind.FAILED)) == 1, "for nothing came any more"
     assert pump.tracer._overdue == 0

@@ -240,7 +240,7 @@ def _away(effects: list[DiscoveryEffect]) -> list[DiscoveryEffect]:
 
 
 def test_the_domain_of_a_request_is_what_others_sign_too() -> None:
-    request = replace(CREATE, signature=PUMP.sign("veilmq/1 trace discovery", CREATE.body()))
+    request = replace(CREATE, signature=PUMP.sign("veilmq/1 trace discovery", CREATE.signed_bytes()))
     assert answer(node().handle(Asked("client", request.encode()), NOW), PUMP) is not None
     for shown in (repr(request), repr(Asked("client", b"sealed")), repr(Heard(b"sealed"))):
         assert "signature=" not in shown
@@ -281,9 +281,9 @@ def test_an_owner_learns_of_the_topics_that_this_node_made_for_it_and_one_that_i
     elsewhere = shared(ask(other, replace(CREATE, request=b"e" * 16), PUMP))
     one.handle(Heard(elsewhere.encode()), NOW)
     assert one.owned_by(CREATE.certificate) == [second, first]
-    one.forget(b"nobody's topic!!")
+    one.forget_topic(b"nobody's topic!!")
     one.handle(Registered(Registration(second.encode(), b"r" * 16, NOW_MS).signed(PUMP), second), NOW)
-    one.forget(second.topic)
+    one.forget_topic(second.topic)
     assert one.advertisement(second.topic) is None
     assert set(one._newest) == {"spy"}
     assert not one._claims
@@ -303,9 +303,9 @@ def test_what_comes_from_disk_is_not_taken_for_verified_until_it_is() -> None:
     assert one.verified(made.topic) == made
     own = shared(ask(one, replace(CREATE, request=b"d" * 16), PUMP, NOW + 1))
     assert one.verified(own.topic) == own
-    one.forget(own.topic)
+    one.forget_topic(own.topic)
     one.restore([own])
-    one.forget(own.topic)
+    one.forget_topic(own.topic)
     assert one.verified(own.topic) is None
     assert not one._unverified
 
@@ -427,7 +427,7 @@ def test_where_a_node_names_another_topic_both_that_and_the_registered_one_are_t
     one.handle(Heard(lie.encode()), NOW)
     told = [open_found(each.payload, DESK)[1:] for each in ask(one, QUERY, DESK) if isinstance(each, Say)]
     assert told == [(lie, None), (made, claim)]
-    one.forget(lie.topic)
+    one.forget_topic(lie.topic)
     (said, _) = ask(one, replace(QUERY, request=b"a" * 16), DESK)
     assert isinstance(said, Say)
     assert open_found(said.payload, DESK)[1:] == (made, claim)
@@ -437,7 +437,7 @@ def test_an_older_topic_that_goes_leaves_the_newer_one_its_name() -> None:
     one = node()
     first, second = (shared(ask(one, replace(CREATE, request=bytes([n]) * 16), PUMP)) for n in range(2))
     assert answer(ask(one, QUERY, DESK), DESK) == second, "made in the same millisecond, and later"
-    one.forget(first.topic)
+    one.forget_topic(first.topic)
     assert answer(ask(one, replace(QUERY, request=b"a" * 16), DESK), DESK) == second
 
 

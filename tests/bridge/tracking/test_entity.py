@@ -168,7 +168,7 @@ class LoneEntity:
     def hears(self, word: Word, body: bytes = b"", now: float = NOW) -> list[TracedEffect]:
         """The broker speaks in the session."""
         topic = to_entity("pump-7", advertised().topic, SESSION)
-        return self.entity.handle(Told(topic, self.broker.say(word, body)), now)
+        return self.entity.handle(Told(topic, self.broker.say_word(word, body)), now)
 
     def words(self, effects: list[TracedEffect]) -> list[tuple[Word, bytes]]:
         """What the broker hears of these."""
@@ -189,7 +189,7 @@ def token_of(body: bytes) -> tuple[Token, bytes]:
     """The token and the private key that stand in a word."""
     reader = Reader(body)
     token = Token.decode(reader.sized())
-    return token, reader.rest()
+    return token, reader.take_rest()
 
 
 def test_who_has_no_topic_asks_a_node_and_registers_with_what_it_answers() -> None:
@@ -272,15 +272,15 @@ def test_after_an_answer_the_next_question_is_patient_no_more(answer: str) -> No
         assert site.entity.next_deadline == NOW + ASK_AGAIN_S
     else:
         site.registered()
-        site.take(site.entity.ask(NOW))
+        site.take(site.entity.ask_topic(NOW))
         assert site.entity._ask_at == NOW + ASK_AGAIN_S
 
 
 def test_registered_it_listens_hands_over_its_keys_in_order_and_says_its_state_again() -> None:
     site = LoneEntity(Wishes(advertised().discoverers, secured=True), advertised())
     site.connect()
-    assert site.entity.state(TraceKind.READY, b'{"a":1}') == []
-    assert site.entity.load({"cpu": 1}) == [], "lost while nobody hears it"
+    assert site.entity.set_state(TraceKind.READY, b'{"a":1}') == []
+    assert site.entity.report_load({"cpu": 1}) == [], "lost while nobody hears it"
     effects = site.registered()
     assert effects[0] == Listen(to_entity("pump-7", advertised().topic, SESSION))
     assert effects[-1] == Count("registered")
@@ -288,10 +288,10 @@ def test_registered_it_listens_hands_over_its_keys_in_order_and_says_its_state_a
     assert (key_word, len(key), token_word) == (Word.TRACE_KEY, 32, Word.TOKEN)
     assert state == (Word.STATE, bytes([TraceKind.READY]) + b'{"a":1}')
     assert {each.qos for each in effects if isinstance(each, Say)} == {1}
-    assert site.words(site.entity.state(TraceKind.SHUTDOWN)) == [(Word.STATE, bytes([TraceKind.SHUTDOWN]))]
-    assert site.words(site.entity.load({"cpu": 1})) == [(Word.LOAD, b'{"cpu":1}')]
+    assert site.words(site.entity.set_state(TraceKind.SHUTDOWN)) == [(Word.STATE, bytes([TraceKind.SHUTDOWN]))]
+    assert site.words(site.entity.report_load({"cpu": 1})) == [(Word.LOAD, b'{"cpu":1}')]
     with pytest.raises(ValueError, match="FAILED is not a state"):
-        site.entity.state(TraceKind.FAILED)
+        site.entity.set_state(TraceKind.FAILED)
 
 
 def test_without_wishes_it_says_its_token_and_nothing_else() -> None:
@@ -377,18 +377,18 @@ def test_a_ping_through_another_broker_is_answered_there() -> None:
     assert site.entity.relayed_at == relayed_to("pump-7", topic, SESSION)
     aside = site.broker.aside()
     for number in (b"1", b"2"):
-        (say,) = site.entity.relayed(aside.say(Word.PING, number))
+        (say,) = site.entity.relayed(aside.say_word(Word.PING, number))
         assert isinstance(say, Say)
         assert (say.topic, say.qos) == (relayed_from("pump-7", topic, SESSION), 0)
         assert aside.hear(say.payload) == (Word.ANSWER, number)
     refused = [Count("traces_refused", 1, "BadContent")]
-    assert site.entity.relayed(aside.say(Word.STATE, b"\3")) == refused
-    direct = [site.broker.say(Word.PING, b"direct") for _ in range(5)]
+    assert site.entity.relayed(aside.say_word(Word.STATE, b"\3")) == refused
+    direct = [site.broker.say_word(Word.PING, b"direct") for _ in range(5)]
     assert site.entity.relayed(direct[-1]) == refused
     assert site.entity.relayed(direct[0]) == [Count("traces_refused", 1, "Replayed")]
     site.connect(NOW + 1)
     site.registered(now=NOW + 1)
-    (say,) = site.entity.relayed(site.broker.aside().say(Word.PING, b"3"))
+    (say,) = site.entity.relayed(site.broker.aside().say_word(Word.PING, b"3"))
     assert isinstance(say, Say), "in a new session the count begins anew"
 
 
@@ -414,10 +414,10 @@ def test_who_renounces_its_topic_asks_for_another() -> None:
 def test_a_topic_that_was_asked_for_elsewhere_is_taken() -> None:
     other = advertised(topic=b"U" * 16)
     site = LoneEntity()
-    assert site.entity.take(other, NOW) == [], "nobody hears it yet"
+    assert site.entity.take_topic(other, NOW) == [], "nobody hears it yet"
     assert site.entity.advertisement == other
     site = traced()
-    silent, asked = site.entity.take(other, NOW)
+    silent, asked = site.entity.take_topic(other, NOW)
     assert site.words([silent]) == [(Word.SILENT, b"")]
     assert isinstance(asked, Say)
     assert Registration.decode(asked.payload).advertisement == other.encode()
@@ -471,13 +471,13 @@ def test_who_signs_its_words_seals_its_secrets_all_the_same() -> None:
     site = LoneEntity(Wishes(advertised().discoverers, secured=True, signed=True), advertised())
     site.connect()
     effects = site.registered()
-    site.entity.state(TraceKind.READY)
-    effects += site.entity.load({"cpu": 1})
+    site.entity.set_state(TraceKind.READY)
+    effects += site.entity.report_load({"cpu": 1})
     effects += site.hears(Word.PING, b"1" * 16)
     said = [each.payload for each in effects if isinstance(each, Say)]
     assert [payload[2] for payload in said] == [0, 0, 1, 1]
     site = traced()
-    (load,) = site.entity.load({})
+    (load,) = site.entity.report_load({})
     assert isinstance(load, Say)
     assert load.payload[2] == 0, "sealed unless it wishes otherwise"
 

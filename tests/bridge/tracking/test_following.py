@@ -19,12 +19,12 @@ def test_looks_come_in_order_and_the_earlier_of_two_counts() -> None:
         for entity, one in followed.items():
             at = NOW + rng.uniform(0, 100)
             due[entity] = min(due.get(entity, at), at)
-            looks.put(entity, one, at, followed)
+            looks.plan_check(entity, one, at, followed)
     gone = [f"e{place}" for place in range(0, 500, 7)]
     for entity in gone:
         del followed[entity], due[entity]
     taken = []
-    while (first := looks.first(followed)) is not None:
+    while (first := looks.first_check(followed)) is not None:
         assert looks.take_entity(followed, first[0] - 0.001) is None, "not before its time"
         entity = looks.take_entity(followed, first[0])
         assert entity == first[1]
@@ -36,7 +36,7 @@ def test_stale_entries_do_not_pile_up() -> None:
     followed = {"pump": Followed(EVERYTHING)}
     looks = Looks()
     for step in range(10_000):
-        looks.put("pump", followed["pump"], NOW - step, followed)
+        looks.plan_check("pump", followed["pump"], NOW - step, followed)
     assert len(looks._heap) <= 4 + 64
 
 
@@ -46,7 +46,7 @@ def test_what_a_source_said_is_news_once_and_what_may_be_forgotten_never() -> No
     for place in range(NUMBERS_MAX + 1):
         key, trace = (bytes([place]), "topic"), Trace(token, 10, 5, 1_000 + place, b"{}")
         assert source.is_news(key, trace)
-        source.heard(key, trace)
+        source.note_trace(key, trace)
         assert not source.is_news(key, trace)
     assert len(source.numbers) == NUMBERS_MAX
     assert not source.is_news((bytes([0]), "topic"), Trace(token, 10, 9, 1_000, b"{}")), "of a key that was forgotten"
@@ -63,7 +63,7 @@ def trace(number: int, time_ms: int = 1_000) -> Trace:
 def test_a_later_number_is_news_whatever_its_time_and_the_same_or_an_earlier_one_is_none() -> None:
     source, key = Source(), (b"k", "topic")
     assert source.is_news(key, trace(5, 0)), "of whom nothing was heard"
-    source.heard(key, trace(5))
+    source.note_trace(key, trace(5))
     assert [source.is_news(key, trace(number, time_ms=1)) for number in (4, 5, 6)] == [False, False, True]
     assert source.is_news((b"k", "another topic"), trace(5))
 
@@ -71,13 +71,13 @@ def test_a_later_number_is_news_whatever_its_time_and_the_same_or_an_earlier_one
 def test_who_was_silent_longest_is_forgotten_and_what_it_said_last_bounds_what_is_news() -> None:
     source = Source()
     for place in range(NUMBERS_MAX):
-        source.heard((bytes([place]), "t"), trace(1, 9_000 - place))
-    source.heard((bytes([0]), "t"), trace(2, 9_500))
-    source.heard((b"new", "t"), trace(1, 9_600))
+        source.note_trace((bytes([place]), "t"), trace(1, 9_000 - place))
+    source.note_trace((bytes([0]), "t"), trace(2, 9_500))
+    source.note_trace((b"new", "t"), trace(1, 9_600))
     assert (bytes([0]), "t") in source.numbers
     assert (bytes([1]), "t") not in source.numbers
     assert source.forgotten_ms == 8_999
-    source.heard((b"newer", "t"), trace(1, 9_600))
+    source.note_trace((b"newer", "t"), trace(1, 9_600))
     assert source.forgotten_ms == 8_999, "the latest of those that were forgotten"
     assert [source.is_news((b"unknown", "t"), trace(1, time_ms)) for time_ms in (8_999, 9_000)] == [False, True]
 
@@ -85,34 +85,34 @@ def test_who_was_silent_longest_is_forgotten_and_what_it_said_last_bounds_what_i
 def test_a_look_is_taken_when_it_is_due_and_may_then_be_put_later() -> None:
     followed = {"pump": Followed(EVERYTHING), "fan": Followed(EVERYTHING)}
     looks = Looks()
-    assert (looks.first(followed), looks.take_entity(followed, NOW)) == (None, None)
-    looks.put("pump", followed["pump"], NOW + 5, followed)
-    looks.put("pump", followed["pump"], NOW + 9, followed)
-    looks.put("pump", followed["pump"], NOW + 5, followed)
-    assert looks.first(followed) == (NOW + 5, "pump")
+    assert (looks.first_check(followed), looks.take_entity(followed, NOW)) == (None, None)
+    looks.plan_check("pump", followed["pump"], NOW + 5, followed)
+    looks.plan_check("pump", followed["pump"], NOW + 9, followed)
+    looks.plan_check("pump", followed["pump"], NOW + 5, followed)
+    assert looks.first_check(followed) == (NOW + 5, "pump")
     assert len(looks._heap) == 1, "later and the same are no looks of their own"
-    looks.put("fan", followed["fan"], NOW + 7, followed)
+    looks.plan_check("fan", followed["fan"], NOW + 7, followed)
     assert (looks.take_entity(followed, NOW + 5), looks.take_entity(followed, NOW + 6)) == ("pump", None)
-    looks.put("pump", followed["pump"], NOW + 9, followed)
+    looks.plan_check("pump", followed["pump"], NOW + 9, followed)
     assert [looks.take_entity(followed, NOW + 9) for _ in range(3)] == ["fan", "pump", None]
 
 
 def test_a_look_of_who_is_followed_anew_is_its_own() -> None:
     followed = {"pump": Followed(EVERYTHING)}
     looks = Looks()
-    looks.put("pump", followed["pump"], NOW, followed)
+    looks.plan_check("pump", followed["pump"], NOW, followed)
     followed["pump"] = Followed(EVERYTHING)
     assert looks.take_entity(followed, NOW + 1) is None
-    looks.put("pump", followed["pump"], NOW + 2, followed)
+    looks.plan_check("pump", followed["pump"], NOW + 2, followed)
     assert looks.take_entity(followed, NOW + 2) == "pump"
 
 
 def test_stale_entries_leave_those_that_count() -> None:
     followed = {name: Followed(EVERYTHING) for name in ("pump", "fan")}
     looks = Looks()
-    looks.put("fan", followed["fan"], NOW - 50, followed)
+    looks.plan_check("fan", followed["fan"], NOW - 50, followed)
     for step in range(200):
-        looks.put("pump", followed["pump"], NOW - step, followed)
+        looks.plan_check("pump", followed["pump"], NOW - step, followed)
         assert len(looks._heap) <= 4 * 2 + 64
     assert [looks.take_entity(followed, NOW) for _ in range(3)] == ["pump", "fan", None]
 

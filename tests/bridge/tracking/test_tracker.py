@@ -444,36 +444,36 @@ def test_a_pattern_changes_what_it_named_and_nothing_that_was_asked_for_by_name(
 def test_trouble_is_said_in_a_few_words_once_there_was_time_to_find_it() -> None:
     desk = Desk(None)
     tracker = desk.tracker
-    assert tracker.trouble("pump-7", NOW) is None, "it is not followed"
+    assert tracker.trouble_with("pump-7", NOW) is None, "it is not followed"
     desk.handle(Follow("pump-7"))
-    assert tracker.trouble("pump-7", NOW + FOUND_S - 0.001) is None
+    assert tracker.trouble_with("pump-7", NOW + FOUND_S - 0.001) is None
     nobody = "no entity of that name, or it does not let us discover it"
-    assert tracker.trouble("pump-7", NOW + FOUND_S) == nobody
+    assert tracker.trouble_with("pump-7", NOW + FOUND_S) == nobody
     desk.handle(Disconnected())
-    assert tracker.trouble("pump-7", NOW + 60) is None, "nobody can be asked"
+    assert tracker.trouble_with("pump-7", NOW + 60) is None, "nobody can be asked"
     desk.handle(BrokerConnected())
     desk.answer(known())
-    assert tracker.trouble("pump-7", NOW + 60) is None
+    assert tracker.trouble_with("pump-7", NOW + 60) is None
     desk.says(K.ALLS_WELL, time_ms=NOW_MS - TRACE_FRESH_MS - 1_500)
-    assert tracker.trouble("pump-7", NOW + 60) == "its broker's clock is -301.5 s from ours; set one of them"
+    assert tracker.trouble_with("pump-7", NOW + 60) == "its broker's clock is -301.5 s from ours; set one of them"
     desk.says(K.ALLS_WELL)
-    assert tracker.trouble("pump-7", NOW + 60) is None
+    assert tracker.trouble_with("pump-7", NOW + 60) is None
     desk.says(K.ALLS_WELL, holder=identity("another"), time_ms=NOW_MS + SKEW_MS + 1)
     assert tracker.clock_off_s is not None
-    assert tracker.trouble("pump-7", NOW + 60) is None, "it was heard"
+    assert tracker.trouble_with("pump-7", NOW + 60) is None, "it was heard"
 
 
 def test_trouble_with_a_pattern_is_that_nobody_has_such_a_name() -> None:
     desk = Desk(None)
     (query,) = queries(desk.handle(Follow("pump*")))
-    assert desk.tracker.trouble("pump*", NOW) == "nobody of such a name, or none who lets us discover it"
+    assert desk.tracker.trouble_with("pump*", NOW) == "nobody of such a name, or none who lets us discover it"
     desk.handle(Disconnected())
-    assert desk.tracker.trouble("pump*", NOW) is None
+    assert desk.tracker.trouble_with("pump*", NOW) is None
     (again,) = queries(desk.handle(BrokerConnected()))
     assert again.request != query.request
     (names,) = names_for(certified(DESK, "desk"), again.request, ["pump-7"], random.Random(3).randbytes)
     desk.handle(Told(answers_to("desk"), names))
-    assert desk.tracker.trouble("pump*", NOW) is None
+    assert desk.tracker.trouble_with("pump*", NOW) is None
 
 
 def test_opinions_are_of_who_is_followed(desk: Desk) -> None:
@@ -795,8 +795,8 @@ def test_a_tracker_hears_of_an_entity_from_birth_to_death_and_back(bus: Bus) -> 
     assert pump.stage is Stage.TRACED
     follow(bus, "pump")
     bus.run(30)
-    bus.perform("pump", pump.state(TraceKind.READY))
-    bus.perform("pump", pump.load({"cpu": 0.25}))
+    bus.perform("pump", pump.set_state(TraceKind.READY))
+    bus.perform("pump", pump.report_load({"cpu": 0.25}))
     bus.run(5)
     kinds = bus.kinds("desk")
     assert {TraceKind.ALLS_WELL, TraceKind.READY, TraceKind.LOAD_INFORMATION, TraceKind.NETWORK_METRICS} <= set(kinds)
@@ -832,7 +832,7 @@ def test_only_what_was_asked_for_comes(bus: Bus) -> None:
     pump = bus.entity("pump")
     follow(bus, "pump", Interest.STATES)
     bus.run(40)
-    bus.perform("pump", pump.state(TraceKind.READY))
+    bus.perform("pump", pump.set_state(TraceKind.READY))
     bus.run(1)
     assert bus.kinds("desk") == [TraceKind.READY]
 

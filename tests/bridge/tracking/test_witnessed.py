@@ -145,9 +145,9 @@ def test_what_it_says_of_itself_is_signed_once_numbered_and_said_to_all() -> Non
     one = entity(known=KNOWN)
     brokers = registered_at(one, 0, 1, 2)
     said = [
-        (one.state(K.READY, NOW + 1), K.READY, {"state": "READY"}, 1),
-        (one.load({"cpu": 0.5}, NOW + 1), K.LOAD_INFORMATION, {"cpu": 0.5}, 2),
-        (one.state(K.SHUTDOWN, NOW + 1), K.SHUTDOWN, {"state": "SHUTDOWN"}, 3),
+        (one.set_state(K.READY, NOW + 1), K.READY, {"state": "READY"}, 1),
+        (one.report_load({"cpu": 0.5}, NOW + 1), K.LOAD_INFORMATION, {"cpu": 0.5}, 2),
+        (one.set_state(K.SHUTDOWN, NOW + 1), K.SHUTDOWN, {"state": "SHUTDOWN"}, 3),
         (one.silent(NOW + 2), K.REVERTING_TO_SILENT_MODE, {}, 4),
     ]
     for effects, kind, fields, number in said:
@@ -165,8 +165,8 @@ def test_what_it_says_of_itself_is_signed_once_numbered_and_said_to_all() -> Non
 def test_with_one_witness_nothing_is_signed_beside_its_session() -> None:
     one = entity(1, KNOWN)
     (broker,) = registered_at(one, 0)
-    assert broker.heard(one.state(K.READY, NOW)) == [(Word.STATE, bytes([K.READY]))]
-    assert broker.heard(one.load({"cpu": 0.5}, NOW)) == [(Word.LOAD, body_of({"cpu": 0.5}))]
+    assert broker.heard(one.set_state(K.READY, NOW)) == [(Word.STATE, bytes([K.READY]))]
+    assert broker.heard(one.report_load({"cpu": 0.5}, NOW)) == [(Word.LOAD, body_of({"cpu": 0.5}))]
     assert broker.heard(one.silent(NOW)) == [(Word.SILENT, b"")]
 
 
@@ -174,12 +174,12 @@ def test_when_its_clock_went_back_it_names_its_witnesses_anew_and_says_its_state
     one = entity(known=KNOWN)
     (broker, *_) = registered_at(one, 0, 1, 2)
     assert broker.heard(one.tick(NOW - 5)) == [], "it said nothing of itself so far"
-    one.state(K.READY, NOW)
+    one.set_state(K.READY, NOW)
     ((kind, body),) = broker.heard(one.tick(NOW - 10))
     word = own_of(kind, body)
     assert (word.since_ms, word.number, word.kind, word.time_ms) == (NOW_MS - 10_000, 1, K.READY, NOW_MS - 10_000)
     assert broker.heard(one.tick(NOW - 10)) == [], "it is named now"
-    ((kind, body),) = broker.heard(one.load({}, NOW - 10))
+    ((kind, body),) = broker.heard(one.report_load({}, NOW - 10))
     assert own_of(kind, body).number == 2
     token = next(body for kind, body in broker.heard(broker.register(NOW - 9)) if kind is Word.TOKEN)
     assert Token.decode(Reader(token).sized()).seat == Seat(0, 3, NOW_MS - 10_000)
@@ -188,7 +188,7 @@ def test_when_its_clock_went_back_it_names_its_witnesses_anew_and_says_its_state
 def test_witnesses_may_be_named_at_nought() -> None:
     one = entity(known=KNOWN, wall=Wall(-NOW))
     one.tick(NOW)
-    words = [one._signed(K.READY, {}, NOW + 1) for _ in range(2)]
+    words = [one._signed_word(K.READY, {}, NOW + 1) for _ in range(2)]
     assert [(word.since_ms, word.number) for word in words] == [(0, 1), (0, 2)]
 
 
@@ -196,7 +196,7 @@ def test_what_a_witness_asks_through_another_is_answered_there() -> None:
     one = entity(known=KNOWN)
     asking, other = registered_at(one, 0, 1)
     aside = asking.session.aside()
-    effects = one.handle(Told(asking.relayed_to, aside.say(Word.PING, b"12345678" * 2)), other.witness, NOW)
+    effects = one.handle(Told(asking.relayed_to, aside.say_word(Word.PING, b"12345678" * 2)), other.witness, NOW)
     ((witness, say),) = effects
     assert witness == other.witness
     assert isinstance(say, Say)
@@ -221,7 +221,7 @@ def test_it_listens_at_all_others_for_what_each_witness_asks_through_them() -> N
     assert (again[1], again[2]) == (moved, moved)
     assert again[0] == [Listen(former), Listen(first.relayed_to), Listen(third.relayed_to)]
     assert former != second.relayed_to
-    assert heard_of(one.state(K.READY, NOW + 1)) == {}
+    assert heard_of(one.set_state(K.READY, NOW + 1)) == {}
     assert heard_of(one.handle(Told("elsewhere", b"x"), 0, NOW + 1)) == {}, "the same session"
 
 
@@ -339,10 +339,10 @@ def test_no_word_of_the_entitys_is_of_later_than_now() -> None:
     bus = WitnessBus(3)
     bus.tracker()
     bus.run(5)
-    bus.entity_does(bus.entity.state(K.READY, bus.now + 1e9))
+    bus.entity_does(bus.entity.set_state(K.READY, bus.now + 1e9))
     bus.run(1)
     assert K.READY not in bus.kinds()
-    bus.entity_does(bus.entity.state(K.RECOVERING, bus.now))
+    bus.entity_does(bus.entity.set_state(K.RECOVERING, bus.now))
     bus.run(1)
     assert K.RECOVERING in bus.kinds()
 
@@ -351,7 +351,7 @@ def test_with_one_witness_every_trace_is_observed_as_ever() -> None:
     bus = WitnessBus(1)
     bus.tracker()
     bus.run(20)
-    bus.entity_does(bus.entity.load({"cpu": 0.25, "word": "of the program's"}, bus.now))
+    bus.entity_does(bus.entity.report_load({"cpu": 0.25, "word": "of the program's"}, bus.now))
     bus.run(1)
     bus.die()
     bus.run(20)
@@ -389,7 +389,7 @@ def test_nothing_is_due_before_a_witness_is_there() -> None:
 
 def test_only_states_are_states() -> None:
     with pytest.raises(ValueError, match="not a state"):
-        entity().state(TraceKind.FAILED, NOW)
+        entity().set_state(TraceKind.FAILED, NOW)
 
 
 def test_one_whose_topic_ended_asks_for_another_and_the_rest_go_on() -> None:
@@ -402,7 +402,7 @@ def test_one_whose_topic_ended_asks_for_another_and_the_rest_go_on() -> None:
 def test_who_goes_silent_with_a_clock_that_went_back_says_so_by_that_clock() -> None:
     one = entity(known=KNOWN)
     (broker, *_) = registered_at(one, 0, 1, 2)
-    one.load({}, NOW)
+    one.report_load({}, NOW)
     ((kind, body),) = broker.heard(one.silent(NOW - 10))
     word = own_of(kind, body)
     assert (word.since_ms, word.number, word.time_ms) == (NOW_MS - 10_000, 1, NOW_MS - 10_000)

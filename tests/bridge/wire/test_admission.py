@@ -121,7 +121,7 @@ def test_a_verified_header_is_asked_about_the_time_and_forgotten_with_the_overla
     admission = once_admitted(world, wire, monkeypatch)
     with pytest.raises(Expired):
         publication(admission, wire, AFTER)
-    admission.adopt(world.with_policy(), NOW)
+    admission.adopt_overlay(world.with_policy(), NOW)
     with pytest.raises(BadSignature, match="again"):
         publication(admission, wire)
 
@@ -146,7 +146,7 @@ def test_a_reader_asks_vouchers_for_what_is_of_a_certificate_that_has_ended(worl
         for _ in range(2):
             assert not publication(reader, wire, AFTER).live
             assert publication(reader, wire, NOT_AFTER_MS / 1000).live
-            assert reader.key(dict(key.properties()), AFTER) == key.header
+            assert reader.key_header(dict(key.properties()), AFTER) == key.header
         assert refusal(world, wire, AFTER) is Expired
 
 
@@ -170,15 +170,15 @@ def test_what_is_refused_is_not_remembered_and_the_rest_is_bounded(world: World,
 def test_keys_are_verified_once_and_forgeries_each_time(world: World):
     admission, key = Admission(world.overlay, replica=True), forge_key(world, "site", "plant/#")
     carried = dict(key.properties())
-    first = admission.key(carried, NOW)
-    assert admission.key(carried, NOW) is first
+    first = admission.key_header(carried, NOW)
+    assert admission.key_header(carried, NOW) is first
     forged = replace(key.header, signature=bytes(64))
     for _ in range(2):
         with pytest.raises(BadSignature):
-            admission.key({PROPERTY_KEY: to_property(forged.encode())}, NOW)
-    assert admission.key({}, NOW) is None
+            admission.key_header({PROPERTY_KEY: to_property(forged.encode())}, NOW)
+    assert admission.key_header({}, NOW) is None
     with pytest.raises(Expired):
-        admission.key(carried, AFTER)
+        admission.key_header(carried, AFTER)
 
 
 def test_keys_need_a_scope_our_views_and_the_right_to_publish_there(world: World):
@@ -194,17 +194,17 @@ def test_keys_need_a_scope_our_views_and_the_right_to_publish_there(world: World
         return {PROPERTY_KEY: to_property(header.encode())}
 
     with pytest.raises(NotAuthorised):
-        admission.key(resigned(scope="nowhere/#"), NOW)
+        admission.key_header(resigned(scope="nowhere/#"), NOW)
     first, second = key.header.hops
     for hops in ((first,), (second, first), (replace(first, threshold=1), second)):
         with pytest.raises(BadShare):
-            admission.key(resigned(hops=hops), NOW)
+            admission.key_header(resigned(hops=hops), NOW)
     for view, error in ((2, UnknownView), (0, Expired)):  # to come, or closed: neither is anybody's fault
         with pytest.raises(error):
-            admission.key(resigned(hops=(replace(first, view=view), second)), NOW)
+            admission.key_header(resigned(hops=(replace(first, view=view), second)), NOW)
     with pytest.raises(NotAuthorised):
-        admission.key(dict(forge_key(world, "evil", "plant/#").properties()), NOW)
-    assert admission.key(dict(forge_key(world, "evil", "open/#").properties()), NOW) is not None
+        admission.key_header(dict(forge_key(world, "evil", "plant/#").properties()), NOW)
+    assert admission.key_header(dict(forge_key(world, "evil", "open/#").properties()), NOW) is not None
 
 
 def share_at(*places: Place) -> dict[str, str]:
@@ -265,7 +265,7 @@ def test_a_right_that_is_taken_away_counts_from_the_version_that_takes_it(world:
     checks = Admission(world.overlay, replica=True)
     wires = [craft(world, "site", "clear/t", sequence=number, mode=Mode.PLAIN) for number in (1, 2)]
     publication(checks, wires[0])
-    checks.adopt(world.revoked("site", -1), NOW)
+    checks.adopt_overlay(world.revoked("site", -1), NOW)
     for wire in wires:
         with pytest.raises(NotAuthorised):
             publication(checks, wire)
@@ -283,12 +283,12 @@ def test_a_bump_outdates_once_however_many_versions_follow(world: World):
     old = KeyName("plant/#", 0, 0)
     assert not checks.stale(old, NOW)
     newer = bumped(world)
-    checks.adopt(newer, NOW)
+    checks.adopt_overlay(newer, NOW)
     ends = NOW + BUMP_GRACE_S
     assert checks.next_stale(NOW) == ends
-    checks.adopt(newer, NOW + BUMP_GRACE_S / 2)
+    checks.adopt_overlay(newer, NOW + BUMP_GRACE_S / 2)
     assert (checks.stale(old, ends - 0.1), checks.stale(old, ends)) == (False, True)
-    checks.adopt(newer, ends + 1)
+    checks.adopt_overlay(newer, ends + 1)
     assert checks.stale(old, ends + 1)
     assert checks.next_stale(ends + 1) == float("inf")
     assert not checks.stale(KeyName("plant/#", 0, 1), ends + 1)
@@ -305,9 +305,9 @@ def test_what_becomes_stale_first_is_told(world: World):
     first = world.with_policy(
         scopes=(replace(world.overlay.policy.scopes[0], bump=1), *world.overlay.policy.scopes[1:])
     )
-    checks.adopt(first, NOW)
+    checks.adopt_overlay(first, NOW)
     both = world.with_policy(scopes=tuple(replace(scope, bump=1) for scope in world.overlay.policy.scopes))
-    checks.adopt(both, NOW + 1)
+    checks.adopt_overlay(both, NOW + 1)
     assert checks.next_stale(NOW + 1) == NOW + BUMP_GRACE_S
 
 
@@ -404,16 +404,16 @@ def test_a_verified_key_is_not_verified_again_and_forgotten_with_the_overlay(
     world: World, monkeypatch: pytest.MonkeyPatch
 ):
     admission, carried = Admission(world.overlay, replica=True), dict(forge_key(world, "site", "plant/#").properties())
-    admission.key(carried, NOW)
+    admission.key_header(carried, NOW)
 
     def refuse(*_: object) -> None:
         raise BadSignature("verified again")
 
     monkeypatch.setattr(KeyHeader, "verify", refuse)
-    assert admission.key(carried, NOW) is not None
-    admission.adopt(world.with_policy(), NOW)
+    assert admission.key_header(carried, NOW) is not None
+    admission.adopt_overlay(world.with_policy(), NOW)
     with pytest.raises(BadSignature, match="again"):
-        admission.key(carried, NOW)
+        admission.key_header(carried, NOW)
 
 
 def test_of_many_verified_keys_the_newest_are_remembered(world: World, monkeypatch: pytest.MonkeyPatch):
@@ -422,7 +422,7 @@ def test_of_many_verified_keys_the_newest_are_remembered(world: World, monkeypat
     texts = [dict(forge_key(world, "site", "plant/#", salt).properties()) for salt in range(5)]
     sizes = []
     for carried in texts:
-        admission.key(carried, NOW)
+        admission.key_header(carried, NOW)
         sizes.append(len(admission._keys))
     assert sizes == [1, 2, 3, 3, 3]
     assert list(admission._keys) == [carried[PROPERTY_KEY] for carried in texts[2:]]
@@ -435,7 +435,7 @@ def ruled() -> World:
     world = make_world({1: 3}, [], {"site": 1}, scopes)
     for secret in world.secrets:
         for bump in (0, 1):
-            world.keys.put(KeyName(secret.scope.filter, 0, bump), scope_key(ROOT, secret.scope.filter, 0, bump))
+            world.keys.put_key(KeyName(secret.scope.filter, 0, bump), scope_key(ROOT, secret.scope.filter, 0, bump))
     return world
 
 
@@ -444,9 +444,11 @@ def test_a_key_serves_as_many_messages_as_its_scope_says_now(ruled: World):
     for messages, bump, fits in ((10, 1, True), (11, 1, False), (11, 0, True), (REFRESH_MESSAGES_MAX, 0, True)):
         key = forge_key(ruled, "site", "plant/#", messages, bump=bump, messages=messages)
         with contextlib.nullcontext() if fits else pytest.raises(NotAuthorised, match="the scope has 10"):
-            reader.key(dict(key.properties()), NOW)
+            reader.key_header(dict(key.properties()), NOW)
     bare = forge_key(ruled, "site", "bare/#", bump=1, messages=11)
-    assert reader.key(dict(bare.properties()), NOW), "where no epoch key is, messages are not counted by the scope"
+    assert reader.key_header(dict(bare.properties()), NOW), (
+        "where no epoch key is, messages are not counted by the scope"
+    )
 
 
 def test_a_key_goes_with_an_epoch_key_exactly_where_the_scope_has_one(ruled: World):
@@ -455,16 +457,16 @@ def test_a_key_goes_with_an_epoch_key_exactly_where_the_scope_has_one(ruled: Wor
     assert (keyed.header.kcv == NO_KCV, bare.header.kcv == NO_KCV) == (False, True)
     for key, kcv in ((keyed, NO_KCV), (bare, keyed.header.kcv)):
         with pytest.raises(BadFrame, match="epoch key"):
-            reader.key(resigned(ruled, key, kcv=kcv), NOW)
+            reader.key_header(resigned(ruled, key, kcv=kcv), NOW)
     older = forge_key(ruled, "site", "plant/#", bump=0, messages=10)
-    assert reader.key(resigned(ruled, older, kcv=NO_KCV), NOW), "its scope may have been another"
+    assert reader.key_header(resigned(ruled, older, kcv=NO_KCV), NOW), "its scope may have been another"
 
 
 def test_a_key_that_a_bump_outdated_is_refused_at_replicas_only(ruled: World):
     old = dict(forge_key(ruled, "site", "plant/#", bump=0, messages=10).properties())
-    assert Admission(ruled.overlay, replica=False).key(old, NOW)
+    assert Admission(ruled.overlay, replica=False).key_header(old, NOW)
     with pytest.raises(WrongEpochKey):
-        Admission(ruled.overlay, replica=True).key(old, NOW)
+        Admission(ruled.overlay, replica=True).key_header(old, NOW)
 
 
 # ------------------------------------------------------------------------------------------------- epochs
@@ -517,8 +519,8 @@ def test_without_epochs_the_endless_one_is_asked_for_once(monkeypatch: pytest.Mo
 
 def test_a_right_is_asked_for_once(monkeypatch: pytest.MonkeyPatch, world: World):
     asked = []
-    learn = Admission._learn
-    monkeypatch.setattr(Admission, "_learn", lambda self, *what: asked.append(what[1][1:]) or learn(self, *what))
+    learn = Admission._learn_scope
+    monkeypatch.setattr(Admission, "_learn_scope", lambda self, *what: asked.append(what[1][1:]) or learn(self, *what))
     replica = Admission(world.overlay, replica=True)
     for retain in (False, True, False, True):
         for number in (1, 2):
@@ -565,10 +567,10 @@ def test_keys_of_a_dead_epoch_are_refused_also_if_they_are_known():
     world = in_epochs()
     replica, carried = Admission(world.overlay, replica=True), dict(forge_key(world, "site", "plant/#").properties())
     with pytest.raises(Expired):
-        replica.key(carried, NOW + 72)
-    assert replica.key(carried, NOW + 71.9)
+        replica.key_header(carried, NOW + 72)
+    assert replica.key_header(carried, NOW + 71.9)
     with pytest.raises(Expired):
-        replica.key(carried, NOW + 72)
+        replica.key_header(carried, NOW + 72)
 
 
 def test_an_epoch_dies_when_its_grace_is_over_by_any_clock():
@@ -585,20 +587,20 @@ def test_another_calendar_counts_from_the_version_that_brings_it():
     world = in_epochs()
     checks, wire = Admission(world.overlay, replica=True), sealed_at(world, CALENDAR.zero_ms + 100_000)
     assert publication(checks, wire, NOW + 100).epoch == 1
-    checks.adopt(world.with_policy(calendar=replace(CALENDAR, length_s=100)), NOW)
+    checks.adopt_overlay(world.with_policy(calendar=replace(CALENDAR, length_s=100)), NOW)
     assert publication(checks, sealed_at(world, CALENDAR.zero_ms + 99_999), NOW + 100).epoch == 0
     assert checks.oldest(NOW + 112) == 1
 
 
 def test_ended_bumps_are_forgotten_and_announced_no_more(world: World):
     checks, newer = Admission(world.overlay, replica=True), bumped(world)
-    checks.adopt(newer, NOW)
+    checks.adopt_overlay(newer, NOW)
     ends = NOW + BUMP_GRACE_S
     assert checks.next_stale(ends - 0.1) == ends
     assert checks.next_stale(ends) == checks.next_stale(ends + 1) == float("inf")
-    checks.adopt(newer, ends - 0.1)
+    checks.adopt_overlay(newer, ends - 0.1)
     assert len(checks._bumped) == 3
-    checks.adopt(newer, ends)
+    checks.adopt_overlay(newer, ends)
     assert checks._bumped == {}
 
 
@@ -683,11 +685,11 @@ def test_a_key_is_wrapped_where_its_tree_needs_it_and_nowhere_else(count: int, p
     key = forge_key(world, publisher, "plant/#")
     for replica in (True, False):
         admission = Admission(world.overlay, replica=replica)
-        admitted = admission.key(signed_as(world, key, publisher, wrapped=needed), NOW)
+        admitted = admission.key_header(signed_as(world, key, publisher, wrapped=needed), NOW)
         assert admitted is not None
         assert admitted.wrapped is needed
         with pytest.raises(BadShare, match="wrapped"):
-            admission.key(signed_as(world, key, publisher, wrapped=not needed), NOW)
+            admission.key_header(signed_as(world, key, publisher, wrapped=not needed), NOW)
 
 
 def test_the_flag_of_a_signed_header_cannot_be_changed_on_the_way():
@@ -695,7 +697,9 @@ def test_the_flag_of_a_signed_header_cannot_be_changed_on_the_way():
     told = signed_as(world, forge_key(world, "site", "plant/#"), "site", wrapped=True)
     frame = from_property(told[PROPERTY_KEY])
     with pytest.raises(BadSignature):
-        Admission(world.overlay, replica=True).key({PROPERTY_KEY: to_property(frame[:2] + b"\0" + frame[3:])}, NOW)
+        Admission(world.overlay, replica=True).key_header(
+            {PROPERTY_KEY: to_property(frame[:2] + b"\0" + frame[3:])}, NOW
+        )
 
 
 def test_wraps_are_those_of_the_key_beside_them():

@@ -48,11 +48,11 @@ def test_nothing_that_somebody_wants_is_left_out(
     covers = ScopeCovers(secret.scope)
     if cover is not None:
         cover = decode_cover(encode_cover(cover))
-    covers.put("reader", cover)
-    is_wanted = any(predicate.holds(record) for predicate in predicates for record in records)
+    covers.put_cover("reader", cover)
+    is_wanted = any(predicate.holds_for(record) for predicate in predicates for record in records)
     left_out = covers.left_out(shown)
     assert not (is_wanted and "reader" in left_out)
-    fits = cover is None or any(cover.holds(row) for row in shown.rows)
+    fits = cover is None or any(cover.holds_for(row) for row in shown.rows)
     assert ("reader" in left_out) is not fits, "the index says what the cover says"
 
 
@@ -65,22 +65,22 @@ def rows(*rooms: str) -> ShownList:
 
 def test_members_come_and_go_and_change_their_minds() -> None:
     covers = ScopeCovers(ROOM.scope)
-    covers.put("one", parse_where("room = 'attic' OR room = 'hall'"))
-    covers.put("two", parse_where("room = 'attic'"))
+    covers.put_cover("one", parse_where("room = 'attic' OR room = 'hall'"))
+    covers.put_cover("two", parse_where("room = 'attic'"))
     assert covers.left_out(rows("hall", "cellar")) == {"two"}
     assert covers.left_out(rows("cellar")) == {"one", "two"}
-    covers.put("one", None)
+    covers.put_cover("one", None)
     assert covers.left_out(rows("cellar")) == {"two"}
-    covers.put("two", parse_where("room = 'cellar'"))
+    covers.put_cover("two", parse_where("room = 'cellar'"))
     assert covers.left_out(rows("cellar")) == frozenset()
     assert len(covers) == 1
 
 
 def test_what_is_of_another_declaration_leaves_nobody_out() -> None:
     covers = ScopeCovers(ROOM.scope)
-    covers.put("one", parse_where("door = 'attic'"))
+    covers.put_cover("one", parse_where("door = 'attic'"))
     assert covers.left_out(rows("cellar")) == frozenset(), "the scope shows no such name here"
-    covers.put("one", parse_where("room = 'attic'"))
+    covers.put_cover("one", parse_where("room = 'attic'"))
     assert covers.left_out(ShownList(frozenset(), ({},))) == frozenset(), "the publisher shows another"
 
 

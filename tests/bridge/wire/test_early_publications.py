@@ -29,8 +29,8 @@ def test_each_waits_once_a_neighbour_in_order() -> None:
     for each in (*events, *events):
         assert dropped(keep_publication(ahead, each, ONE)) == 0
     assert len(ahead) == 3
-    assert ahead.take() == events
-    assert ahead.take() == []
+    assert ahead.take_all() == events
+    assert ahead.take_all() == []
 
 
 def test_who_fills_it_loses_its_own() -> None:
@@ -38,7 +38,7 @@ def test_who_fills_it_loses_its_own() -> None:
     keep_publication(ahead, event("a", "quiet"), TWO)
     size = EARLY_BYTES // 16 - EARLY_OVERHEAD_BYTES
     gone = sum(dropped(keep_publication(ahead, event("a", str(number), bytes(size)), ONE)) for number in range(40))
-    kept = ahead.take()
+    kept = ahead.take_all()
     assert kept[0] == event("a", "quiet")
     assert len(kept) == 16
     assert gone == 25
@@ -54,7 +54,7 @@ def test_what_a_neighbour_hangs_on_a_wire_that_waits_counts(text: str) -> None:
     for number in range(800):
         hung = (PROPERTY_HEADER, "1"), (PROPERTY_PART, f"{number}{text}"), ("x", text + str(number))
         keep_publication(ahead, Received("liar", Wire("t", b"", 1, False, hung)), ONE)
-    kept = ahead.take()
+    kept = ahead.take_all()
     held = sum(getsizeof(value) for each in kept for _, value in each.wire.properties)
     assert held <= EARLY_BYTES
     assert kept[0] == event("a", "quiet"), "its own goes"

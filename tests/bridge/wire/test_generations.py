@@ -251,11 +251,11 @@ def test_what_is_known_of_a_key_that_left_the_overlay_is_forgotten(world: World)
     known = Generations(world.overlay)
     known.learn("site", replace(key, order=Order(int(LATER * 1000), 1)), LATER)
     with pytest.raises(Superseded):
-        known.check("site", key.publisher, 1, int(LATER * 1000))
-    known.adopt(world.with_policy())
+        known.check_life("site", key.publisher, 1, int(LATER * 1000))
+    known.adopt_overlay(world.with_policy())
     assert known.proof("site", LATER) is not None
-    known.adopt(rotated(rotated(world, "site"), "site", seed=9).overlay)
-    known.check("site", key.publisher, 1, int(LATER * 1000))
+    known.adopt_overlay(rotated(rotated(world, "site"), "site", seed=9).overlay)
+    known.check_life("site", key.publisher, 1, int(LATER * 1000))
 
 
 def test_an_outlived_gateway_keeps_what_its_devices_publish(world: World) -> None:
@@ -278,14 +278,14 @@ def key_with(world: World, generation: int) -> KeyHeader:
 def test_only_what_an_earlier_life_sealed_after_a_later_ones_start_is_refused(world: World) -> None:
     known, began = Generations(world.overlay), int(NOW * 1000)
     site, other = (world.identities[name].party_id for name in ("site", "reader"))
-    known.check("site", site, 0, 2 * began)
+    known.check_life("site", site, 0, 2 * began)
     known.learn("site", key_with(world, began), NOW)
-    known.check("site", site, began - 1, began - 1)
-    known.check("site", site, began, began + 5)
-    known.check("reader", other, 0, 2 * began)
+    known.check_life("site", site, began - 1, began - 1)
+    known.check_life("site", site, began, began + 5)
+    known.check_life("reader", other, 0, 2 * began)
     for sealed_ms in (began, began + 1):
         with pytest.raises(Superseded):
-            known.check("site", site, began - 1, sealed_ms)
+            known.check_life("site", site, began - 1, sealed_ms)
 
 
 def test_the_greatest_generation_stays_and_is_proven_once_a_second(world: World) -> None:
@@ -293,17 +293,17 @@ def test_the_greatest_generation_stays_and_is_proven_once_a_second(world: World)
     for key in (key_with(world, 5), later, replace(later, first_sequence=77), key_with(world, 7)):
         known.learn("site", key, NOW)
     with pytest.raises(Superseded):
-        known.check("site", site, 8, 9)
+        known.check_life("site", site, 8, 9)
     assert known.proof("site", NOW) == Wire(GENERATION_TOPIC, later.encode())
     assert known.proof("site", NOW + PROOF_EVERY_S - 0.001) is None
     assert known.proof("site", NOW + PROOF_EVERY_S) is not None
-    known.adopt(world.with_policy())
+    known.adopt_overlay(world.with_policy())
     assert known.proof("site", NOW + PROOF_EVERY_S + 0.5) is None
-    known.adopt(rotated(rotated(world, "site"), "site", seed=9).overlay)
-    known.adopt(world.overlay)
+    known.adopt_overlay(rotated(rotated(world, "site"), "site", seed=9).overlay)
+    known.adopt_overlay(world.overlay)
     known.learn("site", later, NOW)
     with pytest.raises(Superseded):
-        known.check("site", site, 8, 9)
+        known.check_life("site", site, 8, 9)
     assert known.proof("site", NOW + PROOF_EVERY_S + 0.6) is not None
 
 
@@ -313,7 +313,7 @@ def test_a_life_counts_its_keys_and_hears_of_each_later_one_once(world: World) -
 
     def heard(key: KeyHeader, name: str = "site") -> list[Effect]:
         event = Received("r1a", Wire(GENERATION_TOPIC, key.encode()))
-        return life.heard(event, world.overlay, name, world.identities["site"].party_id, NOW)
+        return life.take_proof(event, world.overlay, name, world.identities["site"].party_id, NOW)
 
     assert counted(heard(key_with(world, 5)), "refused") == 1
     assert counted(heard(key_with(world, 6), "reader"), "refused") == 1

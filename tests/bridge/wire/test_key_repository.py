@@ -292,9 +292,9 @@ def test_no_key_is_for_more_messages_than_any_scope_may_have(shares_only: bool, 
     admission = Admission(small.overlay, replica=False)
     most = forge_key(small, "site", "plant/#", bump=bump, messages=REFRESH_MESSAGES_MAX)
     more = forge_key(small, "site", "plant/#", bump=bump, messages=REFRESH_MESSAGES_MAX + 1)
-    assert admission.key(dict(most.properties()), NOW) is not None
+    assert admission.key_header(dict(most.properties()), NOW) is not None
     with pytest.raises(NotAuthorised):
-        admission.key(dict(more.properties()), NOW)
+        admission.key_header(dict(more.properties()), NOW)
 
 
 def test_keys_of_before_a_change_of_that_number_go_with_their_bump(world: World):
@@ -307,11 +307,11 @@ def test_keys_of_before_a_change_of_that_number_go_with_their_bump(world: World)
     old = dict(forge_key(small, "site", "plant/#", messages=10).properties())
     new = dict(forge_key(small, "site", "plant/#", 1, bump=1, messages=20).properties())
     admission = Admission(small.overlay, replica=True)
-    assert admission.key(new, NOW) is not None, "we do not know the new number yet"
-    admission.adopt(newer, NOW)
-    assert admission.key(old, NOW) is not None, "within the grace of the bump"
+    assert admission.key_header(new, NOW) is not None, "we do not know the new number yet"
+    admission.adopt_overlay(newer, NOW)
+    assert admission.key_header(old, NOW) is not None, "within the grace of the bump"
     with pytest.raises(NotAuthorised, match="for 20 messages"):
-        admission.key(new, NOW)
+        admission.key_header(new, NOW)
 
 
 def test_a_reader_takes_entries_and_waits_for_those_that_were_overtaken():
@@ -370,8 +370,8 @@ def test_on_longer_ways_keys_on_a_topic_of_their_own_need_fewer_bytes(hops: int,
 def test_a_key_is_spent_with_its_last_message_and_not_before():
     use = Use(NOW)
     for number in (1, 2):
-        use.count(3, NOW + number)
+        use.count_use(3, NOW + number)
     assert use.live(Refresh(age_s=3600), NOW + 2 + SPENT_LATE_S)
-    use.count(3, NOW + 3)
+    use.count_use(3, NOW + 3)
     assert use.live(Refresh(age_s=3600), NOW + 2.9 + SPENT_LATE_S)
     assert not use.live(Refresh(age_s=3600), NOW + 3 + SPENT_LATE_S)

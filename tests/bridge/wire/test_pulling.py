@@ -30,33 +30,33 @@ pytestmark = pytest.mark.invariant(22)
 def test_who_answers_is_asked_first() -> None:
     pulls = Pulls()
     for number in range(6):
-        one = pulls.begin((b"p", number), 0, b"p", NOW, 0.0)
-        (send,) = pulls.ask(one, ["liar", "honest"], (0,))
+        one = pulls.begin_pull((b"p", number), 0, b"p", NOW, 0.0)
+        (send,) = pulls.ask_next(one, ["liar", "honest"], (0,))
         if send.peer == "liar":
-            (send,) = pulls.ask(one, ["liar", "honest"], (0,))
+            (send,) = pulls.ask_next(one, ["liar", "honest"], (0,))
         assert send.peer == "honest"
-        pulls.came(one, "honest", 0.1)
+        pulls.content_came(one, "honest", 0.1)
     assert len(one.asked) == 1, "by now the liar is not asked any more"
 
 
 def test_where_content_is_usually_late_it_is_waited_for_up_to_a_bound() -> None:
     """A busy host would else answer requests for what is on its way, and become busier."""
     pulls = Pulls()
-    assert pulls.begin((b"p", 0), 0, b"p", NOW, 0.02).at == NOW + 0.02
+    assert pulls.begin_pull((b"p", 0), 0, b"p", NOW, 0.02).at == NOW + 0.02
     for _ in range(30):
-        pulls.came(None, "r1a", 0.2)
-    assert NOW + 0.2 < pulls.begin((b"p", 1), 0, b"p", NOW, 0.02).at < NOW + 0.3
-    assert pulls.begin((b"p", 2), 0, b"asker", NOW, 0.0).at == NOW, "somebody else waited already"
-    asked = pulls.begin((b"p", 3), 0, b"p", NOW, 0.02)
-    pulls.ask(asked, ["r1b"], (0,))
+        pulls.content_came(None, "r1a", 0.2)
+    assert NOW + 0.2 < pulls.begin_pull((b"p", 1), 0, b"p", NOW, 0.02).at < NOW + 0.3
+    assert pulls.begin_pull((b"p", 2), 0, b"asker", NOW, 0.0).at == NOW, "somebody else waited already"
+    asked = pulls.begin_pull((b"p", 3), 0, b"p", NOW, 0.02)
+    pulls.ask_next(asked, ["r1b"], (0,))
     before = pulls.patience_s
-    pulls.came(asked, "r1b", 9.0)
+    pulls.content_came(asked, "r1b", 9.0)
     assert pulls.patience_s == before, "an answer says nothing of what comes by itself"
     for _ in range(100):
-        pulls.came(None, "liar", 30.0)
+        pulls.content_came(None, "liar", 30.0)
     assert pulls.patience_s == pulling.PATIENCE_MAX_S
     for _ in range(100):
-        pulls.came(None, "r1a", 0.001)
+        pulls.content_came(None, "r1a", 0.001)
     assert pulls.patience_s < 0.01
 
 
@@ -91,26 +91,26 @@ def asked(
     """The next request for NAME: to whom, and what."""
     one = pulls.get(NAME)
     assert one is not None
-    (send,) = pulls.ask(one, ("r1a", "r1b"), (2,))
+    (send,) = pulls.ask_next(one, ("r1a", "r1b"), (2,))
     assert send.wire.topic == PULL_TOPIC
     return send.peer, PullRequest.decode(send.wire.payload)
 
 
 def test_sources_are_asked_in_turn_and_every_fourth_time_for_anything() -> None:
     pulls = Pulls()
-    pulls.begin(NAME, 50, b"p", NOW, 0.0)
+    pulls.begin_pull(NAME, 50, b"p", NOW, 0.0)
     found = [asked(pulls) for _ in range(8)]
     assert [peer for peer, _ in found] == ["r1a", "r1b"] * 4
     assert [(request.time_ms, request.parts) for _, request in found[:4]] == [(50, (2,))] * 3 + [(0, ())]
     assert [request.parts for _, request in found[4:]] == [(2,)] * 3 + [()]
     one = pulls.get(NAME)
     assert one is not None
-    assert pulls.ask(one, (), (0,)) == []
+    assert pulls.ask_next(one, (), (0,)) == []
 
 
 def test_requests_come_later_and_later_up_to_a_bound_and_end() -> None:
     pulls = Pulls()
-    pulls.begin(NAME, 0, b"p", NOW, 0.0)
+    pulls.begin_pull(NAME, 0, b"p", NOW, 0.0)
     pauses, at = [], NOW
     while (following := pulls.next_deadline) is not None:
         pauses.append(following - at)
@@ -131,28 +131,28 @@ def test_requests_come_later_and_later_up_to_a_bound_and_end() -> None:
 
 def test_nothing_is_due_before_its_time_and_what_ended_not_at_all() -> None:
     pulls = Pulls()
-    pulls.begin(NAME, 0, b"p", NOW, 0.5)
-    other = pulls.begin((b"q" * 16, 2), 0, b"q", NOW, 0.2)
+    pulls.begin_pull(NAME, 0, b"p", NOW, 0.5)
+    other = pulls.begin_pull((b"q" * 16, 2), 0, b"q", NOW, 0.2)
     assert pulls.next_deadline == NOW + 0.2
     assert pulls.due_pulls(NOW + 0.1) == ([], [])
-    assert pulls.end(other.name) is other
+    assert pulls.end_pull(other.name) is other
     assert pulls.next_deadline == NOW + 0.5
-    assert pulls.end(other.name) is None
+    assert pulls.end_pull(other.name) is None
 
 
 def test_one_that_is_asked_for_already_is_for_the_latest_sealing() -> None:
     pulls = Pulls()
-    first = pulls.begin(NAME, 50, b"p", NOW, 0.5)
-    assert pulls.begin(NAME, 40, b"p", NOW + 1, 0.0) is first
+    first = pulls.begin_pull(NAME, 50, b"p", NOW, 0.5)
+    assert pulls.begin_pull(NAME, 40, b"p", NOW + 1, 0.0) is first
     assert (first.time_ms, first.at) == (50, NOW + 0.5)
-    pulls.begin(NAME, 60, b"p", NOW + 1, 0.0)
+    pulls.begin_pull(NAME, 60, b"p", NOW + 1, 0.0)
     assert first.time_ms == 60
     assert len(pulls) == 1
 
 
 def test_who_is_no_neighbour_any_more_asked_for_nothing() -> None:
     pulls = Pulls()
-    one = pulls.begin(NAME, 0, b"p", NOW, 0.0)
+    one = pulls.begin_pull(NAME, 0, b"p", NOW, 0.0)
     one.askers = {"here": (1,), "gone": ()}
     pulls.forget_all_but({"here"})
     assert one.askers == {"here": (1,)}
@@ -161,9 +161,9 @@ def test_who_is_no_neighbour_any_more_asked_for_nothing() -> None:
 def test_who_wants_most_loses_its_own_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pulling, "PULLS_MAX", 3)
     pulls = Pulls()
-    pulls.begin((b"h" * 16, 1), 0, b"honest", NOW, 0.0)
+    pulls.begin_pull((b"h" * 16, 1), 0, b"honest", NOW, 0.0)
     for number in range(5):
-        pulls.begin((b"f" * 16, number), 0, b"flooder", NOW, 0.0)
+        pulls.begin_pull((b"f" * 16, number), 0, b"flooder", NOW, 0.0)
     assert pulls.get((b"h" * 16, 1)) is not None
     assert [pulls.get((b"f" * 16, number)) is not None for number in range(5)] == [False] * 3 + [True] * 2
     assert len(pulls.due_pulls(NOW)[0]) == 3, "wake-ups of those that had to go are stale"
@@ -235,31 +235,31 @@ def test_a_request_names_any_sealing_and_all_pieces_unless_it_says_which() -> No
 
 
 def test_what_is_waited_for_is_given_up_so_much_later() -> None:
-    assert Pulls().begin(NAME, 0, b"p", NOW, 0.5).until == NOW + 0.5 + GIVE_UP_S
+    assert Pulls().begin_pull(NAME, 0, b"p", NOW, 0.5).until == NOW + 0.5 + GIVE_UP_S
 
 
 def test_what_comes_by_itself_while_somebody_else_is_asked_says_what_is_usual() -> None:
     """An eighth of the difference counts, and a quarter of the spread, four of which are the margin."""
     pulls = Pulls()
-    one = pulls.begin(NAME, 0, b"p", NOW, 0.02)
-    pulls.ask(one, ["r1a"], (0,))
-    pulls.came(one, "r1b", 0.08)
+    one = pulls.begin_pull(NAME, 0, b"p", NOW, 0.02)
+    pulls.ask_next(one, ["r1a"], (0,))
+    pulls.content_came(one, "r1b", 0.08)
     assert pulls.patience_s == pytest.approx(0.01 + 4 * 0.02)
-    pulls.came(None, "r1b", 0.08)
+    pulls.content_came(None, "r1b", 0.08)
     assert pulls.patience_s == pytest.approx(0.01 + 0.07 / 8 + 4 * (0.02 + (0.07 - 0.02) / 4))
 
 
 def test_all_that_is_over_is_given_up_at_once() -> None:
     pulls = Pulls()
     for number in range(3):
-        pulls.begin((b"p" * 16, number), 0, b"p", NOW, 0.0)
+        pulls.begin_pull((b"p" * 16, number), 0, b"p", NOW, 0.0)
     asking, gone = pulls.due_pulls(NOW + GIVE_UP_S)
     assert (len(asking), len(gone), len(pulls)) == (0, 3, 0)
 
 
 def test_one_that_is_begun_anew_is_due_when_it_says() -> None:
     pulls = Pulls()
-    pulls.begin(NAME, 0, b"p", NOW, 0.2)
-    pulls.end(NAME)
-    pulls.begin(NAME, 0, b"p", NOW, 0.5)
+    pulls.begin_pull(NAME, 0, b"p", NOW, 0.2)
+    pulls.end_pull(NAME)
+    pulls.begin_pull(NAME, 0, b"p", NOW, 0.5)
     assert pulls.next_deadline == NOW + 0.5

@@ -47,7 +47,7 @@ def arrive(node: GatewayNode, wire: Wire, now: float) -> tuple[int, set[str]]:
 def test_what_waits_in_sessions_for_a_scope_that_was_split_is_delivered() -> None:
     world = world_of()
     control = subscriber(world, "control")
-    control.collector.adopt(*split(world), ADOPTED)
+    control.collector.adopt_overlay(*split(world), ADOPTED)
     assert arrive(control, batch(world, NOW + 20), ADOPTED) == (1, set())
     late = batch(world, ADOPTED + BUMP_GRACE_S - 1, sequence=6)
     assert arrive(control, late, ADOPTED + BUMP_GRACE_S) == (1, set()), "its publisher had the version a bit later"
@@ -57,7 +57,7 @@ def test_what_waits_in_sessions_for_a_scope_that_was_split_is_delivered() -> Non
 def test_what_is_sealed_later_belongs_to_the_new_scope() -> None:
     world = world_of()
     control = subscriber(world, "control")
-    control.collector.adopt(*split(world), ADOPTED)
+    control.collector.adopt_overlay(*split(world), ADOPTED)
     at = ADOPTED + BUMP_GRACE_S
     assert arrive(control, batch(world, at), at) == (0, {"site"})
 
@@ -68,7 +68,7 @@ def test_who_dates_back_wins_nothing(publish: Sequence[str]) -> None:
     """Attack: a publisher without a right to the topic dates a batch back to before the scope was split."""
     world = world_of(publish)
     control = subscriber(world, "control")
-    control.collector.adopt(*split(world), ADOPTED)
+    control.collector.adopt_overlay(*split(world), ADOPTED)
     assert arrive(control, batch(world, NOW + 20), ADOPTED + 120) == (0, {"site"})
 
 
@@ -76,7 +76,7 @@ def test_a_scope_that_came_before_the_last_version_counts() -> None:
     world = make_world({1: 3}, [], {"site": 1, "control": 1}, [OUTER, INNER])
     control = subscriber(world, "control")
     newer = world.with_policy(scopes=(*world.overlay.policy.scopes, Scope("open/b/#", Mode.PLAIN)))
-    control.collector.adopt(newer, world.secrets_under(newer), ADOPTED)
+    control.collector.adopt_overlay(newer, world.secrets_under(newer), ADOPTED)
     assert arrive(control, batch(world, NOW + 20), ADOPTED) == (0, {"site"})
     assert arrive(control, batch(world, NOW + 20, "open/b/t", 6), ADOPTED) == (1, set())
 
@@ -85,8 +85,8 @@ def test_what_is_older_than_replicas_keep_is_forgotten_with_the_next_version() -
     world = world_of()
     control = subscriber(world, "control")
     newer, secrets = split(world)
-    control.collector.adopt(newer, secrets, ADOPTED)
-    control.collector.adopt(newer, secrets, ADOPTED + BUMP_GRACE_S + KEPT_S)
+    control.collector.adopt_overlay(newer, secrets, ADOPTED)
+    control.collector.adopt_overlay(newer, secrets, ADOPTED + BUMP_GRACE_S + KEPT_S)
     assert arrive(control, batch(world, NOW + 20), ADOPTED + 60) == (0, {"site"})
 
 

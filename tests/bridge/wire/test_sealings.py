@@ -55,7 +55,7 @@ def test_a_publisher_that_tells_two_replicas_two_contents_is_proved_a_liar(world
     effects = fed(in_region_two(world), {"r1a": first, "r1b": second, "r1c": first})
     assert (named(effects), suspected(effects), counted(effects, "named")) == ({"evil"}, set(), 1)
     (found,) = proofs(effects)
-    assert (found.proven, found.proven.lie) == (found.evidence.check(), Lie.PUBLICATIONS)
+    assert (found.proven, found.proven.lie) == (found.evidence.check_proof(), Lie.PUBLICATIONS)
 
 
 def test_a_reader_has_the_evidence_too_and_keeps_it_once(world: World) -> None:

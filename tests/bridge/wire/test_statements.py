@@ -134,9 +134,9 @@ def test_statements_of_members_and_scopes_that_are_gone_are_forgotten(world: Wor
     table = RoutingTable(world.overlay)
     table.accept(stated(world), NOW)
     table.accept(stated(world, wire_filter="open/#"), NOW)
-    table.adopt(world.with_policy(scopes=(PLANT,)))
+    table.adopt_overlay(world.with_policy(scopes=(PLANT,)))
     assert [s.filter for s in table.live(NOW)] == ["plant/#"]
-    table.adopt(with_members(world, [m for n, m in world.overlay.members.items() if n != "control"]))
+    table.adopt_overlay(with_members(world, [m for n, m in world.overlay.members.items() if n != "control"]))
     assert table.live(NOW) == []
     assert table.wanting(PLANT, NOW) == []
 
@@ -210,9 +210,9 @@ def test_a_jobs_statement_of_a_week_ends_with_its_right_its_word_its_membership_
     table = RoutingTable(world.overlay)
     assert table.accept(stated(world, "job", expires_ms=lives), NOW)
     assert table.wanting(PLANT, day) == ["job"]
-    table.adopt(world.revoked("job", -1))
+    table.adopt_overlay(world.revoked("job", -1))
     assert table.wanting(PLANT, day) == []
-    table.adopt(world.overlay)
+    table.adopt_overlay(world.overlay)
     assert table.wanting(PLANT, day) == ["job"]
     assert table.accept(stated(world, "job", version=2, on=False, expires_ms=lives), NOW)
     assert table.wanting(PLANT, day) == []
@@ -225,11 +225,11 @@ def test_a_jobs_statement_of_a_week_ends_with_its_right_its_word_its_membership_
     for members in ([*others, Member(new)], others):
         table = RoutingTable(world.overlay)
         assert table.accept(stated(world, "job", expires_ms=lives), NOW)
-        table.adopt(with_members(world, members))
+        table.adopt_overlay(with_members(world, members))
         assert table.live(NOW) == [], "what a key signed that is no member's any more is forgotten"
     table = RoutingTable(world.overlay)
     assert table.accept(stated(world, "job", expires_ms=lives), NOW)
-    table.adopt(with_members(world, [*others, Member(new, before=ending)]))
+    table.adopt_overlay(with_members(world, [*others, Member(new, before=ending)]))
     assert table.wanting(PLANT, NOW + 59) == ["job"]
     assert table.wanting(PLANT, NOW + 61) == [] == table.live(NOW + 61), "not longer than the former certificate"
 
@@ -244,7 +244,7 @@ def test_whoever_has_a_former_key_does_not_outrank_the_present_one(world: World)
     others = [m for n, m in world.overlay.members.items() if n != "control"]
     table = RoutingTable(world.overlay)
     assert table.accept(stated(world, version=int(NOW * 1000), on=False), NOW)
-    table.adopt(with_members(world, [*others, Member(new, before=old)]))
+    table.adopt_overlay(with_members(world, [*others, Member(new, before=old)]))
     mine = Statement("control", "plant/#", 2, True, EXPIRES_MS).signed(fresh)
     assert table.accept(mine, NOW)
     assert not table.accept(stated(world, version=int(NOW * 1000) + 1, on=False), NOW)
@@ -281,7 +281,7 @@ def test_domain_and_topics_are_those_of_the_protocol():
 def test_nothing_stands_behind_a_statement(world: World):
     statement = stated(world)
     with pytest.raises(BadFrame):
-        Statement.decode(statement.body() + b"x" + statement.signature)
+        Statement.decode(statement.signed_bytes() + b"x" + statement.signature)
 
 
 def test_a_lease_is_too_long_by_its_first_millisecond(world: World):
@@ -318,7 +318,7 @@ def test_a_right_that_is_taken_away_counts_at_once_and_at_every_use(world: World
     table = RoutingTable(world.overlay)
     table.accept(stated(world), NOW)
     assert table.wanting(PLANT, NOW) == ["control"]
-    table.adopt(world.revoked("control", -1))
+    table.adopt_overlay(world.revoked("control", -1))
     assert table.wanting(PLANT, NOW) == []
     with pytest.raises(NotAuthorised):
         table.accept(stated(world, version=2), NOW)
@@ -345,10 +345,10 @@ def test_another_version_gives_nobody_a_new_allowance(world: World, monkeypatch:
     table = RoutingTable(world.overlay)
     for version in (1, 2):
         assert table.accept(stated(world, version=version), NOW)
-    table.adopt(world.with_policy())
+    table.adopt_overlay(world.with_policy())
     with pytest.raises(TooOften):
         table.accept(stated(world, version=3), NOW)
-    table.adopt(with_members(world, [m for n, m in world.overlay.members.items() if n != "control"]))
+    table.adopt_overlay(with_members(world, [m for n, m in world.overlay.members.items() if n != "control"]))
     assert table._allowances == {}, "who is gone is forgotten"
 
 
@@ -356,7 +356,7 @@ def test_what_is_forgotten_leaves_room(world: World, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("bridge.wire.statements.STATEMENTS_MAX", 1)
     table = RoutingTable(world.overlay)
     table.accept(stated(world, wire_filter="open/#"), NOW)
-    table.adopt(world.with_policy(scopes=(PLANT,)))
+    table.adopt_overlay(world.with_policy(scopes=(PLANT,)))
     assert table.accept(stated(world), NOW)
 
 
@@ -401,7 +401,7 @@ def test_who_wants_less_is_left_out_where_a_publication_shows_it(world: World):
     assert not table.left_out(scopes[0], hall)
     assert table.accept(replace(stated(world, version=3), cover=ATTIC).signed(sign), NOW)
     assert table.left_out(scopes[0], hall) == {"control"}
-    table.adopt(world.with_policy(scopes=(PLANT,)))
+    table.adopt_overlay(world.with_policy(scopes=(PLANT,)))
     assert not table.left_out(PLANT, hall), "the owner shows it no more"
 
 
@@ -412,7 +412,7 @@ def test_who_wants_a_scope_that_retires_wants_what_it_is_now_until_it_says_somet
     former = world.secrets[0].scope.filter
     table = RoutingTable(world.overlay)
     table.accept(stated(world, wire_filter=former), NOW)
-    table.adopt(world.renew_tokens("plant/#"))
+    table.adopt_overlay(world.renew_tokens("plant/#"))
     present = world.secrets[-1].scope
     assert present.number != 1
     assert table.wanting(present, NOW) == ["control"]
@@ -421,7 +421,7 @@ def test_who_wants_a_scope_that_retires_wants_what_it_is_now_until_it_says_somet
     nosy.set_grants(grant for grant in world.overlay.policy.grants if grant.member != "control")
     without = RoutingTable(world.overlay)
     without.accept(stated(world, wire_filter=former), NOW)
-    without.adopt(nosy)
+    without.adopt_overlay(nosy)
     assert without.wanting(present, NOW) == [], "its right to what the scope is now counts"
     table.accept(stated(world, wire_filter=present.filter, version=2, on=False), NOW)
     assert table.wanting(present, NOW) == []

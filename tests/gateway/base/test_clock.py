@@ -18,7 +18,7 @@ def test_time_is_measured_on_a_clock_that_nobody_sets_and_told_by_the_wall() -> 
     steady[0] += 5
     assert clock() == 1_005.0
     assert clock.wall.ms(1_005.0) == 1_799_996_400_000
-    assert clock.wall.at(1_799_996_400_000) == pytest.approx(1_005.0)
+    assert clock.wall.moment_of(1_799_996_400_000) == pytest.approx(1_005.0)
 
 
 def test_by_default_it_is_the_machines() -> None:

@@ -158,7 +158,7 @@ def test_what_we_send_and_may_not_is_an_error(plant: Made) -> None:
     secrets = load_secrets(before.local, before.overlay)[0]
     revoke(plant.overlay, plant.directory / "owner", "g1", [("plant/#", Right.PUBLISH)], NOW, True)
     after = Member(plant, "g1")
-    epoch = after.overlay.policy.calendar.at(NOW)
+    epoch = after.overlay.policy.calendar.epoch_at(NOW)
     assert not after.overlay.may_publish_in("g1", secrets[0].scope, epoch)
     found = told(check_rights("g1", after.overlay, secrets, secrets, NOW))
     assert ("error", "plant/#: we have no right to publish there; ask the owner for the right, or remove it here") in (

@@ -224,12 +224,12 @@ def test_what_a_filter_is_wanted_for_and_that_somebody_left() -> None:
     made.subscribe(C, wanting("$share/g/t", "v = 0"))
     cover = made.wanted_of("t")
     assert cover is not None
-    assert [cover.holds({("v",): value}) for value in (0.0, 1.0, 2.0, 9.0)] == [True, False, True, True]
+    assert [cover.holds_for({("v",): value}) for value in (0.0, 1.0, 2.0, 9.0)] == [True, False, True, True]
     assert made.wanted_of("u") is None
     assert not made.narrowed
     made.unsubscribe(A, wanting("t", "v > 1"))
     assert made.narrowed == {"t"}
     assert (narrower := made.wanted_of("t")) is not None
-    assert not narrower.holds({("v",): 2.0})
+    assert not narrower.holds_for({("v",): 2.0})
     made.subscribe(A, Subscription("t"))
     assert made.wanted_of("t") is None, "somebody wants everything"

@@ -54,7 +54,7 @@ def signed_words(made: OverlayProcesses) -> Iterator[ReplicaSummary | InterestSu
             f"{name}1", region, int(time.time()) // 60, 60, 0, 16, processing_us=50, links=RTTS[region]
         )  # fmt: skip
         wanted = InterestFilter()
-        wanted.add([b"%d" % number for number in range(100)] if region != 2 else [])
+        wanted.add_ids([b"%d" % number for number in range(100)] if region != 2 else [])
         other = InterestSummary(f"{name}1", region, int(time.time()) // 60, 60, 4, wanted.encode())
         yield said.signed(identity)
         yield other.signed(identity)

@@ -35,7 +35,7 @@ def site(tmp_path: Path) -> Path:
         )  # fmt: skip
         frame = sign_header(site.identity, header, "veilmq/batch/1").encode()
         record = Numbered(number, Publication("plant/valve", text, 1, time_ms=1))
-        batches.append(SealedBatch.of(number, 1, "veilmq/batch/1", frame, bytes(32), [record]))
+        batches.append(SealedBatch.from_records(number, 1, "veilmq/batch/1", frame, bytes(32), [record]))
     first = batches[0]
     draft = ReceiptBody("g2", site.identity.party_id, 1, 2, 0, 0, (), b"", 0, b"", root([first.hashed]))
     receipt = Receipt.sign(reader.identity, draft, [Listed(5, first.frame_hash[:4])])

@@ -97,7 +97,7 @@ def test_a_publisher_forges_no_line_by_its_topic_and_stops_no_check_by_its_time(
     topic = "plant/t\x1b[2K\nproved: evil signed that it owes a million"
     bare = batch_of(world)
     record = Numbered(5, Publication(topic, b"x", 1, time_ms=1 << 62))
-    batch = SealedBatch.of(5, 1, bare.topic, bare.frame, bare.blinding, [record])
+    batch = SealedBatch.from_records(5, 1, bare.topic, bare.frame, bare.blinding, [record])
     certificate = world.overlay.certificate
     certificates = certificate("site"), certificate("site"), certificate("evil")
     row = row_of(world, [batch], "evil")

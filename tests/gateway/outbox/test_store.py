@@ -403,9 +403,9 @@ def test_a_disk_that_goes_bad_while_we_run_lets_nothing_overtake_and_page_tells_
             size = file.seek(0, 2)
             file.seek(page_bytes)
             file.write(b"\xff" * (size - page_bytes))
-        assert store.is_left(kept.sequence), "so what follows it waits"
-        assert store.first(0) == (0, 0), "there is something to look at"
-        assert store.last_of("a/b") == 0
+        assert store.is_left_on_disk(kept.sequence), "so what follows it waits"
+        assert store.first_from(0) == (0, 0), "there is something to look at"
+        assert store.last_of_chain("a/b") == 0
         with pytest.raises(StoreError, match="damaged"):
             store.page(0)
 

@@ -196,7 +196,7 @@ def test_a_pause_ends_behind_everything_that_is_ready() -> None:
 def test_counts_and_blame_are_figures_and_watches_are_links(caplog: pytest.LogCaptureFixture) -> None:
     driver, node, hands, live, dials = made()
     node.effects = [Count("forwarded", 3), Blame("r1a", True, "it lied"), Watch("r1a", "t"), NotAdopted("too old")]
-    node.effects += [Outlived(1), Prove(EVIDENCE, EVIDENCE.check())]
+    node.effects += [Outlived(1), Prove(EVIDENCE, EVIDENCE.check_proof())]
     driver.handle(Tick())
     assert driver.figures.counts["forwarded"] == 3
     assert "named r1a: it lied" in caplog.text

@@ -227,7 +227,7 @@ def test_a_protected_topic_without_the_right_is_refused_also_once_the_right_has_
     assert codes("plant/line2/temp") == [ReasonCode.NOT_AUTHORIZED]
     assert (codes("plant/line1/temp"), taken) == ([], ["plant/line1/temp"])
     newer = world.revoked("site", -1)
-    node.publisher.adopt(newer, world.secrets_under(newer), NOW)
+    node.publisher.adopt_overlay(newer, world.secrets_under(newer), NOW)
     keeping.overlay = newer
     links.adopted(newer, removed=False)
     assert codes("plant/line1/temp") == [ReasonCode.NOT_AUTHORIZED], "what was allowed before is not remembered"

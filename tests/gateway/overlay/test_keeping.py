@@ -18,7 +18,7 @@ from tests.sim.world import NOW, make_world
 HOUR_S = 3600
 CALENDAR = Calendar(length_s=HOUR_S, grace_s=60, skew_s=5, history_epochs=2)
 WORLD = make_world({1: 3, 2: 3}, [(1, 2)], {"g1": 1}, calendar=CALENDAR)
-EPOCH = CALENDAR.at(NOW)
+EPOCH = CALENDAR.epoch_at(NOW)
 
 
 class Disk:

@@ -19,7 +19,7 @@ NAMES = [KeyName("plant/#", 3, 0), KeyName("plant/#", 4, 0), KeyName("plant/#", 
 def held() -> ScopeKeys:
     keys = ScopeKeys()
     for number, name in enumerate(NAMES, 1):
-        keys.put(name, bytes([number]) * 32)
+        keys.put_key(name, bytes([number]) * 32)
     return keys
 
 

@@ -114,13 +114,13 @@ def test_a_replica_has_no_bound_of_an_outbox_and_lacks_no_keys(world: World) -> 
 
 
 def test_keys_are_late_once_they_could_have_been_fetched(world: World) -> None:
-    ends = CALENDAR.end_s(CALENDAR.at(NOW))
+    ends = CALENDAR.end_s(CALENDAR.epoch_at(NOW))
     early, late = stands(world, "g1", Dials(()), ends - 700), stands(world, "g1", Dials(()), ends - 500)
     assert (early.keys_late, bool(late.keys_late)) == ((), True)
     assert early.keys_missing == late.keys_missing == late.keys_late
     assert late.late_s == pytest.approx(100)
     assert late.epoch_left_s == pytest.approx(500)
-    assert late.epoch == CALENDAR.at(NOW)
+    assert late.epoch == CALENDAR.epoch_at(NOW)
 
 
 def test_a_quorum_of_key_servers_is_all_but_those_that_may_lie() -> None:

@@ -50,7 +50,7 @@ class Changing(Parties):
     def endorse(self, *names: str) -> None:
         """What a member's copy of the file has in addition, put in place of the owner's."""
         overlay = load_overlay(self.out, NOW_MS)
-        news = [Endorsement.of(overlay.latest[1], name, self.local(name).identity) for name in names]
+        news = [Endorsement.sign_view(overlay.latest[1], name, self.local(name).identity) for name in names]
         self.out.write_bytes(document_bytes(overlay.endorsed(news, NOW)))
 
     def listing(self, *names: str) -> Callable[[dict[str, Any]], None]:
@@ -254,7 +254,7 @@ def test_a_members_file_gets_the_endorsements_that_it_lacks_and_a_newer_one_is_l
     live = LiveOverlay(
         path, local, LinkTls("r1", local.cert, local.key, overlay.members, lambda: NOW), overlay, stamp(path)
     )
-    news = [Endorsement.of(overlay.latest[1], name, world.local(name).identity) for name in ("r1", "r2")]
+    news = [Endorsement.sign_view(overlay.latest[1], name, world.local(name).identity) for name in ("r1", "r2")]
     endorsed = overlay.endorsed(news, NOW)
     live.adopt(endorsed)
     assert load_overlay(path, NOW_MS).views[1].number == 2, "a restart begins with the view in force"

@@ -82,9 +82,9 @@ def test_nobody_but_the_owner_takes_the_requirement_or_a_key_away(world: Parties
     new = json.loads(world.out.read_text())
     mixed = {**new, "members": old["members"]}
     with pytest.raises(OverlayError, match="tampered"):
-        Overlay.load(mixed, NOW_MS)
+        Overlay.from_document(mixed, NOW_MS)
     with pytest.raises(OverlayError, match="tampered"):
-        Overlay.load({**old, "members": new["members"]}, NOW_MS)
+        Overlay.from_document({**old, "members": new["members"]}, NOW_MS)
 
 
 def test_a_former_key_without_a_hybrid_part_ends_first(world: Parties) -> None:

@@ -239,7 +239,7 @@ def test_numbers_of_epochs_go_on_when_their_length_changes(served: ServedParties
     served.description["epochs"] = {"length_s": 3600}
     signed = served.rekey(later)
     calendar = signed.overlay.policy.calendar
-    assert calendar.at(later) == 10  # the epoch after number 9 of the old calendar
+    assert calendar.epoch_at(later) == 10  # the epoch after number 9 of the old calendar
     assert calendar.start_s(10) == later - 100 == signed.since_s
     dealt["k1"].walked(9).followed_by(served.materials(signed)["k1"])
     assert epochs_of(signed.overlay, "spark", "pumps/#") == [(0, ENDLESS)]
@@ -251,7 +251,7 @@ def test_from_the_owner_to_a_service_and_back_no_key_counts_twice(tmp_path: Path
     first = dict(load_secrets(world.local("spark"), world.sign().overlay)[1])
     world.description.update(service)
     signed = world.rekey()
-    assert signed.overlay.policy.calendar.at(NOW) == 1
+    assert signed.overlay.policy.calendar.epoch_at(NOW) == 1
     assert not dict(load_secrets(world.local("spark"), signed.overlay)[1])
     revoke(world.out, world.owner, "g1", None, NOW)
     world.description["members"][0].update(publish=[], read=[])

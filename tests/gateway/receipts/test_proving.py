@@ -38,7 +38,7 @@ def test_messages_and_their_readers_are_listed(database: ReceiptDatabase) -> Non
 def test_a_proof_is_made_of_what_is_on_disk(world: World, database: ReceiptDatabase) -> None:
     proofs = proofs_of(database, 11, None, world.overlay, "site", world.identities["site"])
     assert list(proofs) == ["lab"]
-    assert proofs["lab"].check().record.number == 11
+    assert proofs["lab"].check_proof().record.number == 11
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ world = shared(one_region, "site", "evil", scopes=[Scope("plant/#")])
 
 def kept(world: World, directory: Path) -> Path:
     made = evidence(world, *two_of_one_number(world))
-    path = keep_evidence(directory, made, made.check())
+    path = keep_evidence(directory, made, made.check_proof())
     assert path is not None
     return path
 
@@ -34,17 +34,17 @@ def test_it_is_kept_once_and_read_back(world: World, tmp_path: Path) -> None:
     path = kept(world, tmp_path)
     assert path.parent == tmp_path / "evidence"
     made = evidence(world, *two_of_one_number(world))
-    assert check_evidence(path) == made.check()
-    assert keep_evidence(tmp_path, made, made.check()) is None
+    assert check_evidence(path) == made.check_proof()
+    assert keep_evidence(tmp_path, made, made.check_proof()) is None
 
 
 def test_a_files_name_needs_no_quotes_whoever_the_author_is(world: World, tmp_path: Path) -> None:
     policy, owner = world.overlay.policy, owner_of(world)
     made = of_overlays(owner.public_bytes, policy, signed(owner, policy, grants=policy.grants[:1]))
-    path = keep_evidence(tmp_path, made, made.check())
+    path = keep_evidence(tmp_path, made, made.check_proof())
     assert path is not None
     assert re.fullmatch(r"overlays-owner-[0-9a-f]{32}\.json", path.name)
-    assert check_evidence(path) == made.check()
+    assert check_evidence(path) == made.check_proof()
 
 
 def test_no_more_files_are_kept_than_there_may_be(
@@ -54,7 +54,7 @@ def test_no_more_files_are_kept_than_there_may_be(
     (tmp_path / "evidence").mkdir()
     (tmp_path / "evidence" / "another.json").touch()
     made = evidence(world, *two_of_one_number(world))
-    assert keep_evidence(tmp_path, made, made.check()) is None
+    assert keep_evidence(tmp_path, made, made.check_proof()) is None
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff", b"[]", b"{}", b"[" * 100_000, b'{"veilmq_evidence": 2}'])

@@ -94,9 +94,9 @@ def test_work_is_what_each_party_does_with_guards_and_without():
         open_us=128,
     )
     us = 1e-6
-    assert Work.of(costs, "off") == Work(0.0, 1 * us, 1 * us, 2 * us)
+    assert Work.from_costs(costs, "off") == Work(0.0, 1 * us, 1 * us, 2 * us)
     for guards, publisher, node in (("on", 12, 33), ("batched", 20, 65)):
-        work = Work.of(costs, guards)
+        work = Work.from_costs(costs, guards)
         found = (work.publisher_s, work.node_s, work.subscriber_s, work.copy_s)
         assert found == pytest.approx((publisher * us, node * us, (node + 128) * us, 2 * us))
 

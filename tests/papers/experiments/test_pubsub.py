@@ -77,7 +77,7 @@ def test_a_network_has_the_size_that_was_asked_for():
 def test_what_is_wanted_in_each_direction_is_what_subscribers_there_want():
     net = network(size=FEW)
     for v in range(1, net.nodes + 1):
-        for neighbour, wanted in net.links(v):
+        for neighbour, wanted in net.topics_by_link(v):
             behind = {t for leaf, t in net.subscriptions if neighbour in net.path(v, leaf)}
             assert {t for t in range(FEW.topics) if wanted >> t & 1} == behind
 

@@ -31,7 +31,7 @@ def test_a_trace_with_one_pair_of_friends_renews_its_key_exactly_every_m_message
 def test_a_trace_adds_up_what_each_renewal_costs():
     trace = SocialTrace()
     for number, hops in ((0, 0), (1, 1), (2, 2), (3, 3)):
-        trace.add(number, hops)
+        trace.add_interaction(number, hops)
     month = trace.month(2)
     assert (month.keys, month.shares, month.bytes) == (2, 3 + 27, frame_bytes(1) + frame_bytes(3))
     assert (trace.month(3).keys, trace.month(3).shares) == (2, 3 + 81)
@@ -41,7 +41,7 @@ def test_a_trace_adds_up_what_each_renewal_costs():
 def test_numbers_of_long_conversations_begin_anew_without_moving_a_renewal(messages: int):
     trace = SocialTrace()
     for number in range(6000):
-        trace.add(number, 0)
+        trace.add_interaction(number, 0)
     assert trace.month(messages).keys == -(-6000 // messages)
 
 

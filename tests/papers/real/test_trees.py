@@ -18,7 +18,7 @@ def nothing(done: float) -> None:
 
 def grid_world(side: int = 3) -> World:
     network = grid("a", side)
-    return World.of(network, network.demands)
+    return World.on_backbone(network, network.demands)
 
 
 class Known:
@@ -33,7 +33,7 @@ class Known:
     def processing(self, region: int) -> float:
         return self._of.processing[region]
 
-    def link(self, one: int, other: int) -> float:
+    def link_cost(self, one: int, other: int) -> float:
         return self._of.links[one][other]
 
 

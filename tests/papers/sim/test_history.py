@@ -17,14 +17,14 @@ def times(history: SimulatedHistory, **asked: int) -> list[int]:
 
 def test_records_are_in_order_behind_a_row_and_within_the_bytes() -> None:
     history = SimulatedHistory()
-    history.record(Record(tuple(map(record, (5, 3, 9))), ()))
-    history.record(Record((record(1),), ()))
+    history.append_records(Record(tuple(map(record, (5, 3, 9))), ()))
+    history.append_records(Record((record(1),), ()))
     assert times(history) == [1, 3, 5, 9]
     assert times(history, row=3) == [1]
     assert times(history, most_bytes=20) == [1, 3]
-    history.record(Record((record(3, 5),), ()))
+    history.append_records(Record((record(3, 5),), ()))
     assert times(history, row=4) == []
-    history.record(Record((record(3, 50),), ()))
+    history.append_records(Record((record(3, 50),), ()))
     assert times(history, row=4) == [3]
 
 

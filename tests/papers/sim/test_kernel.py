@@ -142,7 +142,7 @@ def test_a_crash_takes_memory_and_what_was_to_happen_and_a_restart_begins_anew()
     kernel = kernel_of("a", "b")
     before = notes(kernel, "a")
     kernel.call("b", lambda machine, now: [Send("a", wire(1), 1)])
-    kernel.at(kernel.now + 0.5, "a", Appending((1,)))
+    kernel.plan_event(kernel.now + 0.5, "a", Appending((1,)))
     kernel.crash("a")
     assert notes(kernel, "b").events(LinkDown) == [LinkDown("a")]
     kernel.run(NOW + 5)
@@ -192,14 +192,14 @@ def test_a_node_reads_its_own_clock() -> None:
 
 def test_a_newcomer_has_links_once_both_ends_want_them() -> None:
     kernel = kernel_of("a", "b")
-    kernel.add("c", Notes, {"a"})
+    kernel.add_node("c", Notes, {"a"})
     kernel.run(NOW + 4)
     assert notes(kernel, "c").events(LinkUp) == []
-    kernel._follow("a", frozenset({"b", "c"}))
+    kernel._follow_peers("a", frozenset({"b", "c"}))
     kernel.run(NOW + 6)
     assert notes(kernel, "c").events(LinkUp) == [LinkUp("a")]
     assert LinkUp("c") in notes(kernel, "a").events(LinkUp)
-    kernel._follow("a", frozenset({"b"}))
+    kernel._follow_peers("a", frozenset({"b"}))
     kernel.run(NOW + 7)
     assert notes(kernel, "c").events(LinkDown) == [LinkDown("a")]
 
@@ -214,7 +214,7 @@ def test_the_trace_has_what_a_run_showed() -> None:
     trace = kernel.trace
     assert [each.sequence for each in trace.delivered["a"]] == [1]
     assert trace.delivered_at == {"a": [NOW + 2]}
-    assert (trace.named(), trace.suspected()) == ({"liar"}, {"other"})
+    assert (trace.named_members(), trace.suspected()) == ({"liar"}, {"other"})
     assert trace.figures == {"sealed": 5, "refused{BadFrame}": 1}
     assert trace.forgotten == {"a": {7}}
     assert trace.not_adopted == [("a", "why")]
@@ -223,7 +223,7 @@ def test_the_trace_has_what_a_run_showed() -> None:
 def test_an_outbox_is_a_disk_that_a_crash_leaves() -> None:
     outbox = SimulatedOutbox()
     kernel = kernel_of("a", outboxes={"a": outbox})
-    kernel.at(kernel.now, "a", Committed(((1, 0, PUBLICATION), (2, 1, PUBLICATION))))
+    kernel.plan_event(kernel.now, "a", Committed(((1, 0, PUBLICATION), (2, 1, PUBLICATION))))
     kernel.run(kernel.now)
     assert set(outbox.rows) == {1, 2}
     let(kernel, "a", LeaveOnDisk((2,)), Forget((1,)), ReadPage(0))
@@ -246,7 +246,7 @@ def test_a_run_that_does_not_end_is_stopped(monkeypatch: pytest.MonkeyPatch) -> 
     node = notes(kernel, "a")
     node.answers = []
     for _ in range(200):
-        kernel.at(NOW + 3, "a", Appending((1,)))
+        kernel.plan_event(NOW + 3, "a", Appending((1,)))
     with pytest.raises(AssertionError, match="did not end"):
         kernel.run(NOW + 4)
 

@@ -48,7 +48,7 @@ def test_odd_times_in_a_statement_become_null() -> None:
 @pytest.mark.parametrize("kind", [kind for kind in TraceKind if kind is not TraceKind.GAUGE_INTEREST])
 @pytest.mark.parametrize("entity", ["pump-7", "line 1/pump#7", "grün", "x" * 5_000, "%-", ""])
 def test_what_a_gateway_reports_is_read_whole(kind: TraceKind, entity: str) -> None:
-    (report,) = Reporter("gw 1", "works", "entities/site").told(entity, kind, {"latency_ms": 3}, NOW_MS / 1000)
+    (report,) = Reporter("gw 1", "works", "entities/site").report_trace(entity, kind, {"latency_ms": 3}, NOW_MS / 1000)
     assert isinstance(report, TraceReport)
     found = statement_of(report.topic, report.payload, NOW_MS + 5)
     assert found is not None

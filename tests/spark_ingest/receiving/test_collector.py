@@ -74,9 +74,9 @@ def test_large_pieces_that_nobody_may_publish_fill_no_memory() -> None:
     early = early_pieces()
     large = EarlyPiece("r1", "veilmq/batch/1", bytes(EARLY_BYTES // 2), (("vmq", "h"),), lambda: None, NOW)
     assert [keep_piece(early, each) for each in (large, large, large._replace(replica="r2"))] == [True, False, True]
-    assert len(early.due(NOW + EARLY_S)) == 2
+    assert len(early.take_due(NOW + EARLY_S)) == 2
     assert keep_piece(early, large)
-    assert len(early.take()) == 1
+    assert len(early.take_all()) == 1
     assert keep_piece(early, large)
 
 
@@ -102,10 +102,10 @@ def test_a_replica_that_brings_without_end_what_nobody_may_is_refused_at_once() 
     other = piece._replace(replica="r2", since=NOW + 1)
     assert keep_piece(early, other)
     assert early.next_deadline == NOW + EARLY_S
-    assert early.due(NOW + EARLY_S - 1) == []
-    assert early.due(NOW + EARLY_S) == [piece] * EARLY_PIECES
-    assert early.due(NOW - 3600) == [other]
-    assert (early.take(), early.next_deadline) == ([], None)
+    assert early.take_due(NOW + EARLY_S - 1) == []
+    assert early.take_due(NOW + EARLY_S) == [piece] * EARLY_PIECES
+    assert early.take_due(NOW - 3600) == [other]
+    assert (early.take_all(), early.next_deadline) == ([], None)
 
 
 TWO_REGIONS = (Hop(1, 1, 2, 3), Hop(2, 4, 2, 3))
@@ -189,7 +189,7 @@ def test_a_publisher_of_two_contents_under_one_number_is_named_once_with_evidenc
     for payload in (b"off", b"neither"):  # by a copy of it, which draws the data key that it drew
         link.publish(Publisher(overlay).seal("plant/a", payload, sequence=7), places=(3,))
     (proof,) = link.collector.take_proved()
-    assert (proof.proven, proof.proven.author) == (proof.evidence.check(), "gw1")
+    assert (proof.proven, proof.proven.author) == (proof.evidence.check_proof(), "gw1")
     assert not link.collector.take_proved()
     assert link.collector.figures["named", "gw1"] == 1
 

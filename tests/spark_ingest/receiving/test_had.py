@@ -115,7 +115,7 @@ def job_of(world: World) -> JobNode:
 
 def tell(job: JobNode, batches: Sequence[SpooledBatch]) -> None:
     for each in batches:
-        job.spooled(*each)
+        job.take_spooled(*each)
 
 
 @pytest.fixture
@@ -132,7 +132,7 @@ def test_a_publisher_learns_what_is_in_the_spool_and_can_prove_it(scene: Scene) 
     assert len(frames) == 3, "one of each chain with receipts"
     came = scene.bring(frames)
     assert acknowledged(came, "job") == wanted
-    assert {proof_of(scene.world, scene.sealed, each).check().reader for each in came} == {"job"}
+    assert {proof_of(scene.world, scene.sealed, each).check_proof().reader for each in came} == {"job"}
 
 
 def test_nothing_is_told_before_it_is_written_and_then_not_more_often_than_its_time(scene: Scene) -> None:
@@ -238,10 +238,10 @@ def test_two_processes_with_parts_acknowledge_each_what_it_has(scene: Scene) -> 
     tell(other, [each for each in found if each.batch.number == second])
     came = scene.bring([*scene.receipts(NOW), *scene.receipts(NOW + 1, other)], NOW + 1)
     assert acknowledged(came, "job") == {first, second, third}
-    (state,) = scene.site.acknowledged.states()
+    (state,) = scene.site.acknowledged.reader_states()
     assert (state.through, state.missing, state.oldest_ms) == (third, 0, 0)
     scene.publish("plant/d")
-    assert scene.site.acknowledged.states()[0].oldest_ms == int(NOW * 1000)
+    assert scene.site.acknowledged.reader_states()[0].oldest_ms == int(NOW * 1000)
 
 
 @pytest.mark.attack(181)
@@ -257,7 +257,7 @@ def test_a_spool_that_was_restored_says_what_is_true_and_takes_back_nothing(scen
     tell(scene.job, scene.spool())
     came = scene.bring(scene.receipts(NOW + EVERY_S), NOW + EVERY_S)
     assert acknowledged(came, "job") == {number}
-    assert scene.site.acknowledged.states()[0].acknowledged == 2
+    assert scene.site.acknowledged.reader_states()[0].acknowledged == 2
 
 
 def test_a_job_without_its_right_is_refused_by_replicas_and_by_the_publisher(scene: Scene) -> None:

@@ -17,7 +17,7 @@ def beside() -> tuple[World, SpoolCollector, PastPublications]:
     live.learn({name: Derivation(key).check_value for name, key in world.keys})
     past = PastPublications(live, None, 1)
     past.learn(live.granted.check_values)
-    past.adopt(world.overlay, NOW)
+    past.adopt_era(world.overlay, NOW)
     return world, live, past
 
 
@@ -26,7 +26,7 @@ def test_what_comes_both_ways_is_one_row_whichever_is_first() -> None:
         world, live, past = beside()
         for peer, wire in publish(gateway(world, "site"), "plant/t", b"a", sequence=1).items():
             live.receive(peer, wire, lambda: None, NOW)
-            past.received(Received(peer, wire, True), NOW)
+            past.take_copy(Received(peer, wire, True), NOW)
         assert (live.ready, past.ready) == (1, 1)
         if is_past_first:
             group = past.take(10, None, LATER)
@@ -44,7 +44,7 @@ def test_what_comes_both_ways_is_one_row_whichever_is_first() -> None:
 def test_a_past_row_was_received_now_and_published_then() -> None:
     world, _, past = beside()
     for peer, wire in publish(gateway(world, "site"), "plant/t", b"a", sequence=1).items():
-        past.received(Received(peer, wire, True), NOW)
+        past.take_copy(Received(peer, wire, True), NOW)
     group = past.take(10, None, LATER)
     assert group is not None
     assert [(row.published_us, row.received_us) for row in group.records] == [(int(NOW * 1e6), int(LATER * 1e6))]
@@ -56,7 +56,7 @@ def test_a_missing_epoch_key_is_wanted_once_and_its_rows_come_with_it() -> None:
     wanted = []
     for number in (1, 2):
         for peer, wire in publish(gateway(world, "site"), "plant/t", b"a", sequence=number).items():
-            wanted += past.received(Received(peer, wire, True), NOW)
+            wanted += past.take_copy(Received(peer, wire, True), NOW)
     assert [type(effect) for effect in wanted] == [Wanted]
     assert past.ready == 0
     past.learn(live.granted.check_values)

@@ -81,7 +81,7 @@ def test_a_wrapped_key_goes_to_the_spool_as_k_shares_of_the_first_region_like_an
     for event in heard.received:
         told = dict(event.wire.properties)
         if PROPERTY_KEY in told:
-            opened += [key_id for key_id in [keys.take(event.peer, told, NOW + 6)[1]] if key_id is not None]
+            opened += [key_id for key_id in [keys.take_key_wire(event.peer, told, NOW + 6)[1]] if key_id is not None]
     assert len(opened) >= 2
     for key_id in opened:
         material = material_of(keys, key_id)
