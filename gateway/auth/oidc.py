@@ -169,7 +169,9 @@ class OidcPlugin(BaseAuthPlugin, EnhancedAuthPlugin):  # type: ignore[misc]
         cafile = self.config.cafile
         self.fetching = ProviderFetch(None if cafile is None else Path(cafile))
         check = partial(check_address, what="keys")
-        self.provider = ProviderKeys(self.config.issuer, self.config.jwks_url, self.fetching.get, time.monotonic, check)
+        self.provider = ProviderKeys(
+            self.config.issuer, self.config.jwks_url, self.fetching.get_content, time.monotonic, check
+        )
 
     def _read_keys(self, path: str | Path) -> KeySet:
         try:
@@ -208,7 +210,7 @@ class OidcPlugin(BaseAuthPlugin, EnhancedAuthPlugin):  # type: ignore[misc]
         """Starts to follow provider and files; amqtt calls this when the broker serves."""
         loop = asyncio.get_running_loop()
         if self.provider is not None:
-            self._tasks.append(loop.create_task(self.provider.follow(), name="identity provider"))
+            self._tasks.append(loop.create_task(self.provider.follow_keys(), name="identity provider"))
         self._tasks.append(loop.create_task(self._watch(), name="files of the identity provider"))
 
     async def _watch(self) -> None:
@@ -220,7 +222,7 @@ class OidcPlugin(BaseAuthPlugin, EnhancedAuthPlugin):  # type: ignore[misc]
             is_new = config is not followed  # a change between the start, or SIGHUP, and this look counts, too
             if is_new:
                 followed, stamps = config, Stamps([path for path in (config.jwks_file, config.revoked_file) if path])
-            if is_new or stamps.changed():
+            if is_new or stamps.have_changed():
                 try:
                     self._reread(config)()
                 except StartError as error:
@@ -290,7 +292,7 @@ class OidcPlugin(BaseAuthPlugin, EnhancedAuthPlugin):  # type: ignore[misc]
                 raise BusyError(f"{WAITING_MAX} logins wait for keys of the provider") from None
             self._waiting += 1
             try:
-                fetched = await provider.renew()
+                fetched = await provider.renew_keys()
             finally:
                 self._waiting -= 1
             if provider.keys is None or not (fetched or had):
@@ -300,7 +302,7 @@ class OidcPlugin(BaseAuthPlugin, EnhancedAuthPlugin):  # type: ignore[misc]
             except self._tokens.UnknownProviderKey as unknown:
                 raise AuthRefused(str(unknown)) from None
 
-    def shown(self, token: str) -> TokenLogin | None:
+    def login_of_token(self, token: str) -> TokenLogin | None:
         """Returns the login of a token by the keys that are known; None if it does not count."""
         try:
             return self.login_now(token)

@@ -138,7 +138,7 @@ class EdgeBroker(Broker):  # type: ignore[misc]
             expiry_s = min(expiry_s, self.config.session_expiry_interval)
         settings = self._settings
         listeners = {**settings.listeners, **internal_listeners(settings)} if settings else {}
-        return Terms(self.limits, expiry_s, listeners, self.exchange.reached.note)
+        return Terms(self.limits, expiry_s, listeners, self.exchange.reached.note_bound)
 
     def now(self) -> float:
         """Returns seconds since the UNIX epoch, from a clock that does not jump: no step makes keep-alives run out."""
@@ -259,15 +259,15 @@ class EdgeBroker(Broker):  # type: ignore[misc]
         if context is not None and self._contexts.get(name) is not None:
             self._contexts[name] = context
 
-    def adopt(self, settings: Settings) -> None:
+    def adopt_settings(self, settings: Settings) -> None:
         """Takes bounds, queues and admission of a configuration that was read again; connections stay."""
         self._settings, self.limits = settings, settings.limits
         for name, listener in settings.listeners.items():
             if name in self.listeners_config:
                 self.listeners_config[name].max_connections = listener.max_connections
-        self.host.adopt(settings.allow_anonymous)
-        self.exchange.adopt(settings.limits)
-        self.lifecycle.adopt(self._terms())
+        self.host.adopt_anonymous(settings.allow_anonymous)
+        self.exchange.adopt_limits(settings.limits)
+        self.lifecycle.adopt_terms(self._terms())
         self.lifecycle.response_information = settings.response_information
         self.operation.limits = settings.limits
 
@@ -356,7 +356,7 @@ class EdgeBroker(Broker):  # type: ignore[misc]
         """Forgets a session: amqtt's shutdown calls this for every session."""
         client = self.lifecycle.clients.get(client_id)
         if client is not None:
-            self.lifecycle.forget(client)
+            self.lifecycle.forget_session(client)
 
     async def _session_monitor(self) -> None:
         """Sweeps retained messages. amqtt starts this task; sessions here have their own deadlines."""
@@ -395,9 +395,9 @@ class EdgeBroker(Broker):  # type: ignore[misc]
         """Serves an established connection of another server until it ends (amqtt's extension point)."""
         await serve_adapter(reader, writer, self._protocol(listener_name), self.limits.packet_bytes)
 
-    def tick(self, now: float) -> None:
+    def do_due_work(self, now: float) -> None:
         """Does all work that is due at `now`. Called by the broker's own timer; tests pass their own time."""
-        self.lifecycle.tick(now)
+        self.lifecycle.do_due_work(now)
 
     # ------------------------------------------------------------------------- what plugins and amqtt call
 
@@ -408,7 +408,7 @@ class EdgeBroker(Broker):  # type: ignore[misc]
         if self.operation.owns(topic):
             return
         message = Message(topic, bytes(data), 2 if qos is None else qos)
-        self.exchange.record(message, "", None)
+        self.exchange.record_message(message, "", None)
         later = self.exchange.delivery.route(message, None)
         if later is not None:
             await later

@@ -96,7 +96,7 @@ class Exchange:
         self.tracing: Constraining | None = None  # constrained topics; None: they are ordinary ones
         self.own_topics = OwnTopics()  # besides topics below RESERVED_TOPICS
         self.retained = RetainedStore(limits.retained_messages, limits.retained_bytes)
-        self.retained.full = self.reached.note
+        self.retained.full = self.reached.note_bound
         # Messages of the broker and its plugins below `$SYS/`: with bounds of their own, and not stored.
         self.system = RetainedStore(SYSTEM_TOPICS, SYSTEM_BYTES)
         # Store of persistent sessions and retained messages; None: in memory only.
@@ -124,29 +124,29 @@ class Exchange:
         self.history = history
         self.host.watched("history", history is not None and history.has_history)
 
-    def record(self, message: Message, publisher: str, view: Any) -> None:
+    def record_message(self, message: Message, publisher: str, view: Any) -> None:
         """Adds a message to the broker's own history, if there is one. `view`: the client's; None: nobody's."""
         if self.history is not None:
             owner = publisher if view is None else owner_of(view)
-            self.history.record(publication_of(message, self.now()), publisher, owner)
+            self.history.record_publication(publication_of(message, self.now()), publisher, owner)
 
-    def adopt(self, limits: Limits) -> None:
-        self.delivery.adopt(limits)
-        self.retained.adopt(limits.retained_messages, limits.retained_bytes)
+    def adopt_limits(self, limits: Limits) -> None:
+        self.delivery.adopt_limits(limits)
+        self.retained.adopt_bounds(limits.retained_messages, limits.retained_bytes)
 
     # ------------------------------------------------------------------------------------------- from clients
 
-    def received(self, client: Client, packets: Sequence[Packet], now: float) -> list[SessionAction]:
+    def take_packets(self, client: Client, packets: Sequence[Packet], now: float) -> list[SessionAction]:
         """Takes the packets of a read through the session, with the events that plugins asked for. An exception of the
         broker ends the client's connection.
         """
         try:
-            return self._received(client, packets, now)
+            return self._take_packets(client, packets, now)
         except Exception as error:  # noqa: BLE001  counted, and the log has its traceback
-            self.traffic.defects.note(log, LogEvent.CONNECTION_FAILED, error, client.client_id)
+            self.traffic.defects.note_error(log, LogEvent.CONNECTION_FAILED, error, client.client_id)
             return [client.session.close(ReasonCode.UNSPECIFIED_ERROR, "internal error")]
 
-    def _received(self, client: Client, packets: Sequence[Packet], now: float) -> list[SessionAction]:
+    def _take_packets(self, client: Client, packets: Sequence[Packet], now: float) -> list[SessionAction]:
         if self.host.sees_packets_received:
             for packet in packets:
                 view = PacketView(packet, client.session.version)
@@ -156,32 +156,32 @@ class Exchange:
         elif now - client.seen_at >= SEEN_INTERVAL_S:
             self._seen(client, now)
         if not client.is_behind:
-            return client.session.received_all(packets, now)
-        before = Backlog.of(client)
-        actions = client.session.received_all(packets, now)
-        self.holding.heard(client, before)
+            return client.session.take_packets(packets, now)
+        before = Backlog.of_client(client)
+        actions = client.session.take_packets(packets, now)
+        self.holding.note_read(client, before)
         return actions
 
     def took_alone(self, client: Client, acknowledged: int | None, now: float) -> bool:
         """Takes a read that is one PINGREQ, or one PUBACK of the packet identifier `acknowledged`, if no more than a
-        PINGRESP follows. False: `received` must take it.
+        PINGRESP follows. False: `take_packets` must take it.
         """
         if client.is_behind or client.peer is not None or self.host.sees_packets_received:
             return False
         session = client.session
         try:
-            taken = session.heard(now) if acknowledged is None else session.acknowledged(acknowledged, now)
+            taken = session.note_sign_of_life(now) if acknowledged is None else session.take_puback(acknowledged, now)
             if taken and now - client.seen_at >= SEEN_INTERVAL_S:
                 self._seen(client, now)
         except Exception as error:  # noqa: BLE001  counted, and the log has its traceback
-            self.traffic.defects.note(log, LogEvent.CONNECTION_FAILED, error, client.client_id)
+            self.traffic.defects.note_error(log, LogEvent.CONNECTION_FAILED, error, client.client_id)
             self.close(client, session.close(ReasonCode.UNSPECIFIED_ERROR, "internal error"))
             return False
         return taken
 
     def took_publish(self, client: Client, topic: str, payload: bytes, now: float) -> bool:
         """Routes a read that is one plain PUBLISH of QoS 1, if it needs nothing but routes; the caller acknowledges it.
-        False: `received` must take it.
+        False: `take_packets` must take it.
         """
         if self.holding.behind or client.is_behind or client.pace is not None or client.undecided is not None:
             return False
@@ -195,19 +195,19 @@ class Exchange:
 
     def _seen(self, client: Client, now: float) -> None:
         client.seen_at = now
-        client.session.outbound.rest()
-        client.session.inbound.rest()
+        client.session.outbound.give_back_tables()
+        client.session.inbound.give_back_tables()
         if self.overlay is not None or self.tracing is not None or self.watchers:
-            self.tell(EntitySeen(client.client_id))
+            self.tell_entity_event(EntitySeen(client.client_id))
 
-    def resumed(self, client: Client) -> list[bytes]:
+    def waiting_bytes(self, client: Client) -> list[bytes]:
         """Returns the waiting bytes of a client whose write buffer drained, without expired messages."""
         waited = client.session.resume(self.now())
         if client.is_behind:
             self.holding.let_in(client)
         return waited
 
-    def published(self, client: Client, publish: Publish) -> Later | Waiting | None:
+    def route_publish(self, client: Client, publish: Publish) -> Later | Waiting | None:
         """Authorises, routes and acknowledges a PUBLISH whose alias is resolved."""
         host = self.host
         if not publish.retain and publish.properties is NO_PROPERTIES and host.is_absent and client.bridge is None:
@@ -218,7 +218,7 @@ class Exchange:
                         return None
                     if not self.holding.behind and self._passed_plainly(client, publish):
                         return None
-            elif not publish.qos and client.peer is None and self.tracing.answered(client.client_id, publish):
+            elif not publish.qos and client.peer is None and self.tracing.take_plain(client.client_id, publish):
                 return None
             if publish.qos == 1 and self.passes_runs(client):
                 passed, waits = self.pass_run(client, (publish,))
@@ -278,7 +278,9 @@ class Exchange:
         if not receivers or client.connection is None:
             return None
         client.connection.read_on()
-        return self.holding.hold(obstacles, partial(self._pass_held, client, publish, self.now()), receivers, client)
+        return self.holding.hold_publication(
+            obstacles, partial(self._pass_held, client, publish, self.now()), receivers, client
+        )
 
     def _plain_obstacles(self, client: Client, publish: Publish, passed: Collection[Client]) -> list[Client]:
         """Returns `_obstacles` of a plain publication with fewer calls: no plugin decides."""
@@ -332,7 +334,7 @@ class Exchange:
             return None
         known = self.host.verdict(view, name, Action.PUBLISH)
         if known is None:
-            known = await self.host.ask(view, name, Action.PUBLISH)
+            known = await self.host.ask_topic_plugins(view, name, Action.PUBLISH)
         return name if known else None
 
     def _passed_plainly(self, client: Client, publish: Publish) -> bool:
@@ -346,12 +348,12 @@ class Exchange:
         before = store.changes
         if store.is_full or not self.delivery.forward(client, message):
             return False
-        self._answer(client, OwedAck(publish), message, before)
+        self._acknowledge_publish(client, OwedAck(publish), message, before)
         return True
 
     async def _publish_asking(self, client: Client, publish: Publish) -> None:
         async with asyncio.timeout(ASK_S):
-            permitted = await self.host.ask(client.view, publish.topic, Action.PUBLISH)
+            permitted = await self.host.ask_topic_plugins(client.view, publish.topic, Action.PUBLISH)
         later = self._accept(client, publish, permitted)
         if later is not None:
             await later
@@ -382,9 +384,9 @@ class Exchange:
         store = self.store
         if store is not None and store.is_full and publish.qos and self._must_store(client, publish):
             client.owe(OwedAck(publish, ReasonCode.QUOTA_EXCEEDED))
-            self._settle(client)
+            self._send_decided_acks(client)
             return None
-        if self.tracing is not None and self.tracing.heard(client.client_id, publish) and publish.qos < 2:
+        if self.tracing is not None and self.tracing.take_accepted(client.client_id, publish) and publish.qos < 2:
             self._acknowledge(client, publish)
             return None
         if publish.qos and self.holding.behind and client.connection is not None:
@@ -393,7 +395,9 @@ class Exchange:
                 client.connection.read_on()
                 if self.delivery.followed is not None:
                     followed_clients.waits(self.delivery.followed, client, publish, receivers)
-                return self.holding.hold(obstacles, partial(self._pass_on, client, publish, self.now()), receivers)
+                return self.holding.hold_publication(
+                    obstacles, partial(self._pass_on, client, publish, self.now()), receivers
+                )
         return self._pass_on(client, publish, self.now())
 
     def _has_been_here(self, client: Client, publish: Publish) -> bool:
@@ -401,7 +405,7 @@ class Exchange:
         circles = self.delivery.circles
         if circles is None or client.view.is_internal or (client.bridge is None and not publish.properties.user):
             return False
-        return circles.came(client.client_id, client.bridge, publish)
+        return circles.drops_publish(client.client_id, client.bridge, publish)
 
     def _obstacles(self, client: Client, publish: Publish, passed: set[Client]) -> list[Client]:
         """Returns the receivers for which a publication waits, without clients that may not receive it, as far as a
@@ -419,7 +423,7 @@ class Exchange:
         """Routes and acknowledges a permitted publication within bounds. `since`: the time of its arrival, when its
         expiry began.
         """
-        message = Message.of(publish, since, client.client_id)
+        message = Message.from_publish(publish, since, client.client_id)
         if self.spans is not None:
             return self._pass_traced(client, publish, message, self.spans)
         return self._pass_message(client, publish, message, None)
@@ -427,7 +431,7 @@ class Exchange:
     def _pass_traced(self, client: Client, publish: Publish, message: Message, spans: PublicationSpans) -> Later | None:
         """Passes a publication within a span, which is the parent of what follows."""
         properties, before = message.properties, message.properties.user
-        user, end = spans.published(message.topic, message.qos, len(message.payload), before)
+        user, end = spans.span_of_published(message.topic, message.qos, len(message.payload), before)
         if user is not before:
             message.properties = replace(properties, user=user)
         later = self._pass_message(client, publish, message, end)
@@ -442,7 +446,7 @@ class Exchange:
         before = 0 if store is None else store.changes
         owed = OwedAck(publish)
         is_half_done = bool(client.session.inbound.half_done) and client.session.inbound.is_half_done(publish)
-        settle = self._settle if publish.qos < 2 or store is None else partial(self._settle_offered, owed)
+        settle = self._send_decided_acks if publish.qos < 2 or store is None else partial(self._settle_offered, owed)
         if self.overlay is not None and not offer_for(
             self.overlay,
             client,
@@ -456,15 +460,15 @@ class Exchange:
         ):
             return None
         if is_half_done:  # its receivers here have it, since a former process
-            self._answer(client, owed, message, before)
+            self._acknowledge_publish(client, owed, message, before)
             return None
         if publish.retain:
             self.retain(client.view, message)
-        self.record(message, client.client_id, client.view)
+        self.record_message(message, client.client_id, client.view)
         later = self.delivery.route(message, client)
         if later is not None:
             return self._answer_after(later, client, owed, message, before)
-        self._answer(client, owed, message, before)
+        self._acknowledge_publish(client, owed, message, before)
         return None
 
     def _must_store(self, client: Client, publish: Publish) -> bool:
@@ -477,9 +481,9 @@ class Exchange:
 
     async def _answer_after(self, later: Later, client: Client, owed: OwedAck, message: Message, before: int) -> None:
         await later
-        self._answer(client, owed, message, before)
+        self._acknowledge_publish(client, owed, message, before)
 
-    def _answer(self, client: Client, owed: OwedAck, message: Message, before: int) -> None:
+    def _acknowledge_publish(self, client: Client, owed: OwedAck, message: Message, before: int) -> None:
         """Acknowledges now, or when the message is on disk for sessions or the overlay needing it.
 
         `before`: changes of the store before the message was routed.
@@ -495,16 +499,16 @@ class Exchange:
             return
         client.owe(owed)
         if client.is_refused or (client.acks and client.acks[0].code is not None):
-            self._settle(client)
+            self._send_decided_acks(client)
         if client.acks and client.session.inbound.full and client.connection is not None:
             # MQTT 5 clients know our Receive Maximum; others are made to wait.
-            self.reached.note("receive_maximum", client.client_id)
+            self.reached.note_bound("receive_maximum", client.client_id)
             client.connection.pause(UNACKNOWLEDGED)
 
     def _acknowledge(self, client: Client, publish: Publish, code: int = 0) -> None:
         if publish.qos and client.acks:
             client.owe(OwedAck(publish, code))
-            self._settle(client)
+            self._send_decided_acks(client)
             return
         if self.delivery.followed is not None:
             followed_clients.answered(self.delivery.followed, client, publish, code)
@@ -514,7 +518,7 @@ class Exchange:
         if data and client.connection is not None:
             client.connection.write(data)
 
-    def _settle(self, client: Client) -> None:
+    def _send_decided_acks(self, client: Client) -> None:
         """Sends the acknowledgements that are decided, in the order of their messages (MQTT-4.6.0-2)."""
         session, acks = client.session, client.acks
         if client.is_refused:
@@ -540,7 +544,7 @@ class Exchange:
         """Settles after an answer of the overlay to a publication of QoS 2."""
         if self.store is not None and owed.is_good_so_far:
             self.store.offered(client, owed.publish)
-        self._settle(client)
+        self._send_decided_acks(client)
 
     def _turn_away(self, client: Client) -> None:
         """Ends the connection of a client below MQTT 5 after a refusal: the client keeps the message and repeats.
@@ -549,11 +553,11 @@ class Exchange:
         client.is_refused, session = False, client.session
         if session.version == Version.V5:
             return
-        forgone = [session.inbound.accepted(one.publish, refused=True) for one in client.acks if one.refuses]
+        forgone = [session.inbound.settle_routed(one.publish, refused=True) for one in client.acks if one.refuses]
         if any(forgone) and client.connection is not None:
             self.close(client, session.close(ReasonCode.QUOTA_EXCEEDED, "publication refused"))
 
-    def follow(self, followed: FollowedMessages | None) -> None:
+    def follow_publications(self, followed: FollowedMessages | None) -> None:
         """Says the steps of publications there from now on; None: nowhere. Short ways stay unused meanwhile."""
         self.delivery.followed = followed
         self.host.watched("administrators", followed is not None)
@@ -561,17 +565,17 @@ class Exchange:
     def keep_in(self, store: SessionStore | None) -> None:
         """Reports every change to the store from now on; None: no longer."""
         self.store = store
-        self.retained.changed = None if store is None else store.retained
+        self.retained.changed = None if store is None else store.note_retained
         if store is not None:
-            store.decided = self._settle
+            store.decided = self._send_decided_acks
 
     def retain(self, view: Any, message: Message) -> None:
         """Keeps a message for later subscribers, or clears its topic, and tells plugins."""
         try:
             store = self.system if is_reserved(message.topic) else self.retained
-            is_changed = store.keep(message)
+            is_changed = store.retain_message(message)
         except StoreFullError as error:
-            self.reached.note(error.bound, message.topic)
+            self.reached.note_bound(error.bound, message.topic)
             return
         if is_changed and store is self.retained and self.host.declares(BrokerEvents.RETAINED_MESSAGE):
             kept = EdgeRetained(view, message)
@@ -588,12 +592,12 @@ class Exchange:
             message.properties = without_reserved(message.properties)
         if message.retain:
             self.retain(view, message)
-        self.record(message, message.publisher, view)
+        self.record_message(message, message.publisher, view)
         later = self.delivery.route(message, None, groups_lost)
         if later is not None:
             self.in_order(later)
 
-    def tell(self, event: EntityEvent) -> None:
+    def tell_entity_event(self, event: EntityEvent) -> None:
         """Tells the overlay and tracing an event of a local client. Parts of this process are no clients."""
         if event.client_id.startswith(INTERNAL):
             return
@@ -606,10 +610,10 @@ class Exchange:
 
     def deliver_local(self, publication: Publication, groups_lost: Collection[SharedName] = ()) -> None:
         """Delivers a publication of the overlay, to local clients only. Raises TopicError."""
-        if self.tracing is not None and self.tracing.arrived(publication):
+        if self.tracing is not None and self.tracing.take_arrival(publication):
             return
         circles, user = self.delivery.circles, publication.properties
-        if user and circles is not None and circles.arrived(publication.topic, publication.payload, user):
+        if user and circles is not None and circles.drops_arrival(publication.topic, publication.payload, user):
             return
         self.inject(message_of(publication, self.now()), groups_lost=groups_lost)
 

@@ -47,7 +47,11 @@ class LocalClients:
     def deliver_shared(self, name: SharedName, publication: Publication) -> None:
         """Routes a publication of the overlay to a local shared group only."""
         circles, user = self._exchange.delivery.circles, publication.properties
-        if user and circles is not None and circles.arrived(publication.topic, publication.payload, user, name[0]):
+        if (
+            user
+            and circles is not None
+            and circles.drops_arrival(publication.topic, publication.payload, user, name[0])
+        ):
             return
         if not self.is_ending:
             self._lifecycle.subscribing.give_shared(name, message_of(publication, self._exchange.now()))
@@ -65,19 +69,19 @@ class LocalClients:
         message.on_ack = on_ack
         return send_to_member(client, message, self._exchange.now(), self._exchange.reached)
 
-    def kept(self) -> Mapping[bytes, bytes]:
-        """Returns the rows an earlier process passed to `keep`."""
+    def kept_rows(self) -> Mapping[bytes, bytes]:
+        """Returns the rows an earlier process passed to `keep_rows`."""
         return self.store.kept if self.store is not None else {}
 
-    def retained(self, topic_filter: str) -> list[tuple[str, bytes]]:
+    def retained_payloads(self, topic_filter: str) -> list[tuple[str, bytes]]:
         """Returns topics and payloads of messages retained for local clients."""
         found = self._exchange.retained.matching(topic_filter, self._exchange.now())
         return [(message.topic, message.payload) for message in found]
 
-    def keep(self, rows: Sequence[tuple[bytes, bytes | None]]) -> None:
+    def keep_rows(self, rows: Sequence[tuple[bytes, bytes | None]]) -> None:
         """Writes these rows of the overlay in a single transaction with all deliveries since the last one."""
         if self.store is not None:
-            self.store.keep(rows)
+            self.store.keep_rows(rows)
 
     def when_kept(self, done: Callable[[], None]) -> None:
         """Calls `done` when all deliveries to be kept until now are on disk; never, if they cannot be written.
@@ -101,7 +105,11 @@ class LocalClients:
         (0x87): MQTT has no other way to tell them.
         """
         for client in list(self._lifecycle.clients.values()):
-            if client.peer is None and not client.view.is_internal and self._lifecycle.subscribing.end(client, may):
+            if (
+                client.peer is None
+                and not client.view.is_internal
+                and self._lifecycle.subscribing.end_denied(client, may)
+            ):
                 self._lifecycle.dismiss(client, ReasonCode.NOT_AUTHORIZED)
 
     def wanted_of(self, topic_filter: str) -> Predicate | None:

@@ -48,6 +48,6 @@ def observe(lifecycle: Lifecycle, exchange: Exchange) -> BrokerSnapshot:
         held_now=exchange.delivery.holding.waiting,
         behind=len(exchange.delivery.holding.behind),
         reached=dict(exchange.reached.counts),
-        histories=() if exchange.history is None else tuple(exchange.history.states()),
+        histories=() if exchange.history is None else tuple(exchange.history.history_states()),
         history_lost=0 if exchange.history is None else exchange.history.lost,
     )

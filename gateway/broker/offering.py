@@ -53,7 +53,7 @@ def offer(
         if not overlay.publish(client_id, publication, answered):
             answered(ReasonCode.SUCCESS)
     except Exception as error:  # noqa: BLE001  counted, and the log has its traceback
-        defects.note(log, LogEvent.PUBLICATION_FAILED, error, client_id)
+        defects.note_error(log, LogEvent.PUBLICATION_FAILED, error, client_id)
         answered(ReasonCode.UNSPECIFIED_ERROR)
     return not refused
 

@@ -39,18 +39,18 @@ class RenewedCertificates:
     def __init__(self, broker: EdgeBroker, settings: Callable[[], Settings]) -> None:
         self._broker, self._settings = broker, settings
         self._stamps: dict[tuple[str, ...], Stamps] = {}
-        self.look()
+        self.take_over_replaced()
 
     async def watch(self) -> None:
         """Looks again and again until it is cancelled."""
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
             try:
-                self.look()
+                self.take_over_replaced()
             except Exception:  # noqa: BLE001  the log has its traceback
                 LogEvent.CERTIFICATE_LOOK_FAILED.say(log, exc_info=True)
 
-    def look(self) -> None:
+    def take_over_replaced(self) -> None:
         """Takes over certificates replaced since the last look."""
         known, self._stamps = self._stamps, {}
         for name, listener in self._settings().listeners.items():
@@ -59,7 +59,7 @@ class RenewedCertificates:
             paths = [str(path) for path in (listener.certfile, listener.keyfile, listener.cafile) if path is not None]
             key = (name, *paths)
             stamps = self._stamps[key] = known.get(key) or Stamps(paths)
-            if not stamps.changed():
+            if not stamps.have_changed():
                 continue
             try:
                 context = self._broker.context_of(name, amqtt_listener(listener), listener)
@@ -101,7 +101,7 @@ def _changes(broker: EdgeBroker, new: Settings) -> Iterator[Change]:
     for name, listener in new.listeners.items():
         if name in broker.listeners_config:
             yield partial(broker.take_context, name, broker.context_of(name, amqtt_listener(listener), listener))
-    yield partial(broker.adopt, new)
+    yield partial(broker.adopt_settings, new)
     yield partial(set_level, new.log_level)
 
 

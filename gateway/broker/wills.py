@@ -42,7 +42,7 @@ async def decided(exchange: Exchange, client_id: str) -> None:
 
 async def _asking(exchange: Exchange, client: Client, will: Will, waits: Undecided) -> None:
     try:
-        if await exchange.host.ask(client.view, will.topic, Action.PUBLISH):
+        if await exchange.host.ask_topic_plugins(client.view, will.topic, Action.PUBLISH):
             _accept(exchange, client, will, is_back=waits.is_back)
     finally:
         waits.decision.set_result(None)

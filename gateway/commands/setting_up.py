@@ -29,7 +29,9 @@ LATE_S = 30.0
 
 
 class Readiness:
-    """The wait for all members. `configs`: configuration files by member. `begun`: seconds of the clock of `step`."""
+    """The wait for all members. `configs`: configuration files by member. `begun`: seconds of the clock of
+    `ask_next_member`.
+    """
 
     def __init__(self, configs: Mapping[str, Path], begun: float) -> None:
         self._begun, self._count, self._late = begun, 0, False
@@ -41,7 +43,7 @@ class Readiness:
                 self._binds[name] = bind
         self._count = len(self._binds)
 
-    def step(self, now: float) -> str | None:
+    def ask_next_member(self, now: float) -> str | None:
         """Asks the next member; returns a line for the operator, or None."""
         if not self._binds:
             return None
@@ -109,7 +111,7 @@ def init(
         print_json(
             {
                 "directory": str(directory),
-                "overlay": str(made.overlay),
+                "overlay": str(made.overlay_path),
                 "members": [
                     {"name": m.name, "role": m.role.value, "region": m.region, "bind": m.bind, "metrics": m.metrics}
                     for m in made.members
@@ -138,7 +140,7 @@ def _addresses(given: list[str]) -> dict[str, str]:
 def _print_made(made: Made, protect: tuple[str, ...]) -> None:
     rows = [[m.name, m.role.value, m.region, m.address, str(made.folder(m).config)] for m in made.members]
     print_table("", ["name", "role", "region", "listens on", "configuration"], rows)
-    print(f"sealed: {' '.join(protect)}; what is signed: {made.overlay}; who signs: {made.directory / 'owner'}")
+    print(f"sealed: {' '.join(protect)}; what is signed: {made.overlay_path}; who signs: {made.directory / 'owner'}")
     print(f"all on this machine:  veilmq up {made.directory}")
     print("each on its own host: copy its folder there, then `veilmq broker -c broker.yaml` in it;")
     print(f"{made.directory / 'owner'} stays where no member runs, with a backup")
@@ -162,14 +164,14 @@ def up(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, frame: ended.append(number))
     try:
-        supervisor.step(time.monotonic())
+        supervisor.check_members(time.monotonic())
         _print_running(supervisor)
         configs = {name: child.folder.config for name, child in supervisor.children.items()}
         readiness = Readiness(configs, time.monotonic())
         while not ended:
             time.sleep(LOOK_S)
-            supervisor.step(time.monotonic())
-            if (line := readiness.step(time.monotonic())) is not None:
+            supervisor.check_members(time.monotonic())
+            if (line := readiness.ask_next_member(time.monotonic())) is not None:
                 print(line, flush=True)
     finally:
         print("stopping", flush=True)
@@ -218,6 +220,6 @@ def join(
         print(f"{attach} {' '.join(rights)}")
     else:
         print("  veilmq trust rekey overlay.yaml --owner OWNER --out overlay.json    # with the card in key_service")
-    print(f"put the overlay.json that comes back into {folder.overlay}, then: veilmq broker -c {folder.config}")
+    print(f"put the overlay.json that comes back into {folder.overlay_path}, then: veilmq broker -c {folder.config}")
     if folder.passwords.exists():
         print(f"clients log in; make each a login by: veilmq passwd {folder.passwords} USER")

@@ -247,7 +247,7 @@ class Outbox:
                 if not skip(sequence):
                     held += len(sealed)
                     try:
-                        publication = self._open(sequence, previous, life, sealed)
+                        publication = self._open_row(sequence, previous, life, sealed)
                         rows.append(Stored(sequence, previous, publication, len(sealed)))
                     except StoreError as error:
                         damaged = error
@@ -258,7 +258,7 @@ class Outbox:
             raise store_error(error, self.path.parent) from None
         return Page(tuple(rows), following, damaged)
 
-    def first(self, start: int) -> tuple[int, int] | None:
+    def first_row(self, start: int) -> tuple[int, int] | None:
         """Returns sequence and time of storage (ms since the UNIX epoch) of the first row from `start` on; None if
         there is none. Raises StoreError.
         """
@@ -266,11 +266,11 @@ class Outbox:
         row = self._row(query, start)
         return None if row is None else (int(row[0]), int(row[1]))
 
-    def holds(self, sequence: int) -> bool:
+    def holds_row(self, sequence: int) -> bool:
         """Returns True if the row is on disk. Raises StoreError."""
         return self._row("SELECT 1 FROM outbox WHERE sequence = ?", sequence) is not None
 
-    def last_of(self, chain: str) -> int:
+    def last_of_chain(self, chain: str) -> int:
         """Returns the sequence of the last QoS >= 1 publication of a chain, 0 for none. Raises StoreError."""
         row = self._row("SELECT sequence FROM topics WHERE topic = ?", self._name_of(chain))
         return int(row[0]) if row else 0
@@ -283,7 +283,7 @@ class Outbox:
             raise store_error(error, self.path.parent) from None
         return row
 
-    def _open(self, sequence: int, previous: int, life: int, sealed: bytes) -> Publication:
+    def _open_row(self, sequence: int, previous: int, life: int, sealed: bytes) -> Publication:
         try:
             frame = self._ciphers[life].decrypt(_nonce(sequence), sealed, _bound(sequence, previous))
             return decode_publication(frame)

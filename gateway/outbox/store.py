@@ -9,7 +9,7 @@ nor left. All other entries are on disk, and are read in pages.
 Not here: the directory (`gateway.data`), the database itself (`database`), the replicas that have an entry (the
 overlay's machines), retained messages and sessions of local clients.
 
-Policy when full: stored entries stay, new publications are refused (`NoRoomError`, reason 0x97) until `forget`
+Policy when full: stored entries stay, new publications are refused (`NoRoomError`, reason 0x97) until `forget_entries`
 frees bytes. Clients of which little is stored have spare room beyond the bound (`spare_room`).
 """
 
@@ -206,13 +206,13 @@ class Store:
             )
         sequence = self.next_sequence()
         if is_beyond:
-            self._spare.enter(sequence, publication.owner, client, held)
+            self._spare.enter_entry(sequence, publication.owner, client, held)
         self._in_hand[sequence] = held
         self._count += 1
         self._bytes += held
         row = StoredRow(sequence, chain, publication.qos, frame, publication, size)
         self._appends.append(_Append(row, publication, done, self._refusals))
-        self._lingering.came(
+        self._lingering.add_row(
             self._loop, row
         )  # once a turn: each hand-over wakes the writer, which takes the interpreter
         if len(self._appends) >= GROUP_MAX:
@@ -226,9 +226,9 @@ class Store:
             self._work.put(tuple(self._appends))
             self._appends.clear()
             assert self._loop is not None
-            self._lingering.left(self._loop.time())
+            self._lingering.note_handed_over(self._loop.time())
 
-    async def put(self, publication: Publication) -> StoredEntry:
+    async def put_publication(self, publication: Publication) -> StoredEntry:
         """Appends a publication and waits for the commit. Raises StoreError."""
         future: asyncio.Future[StoredEntry] = asyncio.get_running_loop().create_future()
 
@@ -243,7 +243,7 @@ class Store:
         self.append(publication, done)
         return await future
 
-    def forget(self, sequences: Sequence[int]) -> None:
+    def forget_entries(self, sequences: Sequence[int]) -> None:
         """Deletes entries that every party has (with the next commit). Ignores entries not in hand."""
         known = [s for s in sequences if s in self._in_hand]
         self._count -= len(known)
@@ -260,7 +260,7 @@ class Store:
         elif self._gone_timer is None:
             self._gone_timer = self._loop.call_later(FORGET_WITHIN_S, self._delete_gone)
 
-    def leave(self, sequence: int) -> None:
+    def leave_on_disk(self, sequence: int) -> None:
         """Leaves an entry on disk for which the node has no room: `page` will bring it again."""
         self._in_hand.pop(sequence, None)
 
@@ -290,7 +290,7 @@ class Store:
         if sequence in self._in_hand or sequence in self._deleting:
             return False
         try:
-            return self._outbox.holds(sequence)
+            return self._outbox.holds_row(sequence)
         except StoreError:
             return True
 
@@ -299,7 +299,7 @@ class Store:
         the disk cannot be read, returns (`start`, 0), so that the caller reads `page`, which reports the cause.
         """
         try:
-            return self._outbox.first(start)
+            return self._outbox.first_row(start)
         except StoreError:
             return start, 0
 
@@ -308,7 +308,7 @@ class Store:
         read: asked only for publications that are not stored themselves.
         """
         try:
-            return self._outbox.last_of(chain)
+            return self._outbox.last_of_chain(chain)
         except StoreError:
             return 0
 

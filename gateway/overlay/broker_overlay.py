@@ -1,9 +1,9 @@
 """The overlay of a broker: members that dialled it, members that it dialled, and the broker's node.
 
 `BrokerOverlay` is the part that all roles have; `gateway_overlay`, `replica_overlay` and `key_server_overlay` add the
-part of one role each. Events come from four sides: local clients (`publish`, `subscribed`, ... called by the broker),
-members that dialled us (`peer_*`), members we dialled (`link_*`), and the driver, which watches the clock and the
-overlay file and brings every effect back here. A gateway dials every replica of its region and every key server;
+part of one role each. Events come from four sides: local clients (`publish`, `filter_subscribed`, ... called by the
+broker), members that dialled us (`peer_*`), members we dialled (`link_*`), and the driver, which watches the clock and
+the overlay file and brings every effect back here. A gateway dials every replica of its region and every key server;
 replicas dial each other, a single connection for each direction, so that the sender is always the MQTT client. No rule
 of the protocol is here: they are in `bridge`.
 """
@@ -92,7 +92,7 @@ class BrokerOverlay(NoHands):
         self._showing: asyncio.Task[None] | None = None
         self._followed: FollowedWires | None = None
 
-    def follow(self, followed: FollowedMessages | None) -> None:
+    def follow_messages(self, followed: FollowedMessages | None) -> None:
         """Says the steps of messages there from now on; None: nowhere."""
         keeping, counts = self._keeping, self.figures.counts
         self._followed = None if followed is None else FollowedWires(followed, lambda: keeping.overlay, counts)
@@ -136,7 +136,7 @@ class BrokerOverlay(NoHands):
         return {
             "outbox_depth": self._store.depth,
             "outbox_bytes": self._store.held_bytes,
-            "links_up": len(self._dials.up),
+            "links_up": len(self._dials.connected_peers),
             "links": len(self._dials),
             "epoch": policy.calendar.epoch_at(self._clock()),
             "policy_version": policy.version,
@@ -147,7 +147,7 @@ class BrokerOverlay(NoHands):
     def publish(self, client_id: str, publication: Publication, done: Callable[[int], None]) -> bool:
         """Takes a publication of a local client. False: its topic stays local. True: `done(code)` is called once."""
         if client_id and publication.topic in self.own_topics:
-            self.figures.count(Count("own_topics_refused"))
+            self.figures.count_effect(Count("own_topics_refused"))
             done(ReasonCode.NOT_AUTHORIZED)
             return True
         return False
@@ -156,13 +156,13 @@ class BrokerOverlay(NoHands):
         """Returns True if a bridge may hand a local topic to an ordinary broker."""
         return True
 
-    def subscribed(self, topic_filter: str, wanted: Predicate | None = None, narrows: bool = False) -> bool:
+    def filter_subscribed(self, topic_filter: str, wanted: Predicate | None = None, narrows: bool = False) -> bool:
         """Takes the first local subscription of a filter, or a further one that wants something else. False: a defect
         of ours prevents it.
         """
         return True
 
-    def unsubscribed(self, topic_filter: str) -> None:
+    def filter_unsubscribed(self, topic_filter: str) -> None:
         """Takes the end of the last local subscription of a filter."""
 
     def entity_event(self, event: AvailabilityEvent) -> None:
@@ -181,7 +181,7 @@ class BrokerOverlay(NoHands):
         """True if local clients may read a history."""
         return False
 
-    def refused(self, now: float) -> dict[str, str]:
+    def refusal_reasons(self, now: float) -> dict[str, str]:
         """Returns the last reason for which publications were refused, by neighbour, within `REFUSED_SHOWN_S`."""
         self._refused = {peer: last for peer, last in self._refused.items() if now - last[1] < REFUSED_SHOWN_S}
         return {peer: reason for peer, (reason, _) in self._refused.items()}
@@ -212,9 +212,9 @@ class BrokerOverlay(NoHands):
 
     def peer_published(self, peer: str, publish: Publish) -> Callable[[Done], bool] | PeerRefusal | None:
         """Takes a PUBLISH of a member. None: it is acknowledged now; a refusal: it is refused now."""
-        self.figures.received(peer, len(publish.payload))
+        self.figures.count_received(peer, len(publish.payload))
         self._refusal = ""
-        self._received(peer, publish)
+        self._take_publish(peer, publish)
         if not self._refusal:
             return None
         self._refused[peer] = self._refusal, self._clock()
@@ -229,12 +229,12 @@ class BrokerOverlay(NoHands):
         self._wires.link_down(peer)
 
     def link_published(self, peer: str, publish: Publish, client: MqttClient) -> None:
-        self._received(peer, publish)
+        self._take_publish(peer, publish)
 
     def link_watched(self, peer: str, ticket: int) -> None:
         self._handle(Acked(peer, ticket))
 
-    def _received(self, peer: str, publish: Publish) -> None:
+    def _take_publish(self, peer: str, publish: Publish) -> None:
         wire = Wire(publish.topic, publish.payload, publish.qos, publish.retain, publish.properties.user)
         if self._followed is None:
             self._handle(Received(peer, wire))
@@ -252,13 +252,13 @@ class BrokerOverlay(NoHands):
                 self._followed.not_taken(event.peer, event.ticket, event.reason)
         return self._driver.handle(event)
 
-    def refuse(self, reason: str) -> None:
+    def refuse_wire(self, reason: str) -> None:
         self._refusal = reason
 
-    def send(self, peer: str, wire: Wire, ticket: int) -> None:
+    def send_wire(self, peer: str, wire: Wire, ticket: int) -> None:
         if self._followed is not None:
             self._followed.sent(peer, wire)
-        self._wires.send(peer, wire, ticket)
+        self._wires.send_wire(peer, wire, ticket)
 
     def keys_changed(self) -> None:
         self._keeping.keys_changed(self._clock())
@@ -278,7 +278,7 @@ class BrokerOverlay(NoHands):
     async def _show_figures(self) -> None:
         while True:
             assert self._broker is not None
-            self._keeping.tick(self._clock())
+            self._keeping.end_epochs(self._clock())
             self._each_second(self._broker)
             body = self.figures.to_json(**self.gauges())
             self._broker.deliver_local(Publication(FIGURES_TOPIC, body, retain=True, time_ms=int(self._clock() * 1000)))

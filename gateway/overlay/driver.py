@@ -84,17 +84,17 @@ class Hands(Protocol):
     does.
     """
 
-    def send(self, peer: str, wire: Wire, ticket: int) -> None: ...
-    def deliver(self, effect: Deliver) -> None: ...
-    def deliver_shared(self, effect: DeliverShared) -> None: ...
-    def forget(self, sequences: Sequence[int]) -> None: ...
-    def leave(self, sequences: Sequence[int]) -> None: ...
+    def send_wire(self, peer: str, wire: Wire, ticket: int) -> None: ...
+    def deliver_publication(self, effect: Deliver) -> None: ...
+    def deliver_to_group(self, effect: DeliverShared) -> None: ...
+    def forget_sequences(self, sequences: Sequence[int]) -> None: ...
+    def leave_on_disk(self, sequences: Sequence[int]) -> None: ...
     def read_page(self, start: int) -> None: ...
-    def keep(self, rows: Sequence[tuple[bytes, bytes | None]]) -> None: ...
-    def refuse(self, reason: str) -> None: ...
+    def keep_rows(self, rows: Sequence[tuple[bytes, bytes | None]]) -> None: ...
+    def refuse_wire(self, reason: str) -> None: ...
     def delay(self, delay_s: float) -> None: ...
     def withhold(self, number: int) -> None: ...
-    def take(self, numbers: Sequence[int]) -> None: ...
+    def acknowledge_withheld(self, numbers: Sequence[int]) -> None: ...
     def keys_changed(self) -> None: ...
     def keep_material(self, material: bytes) -> None: ...
     def keep_archive(self, epoch: int, content: bytes | None) -> None: ...
@@ -117,8 +117,10 @@ class NoHands:
     def _never(self, *_: Any, **__: Any) -> None:
         raise AssertionError("an effect that this party's machine does not have")
 
-    deliver = deliver_shared = forget = leave = read_page = _never
-    keep = refuse = delay = withhold = take = keep_material = keep_archive = of_receipts = _never
+    deliver_publication = deliver_to_group = forget_sequences = leave_on_disk = read_page = _never
+    keep_rows = refuse_wire = delay = withhold = acknowledge_withheld = keep_material = keep_archive = of_receipts = (
+        _never
+    )
 
     def of_history(self, effect: OfHistory) -> None:
         self._never(effect)
@@ -169,13 +171,13 @@ class Driver:
                 signal.raise_signal(signal.SIGTERM)
             effects, is_handled = (), False
         except Exception as error:  # noqa: BLE001  counted, and the log has its traceback
-            self.defects.note(log, LogEvent.MACHINE_FAILED, error, type(event).__name__)
-            self.figures.count(Count("machine_failed"))
+            self.defects.note_error(log, LogEvent.MACHINE_FAILED, error, type(event).__name__)
+            self.figures.count_effect(Count("machine_failed"))
             effects, is_handled = (), False
         else:
             is_handled = True
         for effect in effects:
-            self._perform(effect)
+            self._perform_effect(effect)
         if self._alarm_due is None and self._watching is not None:
             # At the end of this turn of the loop or soon: to ask the node costs as much as to forward a repetition.
             loop = asyncio.get_running_loop()
@@ -192,42 +194,42 @@ class Driver:
         self._alarm_set_at = asyncio.get_running_loop().time()
         self._alarm.set(self.node.next_deadline)
 
-    def _perform(self, effect: Effect) -> None:
+    def _perform_effect(self, effect: Effect) -> None:
         hands = self._hands
         match effect:
             case Count():
-                self._count(effect)
+                self._count_effect(effect)
             case Send(peer, wire, ticket):
-                hands.send(peer, wire, ticket)
+                hands.send_wire(peer, wire, ticket)
             case Deliver():
-                hands.deliver(effect)
+                hands.deliver_publication(effect)
             case DeliverShared():
-                hands.deliver_shared(effect)
+                hands.deliver_to_group(effect)
             case Forget(sequences):
-                hands.forget(sequences)
+                hands.forget_sequences(sequences)
             case LeaveOnDisk(sequences):
-                hands.leave(sequences)
+                hands.leave_on_disk(sequences)
             case ReadPage(start):
                 # Not from inside the handling of another event, and with turns for others between two pages.
                 asyncio.get_running_loop().call_soon(hands.read_page, start)
             case Pause():
                 behind_reads(self._go_on)
             case Refuse(reason):
-                hands.refuse(reason)
+                hands.refuse_wire(reason)
             case Delay(delay_s):
                 hands.delay(delay_s)
             case Withhold(number):
                 hands.withhold(number)
             case Take(numbers):
-                hands.take(numbers)
+                hands.acknowledge_withheld(numbers)
             case Watch():
                 self._dials.watch(effect)
             case Blame():
                 self._blame(effect)
             case Prove():
-                self._live.prove(effect)
+                self._live.keep_evidence(effect)
             case Keep(rows):
-                hands.keep(rows)
+                hands.keep_rows(rows)
             case KeysChanged():
                 hands.keys_changed()
             case KeepMaterial(material):
@@ -246,7 +248,7 @@ class Driver:
     def _perform_upkeep(self, effect: Upkeep) -> None:
         match effect:
             case Adopt():
-                self._adopt(effect)
+                self._adopt_overlay(effect)
             case NotAdopted(why):
                 LogEvent.OVERLAY_NOT_ADOPTED.say(log, why)
             case Outlived(generation):
@@ -256,8 +258,8 @@ class Driver:
             case _:
                 assert_never(effect)
 
-    def _count(self, effect: Count) -> None:
-        self.figures.count(effect)
+    def _count_effect(self, effect: Count) -> None:
+        self.figures.count_effect(effect)
         if effect.name == "not_authorised_dropped":
             LogEvent.STORED_GIVEN_UP.say(log, effect.amount)
 
@@ -266,19 +268,19 @@ class Driver:
             event = LogEvent.MEMBER_NAMED if effect.named else LogEvent.MEMBER_SUSPECTED
             event.say(log, effect.member, effect.why)
 
-    def _adopt(self, effect: Adopt) -> None:
+    def _adopt_overlay(self, effect: Adopt) -> None:
         """The node works by a newer overlay already, or by other views of it: file, TLS and links follow."""
         if effect.outcome is Adoption.RESTART:
-            self._live.keep(effect.overlay)
+            self._live.keep_overlay(effect.overlay)
             LogEvent.OVERLAY_NEEDS_RESTART.say(log, effect.overlay.policy.version)
             self.figures.forget_all_but(self.node.overlay.members)
             self._hands.adopted(self.node.overlay, False)
-            self._dials.adopt(self._hands.peers_to_dial())
+            self._dials.adopt_peers(self._hands.peers_to_dial())
             return
-        rotated = self._live.adopt(effect.overlay)
+        rotated = self._live.adopt_overlay(effect.overlay)
         self.figures.forget_all_but(effect.overlay.members)
         self._hands.adopted(effect.overlay, effect.outcome is Adoption.REMOVED)
-        self._dials.adopt(self._hands.peers_to_dial())
+        self._dials.adopt_peers(self._hands.peers_to_dial())
         if rotated is not None:  # not from inside the handling of another event
             loop = asyncio.get_running_loop()
             loop.call_soon(self.handle, Rotated(rotated))
@@ -288,7 +290,7 @@ class Driver:
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
             try:
-                document = self._live.changed()
+                document = self._live.changed_content()
                 if document is not None:
                     self.handle(Offered(document))
                     self._live.complete()

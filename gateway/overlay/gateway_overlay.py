@@ -98,7 +98,7 @@ class GatewayOverlay(BrokerOverlay):
         super().__init__(node, figures, store, keeping, dials, clock)
         self._gateway, self._rows, self._receipts, self._entities = node, rows, receipts, entities
         self._rereading = Rereading(figures.name, self._handle, clock)
-        self._reaches = HomeReaches(figures.name, lambda send: self.send(send.peer, send.wire, 0), clock)
+        self._reaches = HomeReaches(figures.name, lambda send: self.send_wire(send.peer, send.wire, 0), clock)
         figures.readers = self._readers
         self._outgoing = Outgoing(store, figures, self._driver.handle, self._chain_of, full_is_local=full_is_local)
         if entities is not None:
@@ -113,24 +113,24 @@ class GatewayOverlay(BrokerOverlay):
         self._delivery = LocalDelivery(self.own_topics, figures, self._settling, lambda: clock() + dials.clock_ahead_s)
         self.spans: PublicationSpans | None = None  # None: no collector of OpenTelemetry is told
 
-    def follow(self, followed: FollowedMessages | None) -> None:
-        super().follow(followed)
+    def follow_messages(self, followed: FollowedMessages | None) -> None:
+        super().follow_messages(followed)
         self._outgoing.followed = self._followed
 
     # ------------------------------------------------------------------------------------------- lifetime
 
     def _restore(self, broker: LocalBroker) -> None:
-        if kept := self._rows.open(broker.kept()):
+        if kept := self._rows.open(broker.kept_rows()):
             self._handle(Restored(kept))
         self._gateway.acknowledged.restore(self._receipts.restored())
         for topic_filter in broker.local_filters():
-            self.subscribed(topic_filter, broker.wanted_of(topic_filter))
+            self.filter_subscribed(topic_filter, broker.wanted_of(topic_filter))
         for group in broker.local_groups():
             self.group_joined(group)
 
     def _begin(self, broker: LocalBroker) -> None:
         if self._entities is not None:
-            self._entities.start(self._tell, broker.retained(self._entities.kept_at))
+            self._entities.start(self._perform_availability, broker.retained_payloads(self._entities.kept_at))
 
     async def stop(self) -> None:
         self._accepting.stop()
@@ -159,14 +159,14 @@ class GatewayOverlay(BrokerOverlay):
             return False
         response = publication.response_topic
         if not self._rights.may_publish(gateway, topic):
-            self.figures.count(Count("publish_refused"))
+            self.figures.count_effect(Count("publish_refused"))
             done(ReasonCode.NOT_AUTHORIZED)
-        elif not self._fits(publication):
-            self.figures.count(Count("publish_refused"))
+        elif not self._fits_replicas(publication):
+            self.figures.count_effect(Count("publish_refused"))
             self._rights.say_refused(LogEvent.TOO_LARGE_FOR_REPLICAS, client_id)
             done(PACKET_TOO_LARGE)
         elif response is not None and gateway.secret_for(response) is None:
-            self.figures.count(Count("publish_refused"))
+            self.figures.count_effect(Count("publish_refused"))
             self._rights.say_refused(LogEvent.RESPONSE_TOPIC_UNPROTECTED, client_id)
             done(ReasonCode.TOPIC_NAME_INVALID)
         else:
@@ -174,7 +174,7 @@ class GatewayOverlay(BrokerOverlay):
                 gateway.publisher.retained.expect(topic, publication.owner, client_id)
             self._outgoing.take_publication(publication, done, client_id)
             if self._rereading and (secret := gateway.secret_for(topic)) is not None:
-                self._rereading.published(publication, secret.scope.filter)
+                self._rereading.take_published(publication, secret.scope.filter)
         return True
 
     def _chain_of(self, topic: str) -> Chain:
@@ -200,7 +200,7 @@ class GatewayOverlay(BrokerOverlay):
         epoch = overlay.policy.calendar.epoch_at(self._clock())
         return secret.scope.mode is Mode.PLAIN or overlay.may_read(self.figures.name, secret.scope, epoch)
 
-    def _fits(self, publication: Publication) -> bool:
+    def _fits_replicas(self, publication: Publication) -> bool:
         """Returns True if enough replicas to recombine a key take a packet of this size: otherwise it would be lost in
         silence.
         """
@@ -229,17 +229,17 @@ class GatewayOverlay(BrokerOverlay):
         if self._rights.review(self._gateway):
             broker.end_unreadable(self.may_subscribe)
 
-    def subscribed(self, topic_filter: str, wanted: Predicate | None = None, narrows: bool = False) -> bool:
+    def filter_subscribed(self, topic_filter: str, wanted: Predicate | None = None, narrows: bool = False) -> bool:
         if constrained.stays_here(topic_filter):
             return True
         is_handled = self._handle(Subscribed(topic_filter, wanted, narrows))
-        self._settling.look()
+        self._settling.look_at_scopes()
         return is_handled
 
-    def unsubscribed(self, topic_filter: str) -> None:
+    def filter_unsubscribed(self, topic_filter: str) -> None:
         if not constrained.stays_here(topic_filter):
             self._handle(Unsubscribed(topic_filter))
-            self._settling.look()
+            self._settling.look_at_scopes()
 
     def group_joined(self, group: LocalGroup) -> None:
         """A shared group has local members."""
@@ -252,9 +252,9 @@ class GatewayOverlay(BrokerOverlay):
         if self._entities is not None:
             self._entities.handle(event)
 
-    def _tell(self, effect: AvailabilityEffect) -> None:
+    def _perform_availability(self, effect: AvailabilityEffect) -> None:
         if not isinstance(effect, Announce):
-            self.figures.count(effect)
+            self.figures.count_effect(effect)
             return
         assert self._broker is not None
         self._broker.deliver_local(effect.publication)
@@ -267,8 +267,8 @@ class GatewayOverlay(BrokerOverlay):
         super().link_up(peer)
 
     def link_published(self, peer: str, publish: Publish, client: MqttClient) -> None:
-        self._withheld.begin()
-        self._received(peer, publish)
+        self._withheld.begin_handling()
+        self._take_publish(peer, publish)
         if client.manual_ack and publish.qos:
             self._withheld.handled(partial(client.acknowledge, publish))
 
@@ -279,7 +279,7 @@ class GatewayOverlay(BrokerOverlay):
 
     def when_accepted(self, topic_filters: Sequence[str], done: Callable[[], None]) -> bool:
         """Call `done` when our replicas know of these subscriptions. False: there is nothing to wait for."""
-        return bool(self._dials.up) and self._accepting.wait(topic_filters, done)
+        return bool(self._dials.connected_peers) and self._accepting.wait_for_quorum(topic_filters, done)
 
     def unsettled(self, topic_filters: Sequence[str]) -> list[str]:
         """Returns clear filters of scopes with retained values under way, among the scopes of the given filters."""
@@ -287,19 +287,19 @@ class GatewayOverlay(BrokerOverlay):
 
     def when_settled(self, scopes: Collection[str], done: Callable[[], None]) -> bool:
         """Calls `done` once the retained values of the scopes are here, or after the longest wait. False: not."""
-        return bool(self._dials.up) and self._settling.wait(scopes, done)
+        return bool(self._dials.connected_peers) and self._settling.wait_until_settled(scopes, done)
 
-    def _received(self, peer: str, publish: Publish) -> None:
+    def _take_publish(self, peer: str, publish: Publish) -> None:
         if publish.topic != HISTORY_TOPIC or not self._reaches.takes(peer, publish.payload):
-            super()._received(peer, publish)
+            super()._take_publish(peer, publish)
 
     # ------------------------------------------------------------------------------ hands of the driver
 
     def _handle(self, event: Event) -> bool:
         is_handled = super()._handle(event)
         if type(event) is Acked and event.ticket < 0:  # of a statement
-            self._settling.look()
-            self._accepting.look()
+            self._settling.look_at_scopes()
+            self._accepting.look_for_quorum()
         elif type(event) is NotTaken:
             self._limits_of = None
         return is_handled
@@ -307,10 +307,10 @@ class GatewayOverlay(BrokerOverlay):
     def withhold(self, number: int) -> None:
         self._withheld.withhold(number)
 
-    def take(self, numbers: Sequence[int]) -> None:
-        self._withheld.take(numbers)
+    def acknowledge_withheld(self, numbers: Sequence[int]) -> None:
+        self._withheld.acknowledge_withheld(numbers)
 
-    def deliver(self, effect: Deliver) -> None:
+    def deliver_publication(self, effect: Deliver) -> None:
         assert self._broker is not None
         if self._rereading:
             self._rereading.delivered(effect)
@@ -322,7 +322,7 @@ class GatewayOverlay(BrokerOverlay):
     def _deliver_traced(self, effect: Deliver, spans: PublicationSpans) -> None:
         """Hands out a publication within a span, which is the parent of what follows."""
         publication = effect.publication
-        user, end = spans.opened(
+        user, end = spans.span_of_opened(
             effect.publisher, effect.sequence, publication.topic, len(publication.payload), publication.properties
         )
         if user is not publication.properties:
@@ -335,23 +335,23 @@ class GatewayOverlay(BrokerOverlay):
     def _hand_out(self, effect: Deliver) -> None:
         assert self._broker is not None
         if self._followed is not None:
-            self._followed.opened(effect, partial(self._delivery.deliver, self._broker, effect))
+            self._followed.say_opened(effect, partial(self._delivery.deliver_publication, self._broker, effect))
             return
-        self._delivery.deliver(self._broker, effect)
+        self._delivery.deliver_publication(self._broker, effect)
 
-    def deliver_shared(self, effect: DeliverShared) -> None:
+    def deliver_to_group(self, effect: DeliverShared) -> None:
         assert self._broker is not None
-        self._delivery.deliver_shared(self._broker, effect)
+        self._delivery.deliver_to_group(self._broker, effect)
 
-    def keep(self, rows: Sequence[tuple[bytes, bytes | None]]) -> None:
+    def keep_rows(self, rows: Sequence[tuple[bytes, bytes | None]]) -> None:
         if self._broker is not None:
-            self._broker.keep(self._rows.seal(rows))
+            self._broker.keep_rows(self._rows.seal(rows))
 
-    def forget(self, sequences: Sequence[int]) -> None:
-        self._store.forget(sequences)
+    def forget_sequences(self, sequences: Sequence[int]) -> None:
+        self._store.forget_entries(sequences)
 
-    def leave(self, sequences: Sequence[int]) -> None:
-        self._outgoing.leave(sequences)
+    def leave_on_disk(self, sequences: Sequence[int]) -> None:
+        self._outgoing.leave_on_disk(sequences)
 
     def read_page(self, start: int) -> None:
         self._outgoing.read_page(start)
@@ -366,9 +366,9 @@ class GatewayOverlay(BrokerOverlay):
             case AskKept(mark):
                 self._broker.when_kept(partial(self._when_settled, mark))
             case KeepSealed():
-                self._receipts.keep(effect)
+                self._receipts.keep_row(effect)
             case ReceiptCame():
-                self._receipts.keep(effect)
+                self._receipts.keep_row(effect)
                 for told in receipts_told(effect, self._broker.local_filters()):
                     self._broker.deliver_local(told)
 
@@ -391,7 +391,7 @@ class GatewayOverlay(BrokerOverlay):
 
     def reaches(self) -> list[ScopeSpan]:
         """Returns how far histories of the home region reach, as replicas said last."""
-        return self._reaches.look(self._keeping.overlay, self._gateway.secrets, self._dials.up)
+        return self._reaches.known_spans(self._keeping.overlay, self._gateway.secrets, self._dials.connected_peers)
 
     @property
     def has_history(self) -> bool:
@@ -421,10 +421,10 @@ class GatewayOverlay(BrokerOverlay):
         if not scopes:
             asyncio.get_running_loop().call_soon(done)
             return lambda: None
-        return self._rereading.begin(topic_filter, scopes, since_ms, give, has_room, done, owner)
+        return self._rereading.begin_reading(topic_filter, scopes, since_ms, give, has_room, done, owner)
 
     def adopted(self, overlay: Overlay, removed: bool) -> None:
-        self._rights.forget()
+        self._rights.forget_answers()
         self._limits_of = None
         super().adopted(overlay, removed)
 
@@ -432,4 +432,4 @@ class GatewayOverlay(BrokerOverlay):
         self._review_rights(broker)
         for topic_filter in broker.narrowed():
             if (wanted := broker.wanted_of(topic_filter)) is not None:
-                self.subscribed(topic_filter, wanted, narrows=True)
+                self.filter_subscribed(topic_filter, wanted, narrows=True)

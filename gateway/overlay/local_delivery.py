@@ -22,7 +22,7 @@ class LocalDelivery:
     ) -> None:
         self._own_topics, self._figures, self._settling, self._now = own_topics, figures, settling, now
 
-    def deliver(self, broker: LocalBroker, effect: Deliver) -> None:
+    def deliver_publication(self, broker: LocalBroker, effect: Deliver) -> None:
         """Hands a publication to local subscribers and retained messages."""
         publication = self._permitted(effect.publication)
         if publication is None:
@@ -31,10 +31,10 @@ class LocalDelivery:
             broker.deliver_local(publication, effect.groups_lost)
             return
         if self._settling is not None:
-            self._settling.came(effect.scope)
+            self._settling.extend_wait(effect.scope)
         broker.deliver_stored(publication, effect.groups_lost)
 
-    def deliver_shared(self, broker: LocalBroker, effect: DeliverShared) -> None:
+    def deliver_to_group(self, broker: LocalBroker, effect: DeliverShared) -> None:
         """Hands a publication to a shared group."""
         publication = self._permitted(effect.publication)
         if publication is not None:
@@ -43,9 +43,9 @@ class LocalDelivery:
     def _permitted(self, publication: Publication) -> Publication | None:
         """Returns the publication with the rest of the expiry interval; None: for nobody."""
         if self._own_topics.are_ours(publication.topic):
-            self._figures.count(Count("own_topics_refused"))  # of a member whose rights reach too far
+            self._figures.count_effect(Count("own_topics_refused"))  # of a member whose rights reach too far
             return None
         left = publication.with_expiry_left(self._now())
         if left is None:
-            self._figures.count(Count("expired"))
+            self._figures.count_effect(Count("expired"))
         return left

@@ -40,10 +40,10 @@ class ReplicaOverlay(BrokerOverlay):
     ) -> None:
         member = keeping.overlay.members.get(figures.name)
         home = None if member is None else member.certificate.region
-        self._flow = Backpressure(lambda: keeping.overlay, dials, figures.count, home)
+        self._flow = Backpressure(lambda: keeping.overlay, dials, figures.count_effect, home)
         super().__init__(node, figures, store, keeping, dials, clock, self._flow)
         key = partial(keeping.data.sealing_key, b"history")
-        self._history = HistoryKeeper(history, key, self._histories, self._handle, figures.count, clock)
+        self._history = HistoryKeeper(history, key, self._histories, self._handle, figures.count_effect, clock)
         figures.histories = self._reach
         self._delay_s = 0.0  # by how much later the publication of this moment is acknowledged
         self._delays = Delays()
@@ -77,12 +77,12 @@ class ReplicaOverlay(BrokerOverlay):
 
     def peer_published(self, peer: str, publish: Publish) -> Callable[[Done], bool] | PeerRefusal | None:
         self._delay_s = 0.0
-        self._flow.begin()
+        self._flow.begin_publication()
         refused = super().peer_published(peer, publish)
         if refused is not None:
             return refused
-        hold = self._flow.hold(peer, publish)
-        return self._delays.hold(peer, self._delay_s, hold) if self._delay_s else hold
+        hold = self._flow.hold_publication(peer, publish)
+        return self._delays.hold_for(peer, self._delay_s, hold) if self._delay_s else hold
 
     def delay(self, delay_s: float) -> None:
         self._delay_s = delay_s
@@ -96,7 +96,7 @@ class ReplicaOverlay(BrokerOverlay):
     def of_history(self, effect: OfHistory) -> None:
         match effect:
             case Record():
-                self._history.record(effect)
+                self._history.write_record(effect)
             case RecordEra():
                 self._history.record_era(effect)
             case Recall():
@@ -105,7 +105,9 @@ class ReplicaOverlay(BrokerOverlay):
     def _reach(self) -> list[HistoryState]:
         """Returns how far each history of this replica reaches."""
         scopes = self._keeping.overlay.policy.scopes
-        return self._history.states((scope.filter, scope.number) for scope in scopes if scope.history is not None)
+        return self._history.history_states(
+            (scope.filter, scope.number) for scope in scopes if scope.history is not None
+        )
 
     def reaches(self) -> list[ScopeSpan]:
         """Returns how far the histories of this replica reach."""
@@ -124,11 +126,12 @@ class ReplicaOverlay(BrokerOverlay):
     def _each_second(self, broker: LocalBroker) -> None:
         now = asyncio.get_running_loop().time()
         # The first beat says what is linked: once all links have come, or had time to come.
-        is_linked = not self._has_beaten and self._dials.up and set(self.peers_to_dial()) <= set(self._dials.up)
+        linked = set(self._dials.connected_peers)
+        is_linked = not self._has_beaten and linked and set(self.peers_to_dial()) <= linked
         if is_linked or now >= self._beat_at:
             self._beat_at, self._has_beaten = now + BEAT_S, True
-            self._handle(Beat(tuple({*self._dials.up, *self._shown})))
-        self._flow.tick(self._clock())
+            self._handle(Beat(tuple({*linked, *self._shown})))
+        self._flow.give_up_absent(self._clock())
         self._history.tidy()
         if self._keeping.overlay.policy.organising is not None:
             self._handle(self._loads.worked())

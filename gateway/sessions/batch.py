@@ -40,7 +40,7 @@ class Debt:
     flow: int
     is_open: bool = True
 
-    def settle(self, code: int) -> None:
+    def settle_debt(self, code: int) -> None:
         self.is_open = False
         self.client.decide(self.owed, code)
 
@@ -73,7 +73,7 @@ class Batch:
     def is_awaited(self) -> bool:
         return bool(self.gated or self.waiters) or any(debt.is_open for debt in self.debts)
 
-    def changes(self) -> Changes:
+    def changed_rows(self) -> Changes:
         """Returns the changes as rows, without rows of sessions that have ended meanwhile."""
         gone = {session for session, record in self.sessions.items() if record is None}
         result = Changes(

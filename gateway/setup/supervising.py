@@ -44,7 +44,7 @@ class Renewals:
         self._next_s = 0.0
         self._said: set[str] = set()
 
-    def step(self, folders: list[RoleFolder], now: float) -> None:
+    def renew_due(self, folders: list[RoleFolder], now: float) -> None:
         """Renews due certificates, at most once an hour, and reports each failure once.
 
         `now`: UNIX time in seconds.
@@ -195,7 +195,7 @@ class Child:
 
 @dataclass(slots=True)
 class Supervisor:
-    """The supervisor of a directory's processes: call `step` often and `stop` at the end.
+    """The supervisor of a directory's processes: call `check_members` often and `stop` at the end.
 
     `say` prints a line for the operator. `only`: names of folders; empty: all folders. `log_level`: of all members;
     empty: as their files say.
@@ -227,26 +227,26 @@ class Supervisor:
             raise SetupError(f"{', '.join(sorted(missing))}: no such member here; there are {', '.join(sorted(names))}")
         (self.directory / LOGS).mkdir(exist_ok=True)
 
-    def step(self, now: float) -> None:
+    def check_members(self, now: float) -> None:
         """Checks all folders and processes once. `now`: seconds of a monotonic clock."""
         folders = [f for f in role_folders(self.directory) if not self.only or f.name in self.only]
-        self._renewals.step(folders, time.time())
-        self._copies.exchange(self.directory / SIGNED, [f.overlay for f in folders], int(time.time() * 1000))
+        self._renewals.renew_due(folders, time.time())
+        self._copies.exchange(self.directory / SIGNED, [f.overlay_path for f in folders], int(time.time() * 1000))
         for folder in folders:
             if folder.name not in self.children and self._may_begin(folder):
                 self.children[folder.name] = Child(folder, self.directory / LOGS / f"{folder.name}.log")
         for child in self.children.values():
-            self._look(child, now)
+            self._look_at_child(child, now)
 
     def _may_begin(self, folder: RoleFolder) -> bool:
         if folder.is_ready:
             return True
         if folder.name not in self._waiting:
             self._waiting.add(folder.name)
-            self.say(f"{folder.name} waits for {folder.overlay}: its owner attaches it")
+            self.say(f"{folder.name} waits for {folder.overlay_path}: its owner attaches it")
         return False
 
-    def _look(self, child: Child, now: float) -> None:
+    def _look_at_child(self, child: Child, now: float) -> None:
         if child.process is not None and (status := child.process.poll()) is not None:
             child.process = None
             (child.folder.path / PID).unlink(missing_ok=True)
@@ -256,9 +256,9 @@ class Supervisor:
         if child.waits_for and _state(child.folder)[: len(child.waits_for)] != child.waits_for:
             child.waits_for, child.again_at = (), now
         if child.again_at is not None and now >= child.again_at:
-            self._start(child, now)
+            self._start_child(child, now)
 
-    def _start(self, child: Child, now: float) -> None:
+    def _start_child(self, child: Child, now: float) -> None:
         rotate(child.log)
         child.began_with = _state(child.folder)
         paths = [str(PACKAGE_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -316,7 +316,7 @@ def _signal(child: Child, number: int) -> None:
 
 def _state(folder: RoleFolder) -> tuple[int, ...]:
     """Returns the change times of the files an operator edits for a cure: configuration and overlay."""
-    return tuple(path.stat().st_mtime_ns if path.exists() else 0 for path in (folder.config, folder.overlay))
+    return tuple(path.stat().st_mtime_ns if path.exists() else 0 for path in (folder.config, folder.overlay_path))
 
 
 def rotate(path: Path) -> None:

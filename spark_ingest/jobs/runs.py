@@ -64,7 +64,7 @@ class LateNumbers:
         self._windows: dict[tuple[datetime, str], tuple[datetime, int]] = {}
         self._counted: dict[int, int] = {}
 
-    def count(self, batch: int, windows: Iterable[Mapping[str, Any]]) -> None:
+    def count_windows(self, batch: int, windows: Iterable[Mapping[str, Any]]) -> None:
         """Takes the changed windows of a micro-batch; a batch that comes again changes nothing."""
         more = 0
         for each in windows:
@@ -83,9 +83,9 @@ class LateNumbers:
             rows = int(each.observedMetrics[NUMBERS]["rows"])
             self.read += rows
             self.left_out += rows - self._counted.pop(each.batchId)
-            self._forget(each.eventTime.get("watermark"))
+            self._forget_closed(each.eventTime.get("watermark"))
 
-    def _forget(self, watermark: str | None) -> None:
+    def _forget_closed(self, watermark: str | None) -> None:
         """Drops windows that ended before the watermark: nothing is added to them."""
         if watermark is not None:
             until = datetime.fromisoformat(watermark).replace(tzinfo=None)
@@ -117,7 +117,7 @@ class RunSettings:
     schema: str | None = None
     """The name of a schema; None: the only schema."""
 
-    def check(self) -> None:
+    def check_settings(self) -> None:
         """Raises BadOption."""
         for name, value in (("window", self.window), ("watermark", self.watermark), ("late-after", self.late_after)):
             if not _DURATION.fullmatch(value):
@@ -233,7 +233,7 @@ def run_job(
     job = JOBS.get(name)
     if job is None:
         raise BadOption(f"there is no job {name!r}; known are {', '.join(JOBS)}")
-    settings.check()
+    settings.check_settings()
     consumer = f"job-{name}-{os.getpid()}"
     options = {"spool": str(spool), "grants": str(grants), "topics": topics, "consumer": consumer}
     _check(parse_options(options))
@@ -312,7 +312,7 @@ def _started(
         table.persist()  # so that Spark works a micro-batch out once, however often it is looked at
         try:
             if job.counts_late:
-                late.count(batch, (row.asDict() for row in table.toLocalIterator()))
+                late.count_windows(batch, (row.asDict() for row in table.toLocalIterator()))
             _print(job.shown(table, settings).orderBy(*job.order), as_json)
             table.unpersist()
         except Exception:

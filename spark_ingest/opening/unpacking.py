@@ -149,7 +149,7 @@ def unpack(
         for number in kept[columns.bad].tolist():
             closed[number] = _why(contents[number])
         kept = kept[~columns.bad]
-    topics, own_topic = columns.named(origins[kept], named)
+    topics, own_topic = columns.named_topics(origins[kept], named)
     batches = kept[columns.owner]
     counted = columns.flags & DROPPED != 0
     chosen = np.flatnonzero((columns.flags & HAS_EXTRAS != 0) & ~counted)
@@ -174,7 +174,7 @@ def unpack(
     if good.all():
         return RecordColumns(batches, own, qos, retain, content), closed
     some = np.flatnonzero(good)
-    return RecordColumns(batches[some], own[some], qos[some], retain[some], content.take(some)), closed
+    return RecordColumns(batches[some], own[some], qos[some], retain[some], content.take_rows(some)), closed
 
 
 def _why(content: bytes) -> str:
@@ -261,7 +261,7 @@ class _Columns:
         count = max(1, len(self._distinct))
         self.bad[_repeated(self._name_owner * count + self._codes, len(self.bad) * count) // count] = True
 
-    def named(self, origins: Any, named: Named) -> tuple[Any, Any]:
+    def named_topics(self, origins: Any, named: Named) -> tuple[Any, Any]:
         """Returns topics of records as text, and the records that have a name."""
         count = max(1, len(self._distinct))
         pairs = pa.array(origins[self._name_owner] * count + self._codes).dictionary_encode()

@@ -10,7 +10,7 @@ absent key service can neither fill the senders' windows nor hide a publication;
 spooled again.
 
 Pure: no socket, file, thread or clock. A piece may be acknowledged only after the group with its publication is
-on disk (`written`); refused and superfluous pieces are acknowledged at once. Not here: order on a topic
+on disk (`note_written`); refused and superfluous pieces are acknowledged at once. Not here: order on a topic
 (rows carry sequence and time).
 
 Pieces that are refused for want of a right: the version of the overlay giving the right may be on its way.
@@ -72,7 +72,9 @@ def keep_piece(room: EarlyRoom[object, EarlyPiece], piece: EarlyPiece) -> bool:
 
 
 class SpoolCollector:
-    """A merger of the pieces that one receiver gets. `receive` and `tick`, then `take`, write, `written`."""
+    """A merger of the pieces that one receiver gets. `receive` and `do_due_work`, then `take_group`, write,
+    `note_written`.
+    """
 
     def __init__(
         self,
@@ -113,7 +115,7 @@ class SpoolCollector:
         self.figures: Counter[tuple[str, str]] = Counter() if live is None else live.figures
         """(name of a figure, replica or empty): what was counted."""
         self._publications = Publications(
-            self._missing, partial(material_of, self._keys), self._count, self.seen, lineages, incomplete_s
+            self._missing, partial(material_of, self._keys), self._count_figure, self.seen, lineages, incomplete_s
         )
         if live is not None:
             self._publications.is_beside = live._publications.is_beside = True
@@ -136,7 +138,7 @@ class SpoolCollector:
         """The version in force."""
         return self._intake.overlay
 
-    def adopt(self, overlay: Overlay, now: float) -> None:
+    def adopt_overlay(self, overlay: Overlay, now: float) -> None:
         """Adopts another version of the overlay, or other views of it, with unchanged regions."""
         self._links.forget_all_but(overlay.replicas(self._intake.home))
         self._news(*self._intake.adopt_overlay(overlay, now))
@@ -144,7 +146,7 @@ class SpoolCollector:
             self._receive(*early[:-1], now, early.since)
         self._settle_owed()
 
-    def _begin(self, now: float) -> None:
+    def _note_begin(self, now: float) -> None:
         """Notes the begin of this process at the first event.
 
         Replicas keep pieces as long as our sessions live, and the rows written since the begin are known: an older
@@ -166,13 +168,13 @@ class SpoolCollector:
 
     def receive(self, replica: str, wire: Wire, ack: Ack, now: float) -> None:
         """Takes a piece from a replica of the home region. Never raises for its content."""
-        self._begin(now)
+        self._note_begin(now)
         self._receive(replica, wire.topic, wire.payload, wire.properties, ack, now)
         self._settle_owed()
 
     def receive_all(self, replica: str, publishes: Sequence[Publish], acks: Iterable[Ack], now: float) -> None:
         """Takes the pieces of a read, each with its `ack`, as `receive` does."""
-        self._begin(now)
+        self._note_begin(now)
         entries = self._publications.told
         for publish, ack in zip(publishes, acks, strict=False):
             properties = publish.properties.user
@@ -206,7 +208,7 @@ class SpoolCollector:
         """Takes a single piece. `since`: the time at which it came first."""
         owed = self._publications.owed
         if self._links.closed(replica, told, now):
-            self._count("link_throttled", replica)
+            self._count_figure("link_throttled", replica)
             owed.append(ack)
             return
         properties = dict(told)
@@ -220,7 +222,7 @@ class SpoolCollector:
             if header is None:
                 owed.append(ack)
             elif self._part is not None and not self._part.takes(header):
-                self._count("others_dropped")  # but the key that rode on it may be for what is ours
+                self._count_figure("others_dropped")  # but the key that rode on it may be for what is ours
                 owed.append(ack)
             else:
                 self._announced(replica, (header, topic), payload, properties.get(PROPERTY_PART), ack, now)
@@ -228,12 +230,12 @@ class SpoolCollector:
             came = now if since is None else since
             early = isinstance(error, NotAuthorised) and 0 <= now - came < EARLY_S
             if early and keep_piece(self._early, EarlyPiece(replica, topic, payload, told, ack, came)):
-                self._count("publications_ahead")
+                self._count_figure("publications_ahead")
                 return
             self._effects(replica, refused(replica, error), now)
             owed.append(ack)
         except HeldOverflowError:
-            self._count("held_overflow")
+            self._count_figure("held_overflow")
 
     def _announced(
         self, replica: str, told: tuple[str, str], payload: bytes, part: str | None, ack: Ack, now: float
@@ -248,7 +250,7 @@ class SpoolCollector:
         pieces = self._intake.pieces(admitted, payload, part)
         if pieces is None:
             self._effects(replica, misfit(replica), now)
-        form = known if known is not None else publications.begin(replica, told, admitted, now)
+        form = known if known is not None else publications.begin_form(replica, told, admitted, now)
         if form is None:
             publications.owed.append(ack)
             return
@@ -268,22 +270,22 @@ class SpoolCollector:
                     case Prove():
                         self._proved.append(effect)
                     case Blame(member, False):
-                        self._count("suspected", member)
+                        self._count_figure("suspected", member)
                     case Count(name, amount, member):
-                        self._count(name, member, amount)
+                        self._count_figure(name, member, amount)
         return admitted
 
     def _brought(self, entry: Form, replica: str, pieces: Mapping[int, bytes], now: float) -> None:
         """Takes content that fits its digests, and its replica's word for the publication."""
         if entry.unvouched_at is not None and self._intake.vouched(replica, entry.admitted, entry.topic):
-            self._publications.release(entry)
+            self._publications.release_form(entry)
         if entry.content is None and entry.state is not State.DONE:
             try:
                 entry.content = self._intake.content(replica, entry.admitted, pieces, now)
             except BadContent as error:
                 publisher = entry.admitted.publisher.name
                 self._effects(replica, [Count("unopened"), Blame(publisher, False, str(error))], now)
-            self._publications.keep(entry)
+            self._publications.note_content(entry)
 
     def _effects(self, replica: str, effects: Sequence[Effect], now: float) -> None:
         """Carries out the effects of a replica's wire."""
@@ -291,11 +293,11 @@ class SpoolCollector:
         for effect in effects:
             match effect:
                 case Count("refused", amount, label):
-                    self._count(f"refused_{label}", replica, amount)
+                    self._count_figure(f"refused_{label}", replica, amount)
                 case Count(name, amount, label):
-                    self._count(name, label, amount)
+                    self._count_figure(name, label, amount)
                 case Blame(member, False):
-                    self._count("suspected", member)
+                    self._count_figure("suspected", member)
                 case Send():
                     self._asks.append(effect)
 
@@ -335,9 +337,9 @@ class SpoolCollector:
         entry.material = usable.material
         return None
 
-    def tick(self, now: float) -> None:
+    def do_due_work(self, now: float) -> None:
         """Gives up publications after `incomplete_s`; forgets old headers; asks for content; judges keys."""
-        self._begin(now)
+        self._note_begin(now)
         self._news(*self._intake.tick(now))
         self.judge_early(now)
         self._publications.give_up(now)
@@ -350,7 +352,7 @@ class SpoolCollector:
 
     @property
     def next_deadline(self) -> float | None:
-        """The time of the next `tick` with work to do."""
+        """The time of the next `do_due_work` with work to do."""
         deadlines = (self._publications.next_deadline, *self._intake.deadlines, self._early.next_deadline)
         return min((at for at in deadlines if at is not None), default=None)
 
@@ -381,16 +383,16 @@ class SpoolCollector:
         """The number of publications waiting to be written."""
         return self._publications.ready
 
-    def take(self, max_rows: int, max_bytes: int | None = None) -> Group | None:
+    def take_group(self, max_rows: int, max_bytes: int | None = None) -> Group | None:
         """Returns the next publications to write, in the order of becoming whole; None if there are none.
 
         At most `max_rows`, with at most `max_bytes` of content, but one at least.
         """
-        return self._publications.take(max_rows, max_bytes)
+        return self._publications.take_group(max_rows, max_bytes)
 
-    def written(self, group: Group) -> list[Ack]:
+    def note_written(self, group: Group) -> list[Ack]:
         """Notes that the group is on disk; returns the pieces that may be acknowledged now."""
-        return self._publications.written(group)
+        return self._publications.note_written(group)
 
-    def _count(self, figure: str, replica: str = "", amount: int = 1) -> None:
+    def _count_figure(self, figure: str, replica: str = "", amount: int = 1) -> None:
         self.figures[figure, replica] += amount

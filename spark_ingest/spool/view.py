@@ -200,7 +200,7 @@ class SpoolView:
         streams = []
         for name in names:
             limit = None if target is None else target.get(name, Position(0, 0))
-            self._forget(name, positions.get(name))
+            self._forget_read(name, positions.get(name))
             groups = self._groups_after(name, positions.get(name), limit)
             streams.append(self._timed(name, groups, looks=is_limited and len(names) > 1))
         rows = size = 0
@@ -274,12 +274,12 @@ class SpoolView:
         if stretch is None:
             return Size(0, 0)
         number, index, first, end = stretch
-        sizes = [index.size(first, end)]
+        sizes = [index.size_between(first, end)]
         until = min(last.segment, self.segments(name)[-1])
         if number < until:
             sizes.append(self._whole(name, number + 1, until))
             stretches = self._stretches(name, Position(until, 0), last)
-            sizes += [index.size(first, end) for _, index, first, end in stretches]
+            sizes += [index.size_between(first, end) for _, index, first, end in stretches]
         return Size(sum(size.sealed_batches for size in sizes), sum(size.bytes for size in sizes))
 
     def _whole(self, name: str, begin: int, end: int) -> Size:
@@ -288,11 +288,11 @@ class SpoolView:
         if sums is None or begin < sums.first:
             sums = self._sums[name] = SizeSums(begin)
         numbers = self.segments(name)
-        while sums.next < end:
-            number = sums.next
+        while sums.next_number < end:
+            number = sums.next_number
             there = numbers[min(bisect.bisect_left(numbers, number), len(numbers) - 1)] == number
             groups = self._groups(name, number, True) if there else ()
-            sums.add(self._index(name, number).size(0, len(groups)))
+            sums.add_size(self._index(name, number).size_between(0, len(groups)))
         return sums.between(begin, end)
 
     def _groups_after(
@@ -328,7 +328,7 @@ class SpoolView:
             end = _number_after(groups, last.byte) if last is not None and number == last.segment else len(groups)
             yield number, self._index(name, number), first, end
 
-    def _forget(self, name: str, at: Position | None) -> None:
+    def _forget_read(self, name: str, at: Position | None) -> None:
         """Drops the indexes of segments that were read."""
         for key in [key for key in self._indexes if key[0] == name and at is not None and key[1] < at.segment]:
             del self._indexes[key]

@@ -154,16 +154,16 @@ class TimedTracker(Tracker):
         self._asked = 0.0
         super().__init__(*arguments, **options)
 
-    def _perform(self, index: int | None, effect: Any) -> None:
+    def _perform_effect(self, index: int | None, effect: Any) -> None:
         if isinstance(effect, Say) and effect.topic.endswith("/Interest"):
             self._asked = time.perf_counter()
-        super()._perform(index, effect)
+        super()._perform_effect(index, effect)
 
-    def _told(self, index: int, told: Told, now: float) -> Any:
+    def _take_told(self, index: int, told: Told, now: float) -> Any:
         if told.topic.endswith("/Keys") and self._asked:
             self.keys_us.append((time.perf_counter() - self._asked) * 1e6)
             self._asked = 0.0
-        return super()._told(index, told, now)
+        return super()._take_told(index, told, now)
 
 
 def plain_us(port_in: int, port_out: int) -> float:

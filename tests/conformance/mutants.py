@@ -296,7 +296,11 @@ SESSION = (
             "qos=min(entry.options.qos for entry in entries)",
         ),
         ("no local is ignored", "if not self.no_local:", "if True:"),
-        ("no local of one subscription for all", "return Target.of(entries) if entries else None", "return None"),
+        (
+            "no local of one subscription for all",
+            "return Target.from_entries(entries) if entries else None",
+            "return None",
+        ),
     ),
 )
 

@@ -415,7 +415,7 @@ async def test_a_client_of_the_first_moment_finds_bridges_subscribed(tmp_path: P
     }
     attached = Attached(parse({"listeners": {"default": {"bind": "127.0.0.1:0"}}, **config}), None)
     try:
-        async with serving(config, before_serving=attached.begin) as broker:
+        async with serving(config, before_serving=attached.begin_parts) as broker:
             session = broker.lifecycle.clients["$veilmq/bridge/cloud"].session
             broker.exchange.delivery.route(Message("z/first", b"1", 1), None)
             assert len(session.waiting) + len(session.outbound.unacknowledged) == 1
@@ -423,4 +423,4 @@ async def test_a_client_of_the_first_moment_finds_bridges_subscribed(tmp_path: P
             broker.exchange.delivery.route(Message("x/second", b"2", 1), None)
             assert len(session.waiting) + len(session.outbound.unacknowledged) == 2
     finally:
-        await attached.end()
+        await attached.end_parts()

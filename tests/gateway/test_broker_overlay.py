@@ -63,10 +63,10 @@ class FakeOverlay:
             return True
         return False
 
-    def subscribed(self, topic_filter: str, wanted: object = None) -> None:
+    def filter_subscribed(self, topic_filter: str, wanted: object = None) -> None:
         self.filters.append(f"+{topic_filter}")
 
-    def unsubscribed(self, topic_filter: str) -> None:
+    def filter_unsubscribed(self, topic_filter: str) -> None:
         self.filters.append(f"-{topic_filter}")
 
     def group_joined(self, group: LocalGroup) -> None:
@@ -225,11 +225,11 @@ def test_an_old_client_that_is_owed_too_much_is_not_read_and_not_timed_out() -> 
             wire.publish("far/x", qos=1)
             await asyncio.sleep(0.02)
             assert len(overlay.done) == 3
-            broker.tick(broker.now() + 10)
+            broker.do_due_work(broker.now() + 10)
             assert dict(broker.clients()) == {"dev": True}
             overlay.done[0](0)
             await until(lambda: len(overlay.done) == 4)
-            broker.tick(broker.now() + 10)
+            broker.do_due_work(broker.now() + 10)
             for done in overlay.done[1:]:
                 done(0)
             assert len([await wire.expect(PubAck) for _ in range(4)]) == 4
@@ -582,7 +582,7 @@ def test_send_to_peer_is_acknowledged_bounded_and_outlives_a_connection(authorit
             assert overlay.peers == ["+replica1", "+replica1"]
             peer.cut()
             await until(lambda: member.connection is None)
-            broker.tick(broker.now() + 101)
+            broker.do_due_work(broker.now() + 101)
             assert overlay.peers[-1] == "-replica1"
             assert not send()
 

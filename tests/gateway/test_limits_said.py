@@ -158,7 +158,7 @@ async def _is_waited_for(broker: EdgeBroker) -> None:
 async def _is_a_member_that_takes_nothing(broker: EdgeBroker) -> None:
     client = Client(ServerSession("r1", broker.lifecycle.terms.of_peers), EdgeSession())
     client.peer = "r1"
-    client.session.connected(Connect("r1"), ServerOffer(), broker.now())
+    client.session.take_connect(Connect("r1"), ServerOffer(), broker.now())
     broker.lifecycle.peers["r1"] = client
     for _ in range(4):
         broker.local.send_to_peer("r1", "t", bytes(900), (), lambda code: None)

@@ -315,7 +315,7 @@ def test_members_that_dialled_us_are_shown_too(tmp_path: Path) -> None:
     async def check() -> None:
         async with a_link(tmp_path) as (client, _, broker, _):
             figures = Figures("r", "replica")
-            figures.received("replica1", 10)
+            figures.count_received("replica1", 10)
             assert broker.local.send_to_peer("replica1", "t", b"12345", (), lambda code: None)
             await until(lambda: client.figures.received)
             (shown,) = accepted_links(broker.lifecycle, figures)
@@ -335,7 +335,7 @@ def test_the_links_that_we_dial_are_shown_while_they_are_down() -> None:
                 return lambda *_: None
 
         dials.start(["r1", "r2"], Nobody())
-        assert [(link.peer, link.dialled, link.up) for link in dials.states()] == [
+        assert [(link.peer, link.dialled, link.up) for link in dials.link_states()] == [
             ("r1", True, False),
             ("r2", True, False),
         ]

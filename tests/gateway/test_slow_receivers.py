@@ -61,17 +61,17 @@ async def read(broker: EdgeBroker, sub: Wire, number: int) -> list[bytes]:
 async def read_as_the_timer_is_due(broker: EdgeBroker, sub: Wire, client_id: str) -> None:
     """One acknowledgement is read in the turn of the loop in which the receiver is given up."""
     holding = broker.exchange.delivery.holding
-    behind, heard = holding.behind[broker.lifecycle.clients[client_id]], holding.heard
+    behind, heard = holding.behind[broker.lifecycle.clients[client_id]], holding.note_read
 
     def and_then_the_timer(*arguments: Any) -> None:
         heard(*arguments)
-        holding.heard = heard  # type: ignore[method-assign]
+        holding.note_read = heard  # type: ignore[method-assign]
         broker._started_at += 1.1 * HOLD_S
         assert behind.timer is not None
         behind.timer.cancel()
-        holding._review(behind)
+        holding._review_receiver(behind)
 
-    holding.heard = and_then_the_timer  # type: ignore[method-assign, assignment]
+    holding.note_read = and_then_the_timer  # type: ignore[method-assign, assignment]
     sub.send(PubAck((await sub.expect(Publish)).packet_id))
 
 

@@ -102,13 +102,13 @@ class OutboxLife:
                 self.unacknowledged[effect.peer].append(effect.ticket)
                 self.most_in_flight = max(self.most_in_flight, len(self.unacknowledged[effect.peer]))
             elif isinstance(effect, Forget):
-                self.store.forget(effect.sequences)
+                self.store.forget_entries(effect.sequences)
             elif isinstance(effect, LeaveOnDisk):
-                self.outgoing.leave(effect.sequences)
+                self.outgoing.leave_on_disk(effect.sequences)
             elif isinstance(effect, ReadPage):
                 self._pages.append(effect.start)
             elif isinstance(effect, Count):
-                self.figures.count(effect)
+                self.figures.count_effect(effect)
 
     async def publish(self, publications: Sequence[Publication]) -> list[int]:
         """What the devices are told, in the order of the answers."""

@@ -306,7 +306,7 @@ async def test_a_plugin_that_never_answers_ends_the_connection_and_its_client_ge
             await never.wait()
             return True
 
-        monkeypatch.setattr(host, "ask", ask)
+        monkeypatch.setattr(host, "ask_topic_plugins", ask)
         monkeypatch.setattr(host, "filters_topics", True)
         monkeypatch.setattr(host, "is_absent", False)
         monkeypatch.setattr(host, "verdict", lambda *_: None)

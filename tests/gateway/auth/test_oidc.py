@@ -189,9 +189,9 @@ async def test_the_connection_ends_with_the_token_and_the_session_stays(tmp_path
     async with serving(config(tmp_path, leeway_s=0)) as broker:
         wire = await way(broker, token(exp=int(time.time()) + 600), properties={"session_expiry_s": 3_600})
         assert await wire.subscribe("plant/1", 1) == 1
-        broker.lifecycle.tick(broker.now() + 590)
+        broker.lifecycle.do_due_work(broker.now() + 590)
         assert await wire.barrier() == []
-        broker.lifecycle.tick(broker.now() + 601)
+        broker.lifecycle.do_due_work(broker.now() + 601)
         assert (await wire.expect(Disconnect)).code == ReasonCode.MAXIMUM_CONNECT_TIME
         assert await wire.next() is None
         sender = await by_password(broker, token(), "d")
@@ -211,14 +211,14 @@ async def test_a_new_token_by_auth_extends_and_changes_rights(tmp_path: Path) ->
         answer = await again(wire, token(exp=now + 1_000, groups=["guests"]))
         assert isinstance(answer, Auth)
         assert answer.code == ReasonCode.SUCCESS
-        broker.lifecycle.tick(broker.now() + 101)
+        broker.lifecycle.do_due_work(broker.now() + 101)
         assert await wire.barrier() == []
         assert await wire.subscribe("public/1") == 0
         assert await wire.subscribe("plant/1") == 0x87
         wire.publish("plant/1")
         answer = await again(wire, token(exp=now + 200, groups=["guests"]))  # shorter counts, too
         assert isinstance(answer, Auth)
-        broker.lifecycle.tick(broker.now() + 201)
+        broker.lifecycle.do_due_work(broker.now() + 201)
         assert (await wire.expect(Disconnect)).code == ReasonCode.MAXIMUM_CONNECT_TIME
 
 

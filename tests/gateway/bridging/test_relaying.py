@@ -43,34 +43,34 @@ def opened(*packet_ids: int) -> Releases:
 
 def test_the_oldest_is_given_up_at_the_last_of_several_ends_and_the_next_at_once() -> None:
     one = opened(7, 8)
-    assert [one.ended() for _ in range(ENDS_MAX)] == [None, None, 7]
+    assert [one.count_connection_end() for _ in range(ENDS_MAX)] == [None, None, 7]
     assert one.are_left
-    assert one.ended() == 8
-    assert one.ended() is None
+    assert one.count_connection_end() == 8
+    assert one.count_connection_end() is None
     assert not one.are_open
 
 
 def test_an_answer_between_two_ends_makes_the_count_begin_anew() -> None:
     one = opened(7)
-    assert one.ended() is None
-    one.answered(7)
+    assert one.count_connection_end() is None
+    one.note_pubcomp(7)
     one.sent(8, 0.0)
-    assert [one.ended() for _ in range(ENDS_MAX)] == [None, None, 8]
+    assert [one.count_connection_end() for _ in range(ENDS_MAX)] == [None, None, 8]
 
 
 def test_an_answer_to_a_repeated_one_shows_that_the_server_answers_and_a_new_session_shows_nothing() -> None:
     for has_session in (True, False):
         one = opened(7, 8)
-        assert [one.ended() for _ in range(ENDS_MAX)][-1] == 7
-        one.connected(has_session, 1.0)
-        one.answered(8)
+        assert [one.count_connection_end() for _ in range(ENDS_MAX)][-1] == 7
+        one.begin_connection(has_session, 1.0)
+        one.note_pubcomp(8)
         assert one.are_left is not has_session
         assert not one.are_open
 
 
 def test_one_that_has_no_answer_for_long_is_given_up_and_a_new_connection_begins_the_time_anew() -> None:
     one = opened(7)
-    one.connected(True, 10.0)
+    one.begin_connection(True, 10.0)
     one.sent(8, 20.0)
     assert one.due_at == 10.0 + ANSWER_S
     assert one.overdue(9.0 + ANSWER_S) == []
@@ -153,7 +153,7 @@ async def test_a_broker_that_never_answers_pubrel_gets_each_message_once_and_sto
 
 def connected(session: RelaySession, present: bool) -> list[Any]:
     session.open(0.0)
-    return session.received_all([ConnAck(present, 0)], 0.0)
+    return session.take_packets([ConnAck(present, 0)], 0.0)
 
 
 def made(present: bool = True) -> RelaySession:
@@ -178,11 +178,11 @@ def test_a_message_keeps_its_identifier_and_pubrec_is_not_followed_by_pubrel() -
     assert data[0] & 0x08 == 0
     assert data[5:7] == (700).to_bytes(2, "big")
     assert not session.is_free(700)
-    assert session.received_all([PubRec(700)], 0.0) == [Completed(token(700), 0)]
-    assert session.received_all([PubRec(700)], 0.0) == []
+    assert session.take_packets([PubRec(700)], 0.0) == [Completed(token(700), 0)]
+    assert session.take_packets([PubRec(700)], 0.0) == []
     assert not session.is_free(700)
-    assert session.release(700) == b"\x62\2\x02\xbc"
-    session.received_all([PubComp(700)], 0.0)
+    assert session.pubrel(700) == b"\x62\2\x02\xbc"
+    session.take_packets([PubComp(700)], 0.0)
     assert session.over == [700]
     assert session.is_free(700)
     assert sent(session, 7, again=True)[0] & 0x08
@@ -191,10 +191,10 @@ def test_a_message_keeps_its_identifier_and_pubrec_is_not_followed_by_pubrel() -
 def test_a_cut_before_the_release_repeats_nothing_and_after_it_the_release() -> None:
     session = made()
     sent(session, 7)
-    session.received_all([PubRec(7)], 0.0)
+    session.take_packets([PubRec(7)], 0.0)
     session.disconnected(0.0)
     assert [each for each in connected(session, True) if isinstance(each, bytes)] == []
-    session.release(7)
+    session.pubrel(7)
     session.disconnected(0.0)
     assert b"\x62\2\x00\x07" in connected(session, True)
 
@@ -212,8 +212,8 @@ def test_a_cut_before_pubrec_repeats_the_message_and_a_lost_session_sends_it_as_
 def test_a_server_without_our_session_is_done_with_what_it_acknowledged() -> None:
     session = made()
     sent(session, 7)
-    session.received_all([PubRec(7)], 0.0)
-    session.release(8)  # of a former process
+    session.take_packets([PubRec(7)], 0.0)
+    session.pubrel(8)  # of a former process
     session.disconnected(0.0)
     connected(session, False)
     assert sorted(session.over) == [7, 8]
@@ -222,10 +222,10 @@ def test_a_server_without_our_session_is_done_with_what_it_acknowledged() -> Non
 
 def test_pubrel_waits_for_complete_and_pubrec_for_acknowledge() -> None:
     session = made()
-    (publish,) = session.received_all([Publish("a", b"x", 2, packet_id=7)], 0.0)
+    (publish,) = session.take_packets([Publish("a", b"x", 2, packet_id=7)], 0.0)
     assert isinstance(publish, Publish)
     assert session.acknowledge(publish) == b"\x50\2\x00\x07"
-    assert session.received_all([PubRel(7)], 0.0) == []
+    assert session.take_packets([PubRel(7)], 0.0) == []
     assert session.wanted == [7]
     assert session.complete(7) == b"\x70\2\x00\x07"
-    assert isinstance(session.received_all([Publish("a", b"y", 2, packet_id=7)], 0.0)[0], Publish)
+    assert isinstance(session.take_packets([Publish("a", b"y", 2, packet_id=7)], 0.0)[0], Publish)

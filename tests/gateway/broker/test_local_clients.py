@@ -17,20 +17,20 @@ def test_rows_are_on_disk_before_it_is_said_and_come_back(tmp_path: Path) -> Non
         config = {"data": str(tmp_path / "data")}
         said: list[str] = []
         async with serving(config) as broker:
-            assert broker.local.kept() == {}
+            assert broker.local.kept_rows() == {}
             broker.local.when_kept(lambda: said.append("nothing to write"))
             assert said == ["nothing to write"]
-            broker.local.keep(ROWS)
+            broker.local.keep_rows(ROWS)
             broker.local.when_kept(lambda: said.append("written"))
             assert len(said) == 1, "not before the commit"
             await until(lambda: len(said) == 2)
-            broker.local.keep([(b"k2", None), (b"s1", b"newer")])
+            broker.local.keep_rows([(b"k2", None), (b"s1", b"newer")])
             broker.local.when_kept(lambda: said.append("at the end"))
         assert said[2:] == ["at the end"], "what waits at the end is written, then said"
-        broker.local.keep([(b"x", b"late")])
+        broker.local.keep_rows([(b"x", b"late")])
         broker.local.when_kept(lambda: said.append("never"))
         async with serving(config) as again:
-            assert dict(again.local.kept()) == {b"s1": b"newer", b"h3": b"three"}
+            assert dict(again.local.kept_rows()) == {b"s1": b"newer", b"h3": b"three"}
         assert "never" not in said
 
     asyncio.run(check())
@@ -58,9 +58,9 @@ def test_without_a_store_nothing_waits() -> None:
     async def check() -> None:
         async with serving() as broker:
             said: list[int] = []
-            broker.local.keep(ROWS)
+            broker.local.keep_rows(ROWS)
             broker.local.when_kept(lambda: said.append(1))
             assert said == [1]
-            assert broker.local.kept() == {}
+            assert broker.local.kept_rows() == {}
 
     asyncio.run(check())

@@ -296,13 +296,13 @@ async def test_what_a_client_is_owed_when_scopes_settle_is_looked_for_in_turns(m
         turned.done = turned.most = 0
         sends, retained = Turned(), broker.lifecycle.subscribing.retained
 
-        send = retained._send
+        send = retained._send_pending
 
         def sent(*asked: Any) -> Any:
             sends.add()
             return send(*asked)
 
-        monkeypatch.setattr(retained, "_send", sent)
+        monkeypatch.setattr(retained, "_send_pending", sent)
         overlay.settle()
         for _ in range(1_000):
             await bad.barrier()

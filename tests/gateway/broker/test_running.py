@@ -58,15 +58,15 @@ async def test_the_next_handshake_sees_it_and_half_a_pair_changes_nothing(
     async with site as broker:
         renewed = RenewedCertificates(broker, lambda: site.settings)
         stays = await Wire.connect(broker, "stays", context=first.client())
-        renewed.look()
+        renewed.take_over_replaced()
         assert "shows" not in caplog.text
         certfile, keyfile = second.issue("localhost")
         certfile.rename(tmp_path / "cert.pem")
-        renewed.look()
+        renewed.take_over_replaced()
         assert "the certificate of before goes on" in caplog.text
         await (await Wire.connect(broker, "between", context=first.client())).barrier()
         keyfile.rename(tmp_path / "key.pem")
-        renewed.look()
+        renewed.take_over_replaced()
         await (await Wire.connect(broker, "later", context=second.client())).barrier()
         await stays.barrier()
         with pytest.raises(ssl.SSLError):

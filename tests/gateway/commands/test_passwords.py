@@ -22,7 +22,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def let_in(file: Path, user: str, password: bytes) -> bool:
-    return Users(PasswordFile(file).users).check(user, password)
+    return Users(PasswordFile(file).users).check_password(user, password)
 
 
 def test_a_user_is_added_changed_and_removed(file: Path, veilmq: Any) -> None:

@@ -41,25 +41,25 @@ def configs(directory: Path, *names: str) -> dict[str, Path]:
 def test_it_is_said_once_and_not_before_the_last_one_is_well(tmp_path: Path, answers: dict[str, Any]) -> None:
     asks = Readiness(configs(tmp_path, "a", "b"), 100.0)
     answers.update({"127.0.0.1:9000": AWAY, "127.0.0.1:9001": WELL})
-    assert [asks.step(100.0 + n) for n in range(6)] == [None] * 6
+    assert [asks.ask_next_member(100.0 + n) for n in range(6)] == [None] * 6
     answers["127.0.0.1:9000"] = WELL
-    assert asks.step(107.5) == "well: all 2 members, after 7.5 s"
-    assert asks.step(108.0) is None
+    assert asks.ask_next_member(107.5) == "well: all 2 members, after 7.5 s"
+    assert asks.ask_next_member(108.0) is None
 
 
 def test_what_holds_it_up_is_said_once(tmp_path: Path, answers: dict[str, Any]) -> None:
     asks = Readiness(configs(tmp_path, "a"), 0.0)
     answers["127.0.0.1:9000"] = AWAY
-    assert asks.step(LATE_S - 1) is None
-    assert asks.step(LATE_S) == "not well yet: a: nothing answers"
-    assert asks.step(LATE_S + 1) is None
+    assert asks.ask_next_member(LATE_S - 1) is None
+    assert asks.ask_next_member(LATE_S) == "not well yet: a: nothing answers"
+    assert asks.ask_next_member(LATE_S + 1) is None
 
 
 def test_who_cannot_be_asked_is_not_waited_for(tmp_path: Path) -> None:
     (tmp_path / "odd.yaml").write_text("nonsense: [")
     (tmp_path / "mute.yaml").write_text("listeners: {default: {bind: '127.0.0.1:0'}}\n")
     asks = Readiness({"odd": tmp_path / "odd.yaml", "mute": tmp_path / "mute.yaml"}, 0.0)
-    assert asks.step(LATE_S) is None
+    assert asks.ask_next_member(LATE_S) is None
 
 
 def test_init_prints_members_and_what_to_do_next(tmp_path: Path, veilmq: Any) -> None:

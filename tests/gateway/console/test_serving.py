@@ -25,7 +25,7 @@ HOSTS = Hosts(["Console.example.net"])
      "console.example.net", "CONSOLE.example.net:8443"],
 )  # fmt: skip
 def test_these_names_are_answered(host: str) -> None:
-    assert HOSTS.knows(host)
+    assert HOSTS.knows_host(host)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_these_names_are_answered(host: str) -> None:
      "evil.example:8080", "[::1", "localhost/x", "localhost:port", "console.example.net.evil.example", "a b"],
 )  # fmt: skip
 def test_others_are_not(host: str) -> None:
-    assert not HOSTS.knows(host)
+    assert not HOSTS.knows_host(host)
 
 
 @pytest.mark.parametrize(
@@ -62,10 +62,10 @@ def test_names_of_the_certificate_count(tmp_path: Path) -> None:
     hosts = Hosts([])
     hosts.certified = names_of(Path(certificate)) | {"*.plant.example"}
     for name in names_of(Path(certificate)):
-        assert hosts.knows(f"{name}:8443")
-    assert hosts.knows("desk.plant.example")
-    assert not hosts.knows("a.desk.plant.example")
-    assert not hosts.knows("plant.example")
+        assert hosts.knows_host(f"{name}:8443")
+    assert hosts.knows_host("desk.plant.example")
+    assert not hosts.knows_host("a.desk.plant.example")
+    assert not hosts.knows_host("plant.example")
     with pytest.raises(ValueError, match=r"\w"):
         names_of(Path(__file__))
 

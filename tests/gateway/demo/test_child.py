@@ -15,9 +15,9 @@ def test_children_talk_and_hear(tmp_path: Path) -> None:
     with DemoProcesses(tmp_path) as fleet:
         process = fleet.start("witness", "-c", code, talks=True)
         process.may_end = True
-        process.say("go")
-        process.say("stop")
-        assert process.wait(20)
+        process.send_word("go")
+        process.send_word("stop")
+        assert process.wait_for_end(20)
         assert process.events() == [
             {"event": "ready", "n": 1},
             {"event": "heard", "word": "go"},

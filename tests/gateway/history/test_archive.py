@@ -148,7 +148,7 @@ def test_a_scope_without_a_history_any_more_is_erased(tmp_path: Path) -> None:
     archive = Archive(tmp_path, KEY)
     archive.write([record(1), record(2, scope=9)], [key()], KEPT, NOW)
     assert [reach.scope for reach in archive.reach()] == [1]
-    archive.keep({}, NOW)
+    archive.erase_outdated({}, NOW)
     assert archive.reach() == []
     assert not list(tmp_path.glob("*.segment*"))
     archive.close()

@@ -57,7 +57,7 @@ class Measured:
 def test_prometheus_is_shown_broker_process_and_overlay() -> None:
     async def check() -> None:
         overlay = Measured()
-        overlay.figures.count(Count("delivered", 7, "plant"))
+        overlay.figures.count_effect(Count("delivered", 7, "plant"))
         overlay.figures.blame(Blame("r2", False, "late"))
         overlay.figures.blame(Blame("r3", True, "two values"))
         async with serving(METRICS, overlay=overlay) as broker:
@@ -95,7 +95,7 @@ def test_the_overlays_shell_is_one_that_is_shown() -> None:
 
 def test_what_a_peer_names_is_escaped() -> None:
     figures = Figures("g", "gateway")
-    figures.count(Count("refused", 1, 'bad"\n} 1'))
+    figures.count_effect(Count("refused", 1, 'bad"\n} 1'))
     (events, *_) = overlay_metrics(figures, {})
     assert events.samples[0].labels == {"event": "refused", "label": 'bad"\n} 1'}
 

@@ -63,7 +63,7 @@ def test_a_commit_is_one_entry_that_survives_a_restart_and_goes_as_a_whole(tmp_p
         assert [(r.sequence, r.publication) for r in page.rows] == [(e.sequence, e.publication) for e in entries]
         records = [r for each in page.rows for r in unpacked(each.publication.payload, each.sequence)]
         assert [r.publication.payload for r in records] == [b"%d" % n for n in range(50)]  # type: ignore[union-attr]
-        again.forget([r.sequence for r in page.rows])
+        again.forget_entries([r.sequence for r in page.rows])
         assert (again.depth, again.held_bytes) == (0, 0)
         again.close()
 

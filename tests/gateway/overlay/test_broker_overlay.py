@@ -47,8 +47,8 @@ def test_a_refusal_is_answered_and_shown_for_a_while() -> None:
     assert links.peer_published("r1", publish) is None
     node.effects = [Refuse("time")]
     assert links.peer_published("r1", publish) is not None
-    assert links.refused(now + REFUSED_SHOWN_S - 1) == {"r1": "time"}
-    assert links.refused(now + REFUSED_SHOWN_S) == {}
+    assert links.refusal_reasons(now + REFUSED_SHOWN_S - 1) == {"r1": "time"}
+    assert links.refusal_reasons(now + REFUSED_SHOWN_S) == {}
 
 
 def test_without_a_gateways_part_publications_of_clients_stay_local_but_in_our_name_they_are_refused() -> None:
@@ -59,5 +59,5 @@ def test_without_a_gateways_part_publications_of_clients_stay_local_but_in_our_n
     assert links.publish("pump", own, codes.append)
     assert codes == [ReasonCode.NOT_AUTHORIZED]
     assert not links.publish("", own, codes.append), "the broker itself may"
-    assert links.subscribed("plant/#")
+    assert links.filter_subscribed("plant/#")
     assert (links.rights(), links.reaches(), links.has_history) == ((), [], False)

@@ -148,12 +148,12 @@ def test_what_other_members_say_in_our_name_is_dropped() -> None:
     """Its rights may reach further than they should; who is alive at its own gateway it may say."""
     broker = Broker()
     links = links_of(broker, unrelated())
-    links.deliver(Deliver("far", 1, Publication(AVAILABLE, b"{}", 1, True)))
-    links.deliver_shared(DeliverShared("g", "entities/#", Publication(AVAILABLE, b"{}", 1, True)))
+    links.deliver_publication(Deliver("far", 1, Publication(AVAILABLE, b"{}", 1, True)))
+    links.deliver_to_group(DeliverShared("g", "entities/#", Publication(AVAILABLE, b"{}", 1, True)))
     assert broker.got == []
     others = ["entities/far/pump/availability", "entities/gate/pump/state", "entities/gate/availability"]
     for topic in others:
-        links.deliver(Deliver("far", 1, Publication(topic, b"{}", 1, True)))
+        links.deliver_publication(Deliver("far", 1, Publication(topic, b"{}", 1, True)))
     assert broker.got == others
     assert links.figures.counts["own_topics_refused"] == 2
 
@@ -169,7 +169,7 @@ def test_a_broker_that_cannot_refuse_passes_nothing_on_in_our_name() -> None:
 
     async def scenario() -> None:
         assert links._entities is not None
-        links._entities.start(links._tell, ())
+        links._entities.start(links._perform_availability, ())
         links.entity_event(EntityConnected("pump", 30))
         links._entities.stop()
 

@@ -262,16 +262,16 @@ def test_the_same_wish_twice_on_one_connection_is_answered_as_the_first_was():
     options = Subscription("a/#", 1)
 
     def want(who: str) -> bool:
-        return wanted.want(options, lambda code: heard.append((who, code)))
+        return wanted.add_wanted(options, lambda code: heard.append((who, code)))
 
     assert want("first")
-    wanted.ask(Session(), packets.append, 0.0)  # type: ignore[arg-type]
+    wanted.send_wanted(Session(), packets.append, 0.0)  # type: ignore[arg-type]
     assert not want("before the answer")
-    wanted.answered(Answered((options,), SubAck(1, (1,))))
+    wanted.take_answer(Answered((options,), SubAck(1, (1,))))
     assert not want("after it")
     assert heard == [("before the answer", 1), ("after it", 1)]
     assert len(packets) == 1
-    wanted.connected(session_present=False)
+    wanted.begin_connection(session_present=False)
     assert want("anew")
     assert len(heard) == 2
 
@@ -288,7 +288,7 @@ def test_what_fits_only_without_its_fill_is_refused_and_not_kept_for_ever(mode: 
     taken = []
     for size in range(0, 4000, 50):
         publication = Publication("plant/t", b"x" * size, 1, time_ms=int(NOW * 1000))
-        fits = GatewayOverlay._fits(overlay, publication)
+        fits = GatewayOverlay._fits_replicas(overlay, publication)
         assert fits == (node.packet_bytes(publication) <= PACKET_BYTES_MIN)
         taken.append(fits)
     assert not taken[-1]
@@ -314,5 +314,5 @@ def test_a_small_payload_with_much_beside_is_refused_and_not_kept_for_ever(mode:
     dials: Any = SimpleNamespace(packet_limit=lambda *_: PACKET_BYTES_MIN)
     overlay: Any = SimpleNamespace(_dials=dials, _gateway=node)
     small = Publication("plant/t", b"x", 1, time_ms=int(NOW * 1000))
-    assert GatewayOverlay._fits(overlay, small)
-    assert not GatewayOverlay._fits(overlay, replace(small, **large))
+    assert GatewayOverlay._fits_replicas(overlay, small)
+    assert not GatewayOverlay._fits_replicas(overlay, replace(small, **large))

@@ -37,9 +37,9 @@ def delivered(age_s: float, expiry_s: int | None = 20) -> tuple[Any, Figures]:
     hands: Any = broker
     delivery = LocalDelivery(OwnTopics(), figures, None, lambda: NOW)
     of = Publication("t", b"x", expiry_s=expiry_s, time_ms=int((NOW - age_s) * 1000))
-    delivery.deliver(hands, Deliver("far", 1, of))
-    delivery.deliver(hands, Deliver("far", 2, of, stored=True))
-    delivery.deliver_shared(hands, DeliverShared("group", "t", of))
+    delivery.deliver_publication(hands, Deliver("far", 1, of))
+    delivery.deliver_publication(hands, Deliver("far", 2, of, stored=True))
+    delivery.deliver_to_group(hands, DeliverShared("group", "t", of))
     return broker, figures
 
 

@@ -50,7 +50,7 @@ def test_an_answer_is_remembered_until_the_epoch_ends_or_the_overlay_changes() -
     assert world.gateway.asked == ["ward/1", "hall/1"]
     world.epoch += 1
     assert world.may("ward/1")
-    world.rights.forget()
+    world.rights.forget_answers()
     assert world.may("ward/1")
     assert world.gateway.asked.count("ward/1") == 3
 
@@ -142,7 +142,7 @@ def test_a_lost_right_to_read_ends_subscriptions_though_publishing_stays_allowed
     assert scope.number == 7
     assert (scope.publish, scope.read, scope.lost, scope.refused) == (True, False, ("read",), ("read",))
     policy.granted["ward/#"] = {"publish", "read"}
-    rights.forget()
+    rights.forget_answers()
     assert not rights.review(policy.gateway)
     assert rights.may_subscribe(policy.gateway, "ward/1")
     (scope,) = rights.standing(policy.gateway)

@@ -104,7 +104,7 @@ def test_what_cannot_be_kept_is_not_said(made: OverlayProcesses, monkeypatch: py
     with pytest.raises(PrivateFileError):
         asyncio.run(signed(made, client))
     with pytest.raises(AssertionError):
-        client.keep([(b"other", b"")])
+        client.keep_rows([(b"other", b"")])
     with pytest.raises(AssertionError):
         client.keys_changed()
     assert HIGHEST

@@ -32,7 +32,7 @@ class Node:
 class NoDials(dict[str, Any]):
     """Dials of a replica without a link."""
 
-    up: tuple[str, ...] = ()
+    connected_peers: tuple[str, ...] = ()
 
 
 def replica_overlay() -> tuple[ReplicaOverlay, Node]:

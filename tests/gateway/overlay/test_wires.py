@@ -156,8 +156,8 @@ def test_links_of_a_gateway_are_told_as_they_are() -> None:
 def test_a_wire_leaves_with_its_properties_and_its_ticket_comes_back() -> None:
     peer = Taker()
     made, told, _ = at_gateway(r1=peer)
-    made.send("r1", Wire("t", b"x", retain=True, properties=(("a", "b"),)), 7)
-    made.send("r1", Wire("t", b"x", expiry_s=9, properties=(("a", "b"),)), 0)
+    made.send_wire("r1", Wire("t", b"x", retain=True, properties=(("a", "b"),)), 7)
+    made.send_wire("r1", Wire("t", b"x", expiry_s=9, properties=(("a", "b"),)), 0)
     (topic, payload, qos, retain, properties, on_ack, on_refused, urgent), second = peer.given
     assert (topic, payload, qos, retain, properties, urgent) == ("t", b"x", 1, True, (("a", "b"),), False)
     on_ack()
@@ -170,7 +170,7 @@ def test_a_wire_leaves_with_its_properties_and_its_ticket_comes_back() -> None:
 def test_control_wires_are_urgent() -> None:
     peer = Taker()
     made, _, _ = at_gateway(r1=peer)
-    made.send("r1", Wire("$veil/subscribe", b""), 0)
+    made.send_wire("r1", Wire("$veil/subscribe", b""), 0)
     assert peer.given[0][-1] is True
 
 
@@ -180,14 +180,14 @@ def test_what_a_full_connection_did_not_take_is_repeated_by_beginning_anew(monke
     async def check() -> None:
         peer = Taker(takes=False)
         made, told, figures = at_gateway(r1=peer)
-        made.send("r1", Wire("t", b""), 0)
+        made.send_wire("r1", Wire("t", b""), 0)
         assert (told, figures.counts["link_overflow.r1"]) == ([], 1), "nobody waits for that"
-        made.send("r1", Wire("t", b""), 7)
-        made.send("r1", Wire("t", b""), 8)
+        made.send_wire("r1", Wire("t", b""), 7)
+        made.send_wire("r1", Wire("t", b""), 8)
         assert told == [LinkDown("r1")], "once"
         await until(lambda: told == [LinkDown("r1"), LinkUp("r1")])
         peer.connected = False
-        made.send("r1", Wire("t", b""), 9)
+        made.send_wire("r1", Wire("t", b""), 9)
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert told[2:] == [LinkDown("r1")], "who is not connected comes up by itself"
@@ -203,7 +203,7 @@ def test_what_is_too_large_for_a_peer_is_told_as_that_and_a_refusal_pauses(
     async def check() -> None:
         peer = Taker()
         made, told, figures = at_gateway(r1=peer)
-        made.send("r1", Wire("t", b"12345"), 7)
+        made.send_wire("r1", Wire("t", b"12345"), 7)
         refused = peer.given[0][6]
         refused(PACKET_TOO_LARGE)
         assert told == [], "we are in the midst of effects"
@@ -223,7 +223,7 @@ def test_a_refusal_with_a_reason_is_told_to_the_node_and_sets_the_clock_of_who_r
     async def check() -> None:
         peer = Taker()
         made, told, _ = at_gateway(r1=peer)
-        made.send("r1", Wire("t", b""), 7)
+        made.send_wire("r1", Wire("t", b""), 7)
         said = refusal(Reason.TIME, time.time() + 7200)
         peer.acks = SimpleNamespace(refusal=said.properties)
         peer.given[0][6](said.code)
@@ -245,7 +245,7 @@ def test_who_dialled_us_is_sent_to_by_the_broker() -> None:
     made, told, figures = at_gateway()
     made.start(SimpleNamespace(send_to_peer=send_to_peer))  # type: ignore[arg-type]
     for _ in range(2):
-        made.send("g2", Wire("t", b"x", properties=(("a", "b"),)), 0)
+        made.send_wire("g2", Wire("t", b"x", properties=(("a", "b"),)), 0)
     assert sent[0] == ("g2", "t", b"x", (("a", "b"),))
     assert (told, figures.counts) == ([], {"link_overflow.g2": 1})
 
@@ -256,8 +256,8 @@ def test_a_key_that_finds_no_room_at_who_dialled_us_is_told_to_the_node_after_th
         made, told, figures = at_gateway()
         made.start(SimpleNamespace(send_to_peer=lambda *wire: False))  # type: ignore[arg-type]
         carrier = Wire("t", b"x", properties=((PROPERTY_KEY, "k"),))
-        made.send("g2", carrier, 0)
-        made.send("g2", Wire("t", b"x"), 0)
+        made.send_wire("g2", carrier, 0)
+        made.send_wire("g2", Wire("t", b"x"), 0)
         assert told == []
         await asyncio.sleep(0)
         assert told == [Lost("g2", "k")]

@@ -252,22 +252,22 @@ def test_a_members_file_gets_the_endorsements_that_it_lacks_and_a_newer_one_is_l
     signed = world.out.read_bytes()
     path.write_bytes(signed)
     live = LiveOverlay(
-        path, local, LinkTls("r1", local.cert, local.key, overlay.members, lambda: NOW), overlay, stamp(path)
+        path, local, LinkTls("r1", local.cert, local.key_path, overlay.members, lambda: NOW), overlay, stamp(path)
     )
     news = [Endorsement.sign_view(overlay.latest[1], name, world.local(name).identity) for name in ("r1", "r2")]
     endorsed = overlay.endorsed(news, NOW)
-    live.adopt(endorsed)
+    live.adopt_overlay(endorsed)
     assert load_overlay(path, NOW_MS).views[1].number == 2, "a restart begins with the view in force"
-    assert live.changed() is None, "what we wrote ourselves is no news"
+    assert live.changed_content() is None, "what we wrote ourselves is no news"
     path.write_bytes(signed)  # somebody hands out the owner's file once more
-    live.keep(endorsed)
-    assert live.changed() == signed, "it is not written over before it was looked at"
+    live.keep_overlay(endorsed)
+    assert live.changed_content() == signed, "it is not written over before it was looked at"
     live.complete()
     assert load_overlay(path, NOW_MS).endorsements == frozenset(news)
     newer = document_bytes(grant(world.out, world.owner, "g1", [("pumps/#", Right.READ)], NOW))
     path.write_bytes(newer)
-    live.keep(endorsed)  # at this very moment
-    assert live.changed() == newer
+    live.keep_overlay(endorsed)  # at this very moment
+    assert live.changed_content() == newer
 
 
 def test_a_replica_in_no_view_is_told_so_at_its_start(world: Changing, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -195,7 +195,7 @@ def test_another_user_neither_inherits_nor_ends_a_session_by_its_client_id(versi
             assert await owner.published() == [("secret", b"acknowledged")]
             owner.cut()
             await until(lambda: not dict(broker.clients())["c"])
-            broker.lifecycle.end(broker.lifecycle.clients["c"])
+            broker.lifecycle.end_session(broker.lifecycle.clients["c"])
             assert code(await come("v", clean_start=True)) == 0, "the id is free once the session has ended"
 
     asyncio.run(check())

@@ -101,10 +101,10 @@ def test_pings_take_the_short_way_unless_a_plugin_wants_to_see_them() -> None:
 @pytest.mark.parametrize(("stays_here", "across"), [(True, 0), (False, 1)])
 def test_what_is_said_goes_across_unless_it_stays_here(stays_here: bool, across: int) -> None:
     exchange = Exchange(overlay=Overlay())
-    spoken(exchange)[0].say("t", b"x", 1, stays_here=stays_here)
+    spoken(exchange)[0].publish_statement("t", b"x", 1, stays_here=stays_here)
     assert [(p.topic, p.payload, p.qos, p.retain) for p in exchange.local] == [("t", b"x", 1, False)]
     assert len(exchange.overlay.given) == across
-    spoken(Exchange())[0].say("t", b"x", 1, stays_here=False)
+    spoken(Exchange())[0].publish_statement("t", b"x", 1, stays_here=False)
 
 
 def test_what_is_shown_is_for_local_clients_and_advertisements_for_other_brokers() -> None:

@@ -95,10 +95,10 @@ def test_a_gateway_whose_event_loop_hangs_neither_says_that_it_lives_nor_answers
     entity = watched._entity = Ticked()  # type: ignore[assignment]
     for beat_at, said in ((time.monotonic(), 2), (time.monotonic() - STUCK_S - 1, 0)):
         watched._beat_at, entity.said = beat_at, 0
-        watched._tick(0.0)
-        watched._told(0, Told("a", b""), 0.0)
+        watched._advance_machine(0.0)
+        watched._take_told(0, Told("a", b""), 0.0)
         assert entity.said == said
-        deadline = watched._deadline()
+        deadline = watched._machine_deadline()
         assert deadline is not None
         assert (deadline > watched._clock()) == (not said), "and it is looked at later, not all the time"
 

@@ -73,8 +73,8 @@ def test_an_endpoint_that_is_away_holds_up_nobody(monkeypatch: pytest.MonkeyPatc
 def test_a_group_of_which_thousands_die_keeps_no_alert_of_others_back() -> None:
     """Attack: thousands of one owner's devices go, and the alerts of others were the oldest, and went."""
     waiting = WaitingAlerts()
-    waiting.put("shop", b"door", 1)
-    dropped = [waiting.put("evil", b"%d" % number, 1) for number in range(2 * WAITING_MAX)].count(False)
+    waiting.put_alert("shop", b"door", 1)
+    dropped = [waiting.put_alert("evil", b"%d" % number, 1) for number in range(2 * WAITING_MAX)].count(False)
     assert (dropped, len(waiting)) == (WAITING_MAX + 1, WAITING_MAX)
     assert waiting.take_alert() == ("shop", b"door", 1)
     assert waiting.take_alert()[1] == b"%d" % (WAITING_MAX + 1), "the oldest of the others"

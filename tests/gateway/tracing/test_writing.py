@@ -58,8 +58,8 @@ def test_changes_of_a_turn_are_one_transaction(tmp_path: Path) -> None:
     async def turn() -> None:
         writer = TraceWriter(disk, raise_)
         for each in ADVERTISED:
-            writer.keep(each)
-        writer.forget(ADVERTISED[0].topic)
+            writer.keep_advertisement(each)
+        writer.forget_topic(ADVERTISED[0].topic)
         done = asyncio.Event()
         writer.when_written(done.set)
         await asyncio.wait_for(done.wait(), 30)
@@ -76,11 +76,11 @@ def test_a_slow_disk_holds_up_nobody_and_tells_nothing_too_early(tmp_path: Path)
 
     async def turns() -> None:
         writer = TraceWriter(disk, raise_)
-        writer.keep(ADVERTISED[0])
+        writer.keep_advertisement(ADVERTISED[0])
         writer.when_written(partial(told.append, "first"))
         await turns_passed()  # the loop goes on, the first write does not
         writer.when_written(partial(told.append, "first again"))
-        writer.keep(ADVERTISED[1])
+        writer.keep_advertisement(ADVERTISED[1])
         writer.when_written(partial(told.append, "second"))
         await turns_passed()
         assert told == []
@@ -102,7 +102,7 @@ def test_more_changes_than_are_kept_in_memory_wait_for_the_disk(
     async def turn() -> None:
         writer = TraceWriter(disk, raise_)
         for each in ADVERTISED:
-            writer.keep(each)
+            writer.keep_advertisement(each)
         writer.close()
 
     asyncio.run(turn())
@@ -117,7 +117,7 @@ def test_a_disk_that_takes_nothing_is_said_and_keeps_nobody_waiting(tmp_path: Pa
 
     async def turn() -> None:
         writer = TraceWriter(store, said.append)
-        writer.keep(ADVERTISED[0])
+        writer.keep_advertisement(ADVERTISED[0])
         writer.when_written(partial(told.append, "first"))
         writer.close()
 
@@ -169,7 +169,7 @@ def test_changes_that_come_during_a_write_are_written_behind_it(tmp_path: Path) 
     async def turns() -> None:
         writer = TraceWriter(disk, raise_)
         for each in ADVERTISED[:10]:
-            writer.keep(each)
+            writer.keep_advertisement(each)
             await asyncio.sleep(0)
         done = asyncio.Event()
         writer.when_written(done.set)

@@ -57,8 +57,8 @@ def progress(batch: int, rows: int, watermark: str | None = None) -> Any:
 
 def test_what_no_window_counted_was_left_out() -> None:
     late = LateNumbers()
-    late.count(0, [window(0, 5), window(1, 2)])
-    late.count(1, [window(1, 3), window(1, 4, "b")])
+    late.count_windows(0, [window(0, 5), window(1, 2)])
+    late.count_windows(1, [window(1, 3), window(1, 4, "b")])
     late.progress([progress(0, 7)])
     assert (late.read, late.left_out) == (7, 0)
     late.progress([progress(0, 7), progress(1, 9), progress(2, 50)])
@@ -68,18 +68,18 @@ def test_what_no_window_counted_was_left_out() -> None:
 def test_a_batch_that_comes_again_changes_nothing() -> None:
     late = LateNumbers()
     for _ in range(2):
-        late.count(0, [window(0, 5)])
+        late.count_windows(0, [window(0, 5)])
     late.progress([progress(0, 5)])
     assert (late.read, late.left_out) == (5, 0)
 
 
 def test_windows_behind_the_watermark_and_batches_without_progress_are_forgotten() -> None:
     late = LateNumbers()
-    late.count(0, [window(0, 5), window(10, 1)])
+    late.count_windows(0, [window(0, 5), window(10, 1)])
     late.progress([progress(0, 6, "2026-01-01T00:05:00.000Z")])
     assert list(late._windows) == [(MIDNIGHT + timedelta(minutes=10), "a")]
     for batch in range(2 * BATCHES_MAX):
-        late.count(batch, [])
+        late.count_windows(batch, [])
     assert len(late._counted) == BATCHES_MAX
 
 

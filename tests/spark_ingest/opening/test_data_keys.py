@@ -45,7 +45,7 @@ class World:
         return sealed, KeyUse(header.key_id, sealed.publication[0], rights_in(scope.filter))
 
     def get(self, *uses: KeyUse, grants: Grants | None = None) -> list[DataKey | str]:
-        return self.opened.get(uses, self.materials, grants or self.overlay.held())
+        return self.opened.keys_for(uses, self.materials, grants or self.overlay.held())
 
 
 world = fresh(World)
@@ -75,7 +75,7 @@ def test_an_opened_key_is_kept_without_its_material_until_the_scope_keys_change(
     (key,) = world.get(use)
     world.materials.clear()
     assert world.get(use) == [key]
-    world.opened.clear()
+    world.opened.drop_keys()
     assert world.get(use) == ["key: the spool holds no key header for this row"]
 
 

@@ -53,13 +53,13 @@ def test_avro_and_protocol_buffers_follow_too(tmp_path: Path) -> None:
     newer = {**RECORD, "fields": [*RECORD["fields"], {"name": "ppm", "type": ["null", "int"], "default": None}]}
     schema = SchemaFile.open(file(tmp_path, "c.avsc", RECORD))
     file(tmp_path, "c.avsc", newer)
-    schema.renew()
+    schema.renew_texts()
     told_by = {"value": 1.0, "raw": b"", "at": 0}
     assert told(schema, avro(newer, True, **told_by, ppm=400))[1] == {"ppm": 400}
     assert told(schema, avro(RECORD, True, **told_by))[1] is None, "a publisher that has not changed yet"
     schema = SchemaFile.open(file(tmp_path, "c.proto", PROTO % ""))
     file(tmp_path, "c.proto", PROTO % "optional int32 ppm = 9;")
-    schema.renew()
+    schema.renew_texts()
     assert told(schema, b"\x48\x05")[1] == {"ppm": 5}
 
 

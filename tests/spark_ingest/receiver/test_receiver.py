@@ -79,10 +79,10 @@ class Replicas:
     def home_region(self) -> int:
         return self.directory.home
 
-    def held(self) -> Grants:
+    def held_grants(self) -> Grants:
         return self.directory.held(self.names)
 
-    def want(self, names: Collection[KeyName]) -> None:
+    def want_keys(self, names: Collection[KeyName]) -> None:
         self.wanted |= set(names)
 
     def learn(self, *names: KeyName) -> None:
@@ -92,16 +92,16 @@ class Replicas:
         self.names |= set(names)
         self._loop.call_soon_threadsafe(self._on_keys)
 
-    accepted = reads_back = True
+    is_accepted = reads_back = True
     name = "job"
 
-    def scopes(self) -> tuple[Scope, ...]:
+    def read_scopes(self) -> tuple[Scope, ...]:
         return ()
 
-    def up(self) -> tuple[str, ...]:
+    def connected_replicas(self) -> tuple[str, ...]:
         return ()
 
-    def links(self) -> tuple[ReplicaLink, ...]:
+    def link_states(self) -> tuple[ReplicaLink, ...]:
         return ()
 
     def clocks(self) -> tuple[float, ...]:
@@ -110,13 +110,13 @@ class Replicas:
     def secrets(self) -> list[ScopeSecret]:
         return [ScopeSecret(scope, scope.filter) for scope in self.overlay.policy.scopes]
 
-    def spooled(self, batches: Sequence[SpooledBatch]) -> None:
+    def take_spooled(self, batches: Sequence[SpooledBatch]) -> None:
         self.acknowledged += [each.batch.number for each in batches]
 
-    def prove(self, proof: Any) -> None:
+    def keep_evidence(self, proof: Any) -> None:
         raise AssertionError("nobody lies here")
 
-    def ask(self, replica: str, topic: str, payload: bytes) -> None:
+    def ask_replica(self, replica: str, topic: str, payload: bytes) -> None:
         raise AssertionError("nothing is missing here")
 
     async def run(self, on_arrivals: OnArrivals, on_keys: Callable[[], None]) -> None:

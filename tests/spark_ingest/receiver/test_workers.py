@@ -91,7 +91,9 @@ def test_links_that_are_still_being_made_are_no_trouble_and_those_that_do_not_co
 ) -> None:
     """As of a receiver alone: a start does not look like an outage to whoever watches `receiving`."""
     replicas = Replicas(Overlay())
-    monkeypatch.setattr(replicas, "links", lambda: [ReplicaLink(name, False, 0, 0) for name in ("r1", "r2", "r3")])
+    monkeypatch.setattr(
+        replicas, "link_states", lambda: [ReplicaLink(name, False, 0, 0) for name in ("r1", "r2", "r3")]
+    )
     monkeypatch.setattr("spark_ingest.receiver.workers.SETTLED_S", 3600.0)
     receiver = WorkingReceiver(settings(tmp_path), 2, lambda: replicas)
     receiver.start()

@@ -81,14 +81,14 @@ class Scene:
 
     def written(self) -> list[Group]:
         groups = []
-        while group := self.collector.take(500):
-            self.collector.written(group)
+        while group := self.collector.take_group(500):
+            self.collector.note_written(group)
             groups.append(group)
         return groups
 
     def spool(self, keys: Mapping[KeyName, bytes] | None = None, since_ms: int = 0) -> list[SpooledBatch]:
         keys = self.keys if keys is None else keys
-        return [b for g in self.written() for b in self.batches.of(g, self.world.secrets, keys, since_ms)]
+        return [b for g in self.written() for b in self.batches.batches_of(g, self.world.secrets, keys, since_ms)]
 
     def receipts(self, now: float = NOW, job: JobNode | None = None) -> list[bytes]:
         effects = (job or self.job).handle(Tick(), now)
@@ -163,7 +163,7 @@ def test_a_batch_that_does_not_open_is_in_no_receipt(scene: Scene) -> None:
     (only,) = scene.spool(wrong)
     assert only.chain.scope == 2
     scene.publish("hidden/b")
-    none = [b for g in scene.written() for b in SpooledBatches().of(g, scene.world.secrets, {}, 0)]
+    none = [b for g in scene.written() for b in SpooledBatches().batches_of(g, scene.world.secrets, {}, 0)]
     assert none == []
 
 
@@ -185,10 +185,10 @@ def test_a_batch_with_a_record_that_may_not_be_shown_is_in_no_receipt(given: dic
     secrets = [ScopeSecret(scope, scope.filter) for scope in overlay.signed.policy.scopes]
     keys = {name: key for scope in overlay.held().scopes.values() for name, key in scope.keys.items()}
     (group,) = link.write()
-    assert SpooledBatches().of(group, secrets, keys, 0) == []
+    assert SpooledBatches().batches_of(group, secrets, keys, 0) == []
     link.publish(publisher.seal("plant/a"))
     (group,) = link.write()
-    assert len(SpooledBatches().of(group, secrets, keys, 0)) == 1
+    assert len(SpooledBatches().batches_of(group, secrets, keys, 0)) == 1
 
 
 def test_a_row_that_never_became_whole_is_in_no_receipt() -> None:
@@ -196,11 +196,11 @@ def test_a_row_that_never_became_whole_is_in_no_receipt() -> None:
     overlay.change(receipts=True)
     link, publisher = Link(overlay), Publisher(overlay)
     link.publish(publisher.seal("plant/a"), places=(1,))
-    link.collector.tick(NOW + 60)
+    link.collector.do_due_work(NOW + 60)
     (group,) = link.write()
     assert group.records[0].reason is not None
     secrets = [ScopeSecret(scope, scope.filter) for scope in overlay.signed.policy.scopes]
-    assert SpooledBatches().of(group, secrets, {}, 0) == []
+    assert SpooledBatches().batches_of(group, secrets, {}, 0) == []
 
 
 # ------------------------------------------------------------------------------------------------ attacks

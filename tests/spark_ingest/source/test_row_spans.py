@@ -42,7 +42,7 @@ def test_the_row_with_a_context_has_a_span_of_that_trace(tmp_path: Path) -> None
     exporter = InMemorySpanExporter()
     spans = RowSpans("http://127.0.0.1:1", "query", exporter)
     (batch,) = reader.read(part)
-    spans.tell(batch)
+    spans.make_spans(batch)
     spans.close()
     (span,) = exporter.get_finished_spans()
     assert span.parent is not None

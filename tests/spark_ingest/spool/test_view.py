@@ -163,9 +163,9 @@ def test_an_index_that_grows_is_read_on(tmp_path: Path) -> None:
     for count in (1, 2, 5):
         fill(writer, range(10 * count))
         index.groups()
-    assert index.size(0, 8).sealed_batches == 80
-    assert index.size(1, 3).sealed_batches == 20
-    assert index.size(3, 3) == Size(0, 0)
+    assert index.size_between(0, 8).sealed_batches == 80
+    assert index.size_between(1, 3).sealed_batches == 20
+    assert index.size_between(3, 3) == Size(0, 0)
     writer.close()
 
 
