@@ -266,7 +266,7 @@ class ScriptedFetcher:
     def tick(self, now: float) -> tuple[object, ...]:
         return self.said
 
-    def rotate(self, identity: Identity) -> None:
+    def rotate_identity(self, identity: Identity) -> None:
         self.rotated.append(identity)  # type: ignore[attr-defined]
 
 

@@ -58,7 +58,7 @@ class Sender:
     def overtaken(self, topic: str, time_ms: int) -> None:
         self.outdated.append(topic)
 
-    def take(self, entries: tuple[OutboxEntry, ...], now: float, late: bool = False) -> list[Effect]:
+    def take_entries(self, entries: tuple[OutboxEntry, ...], now: float, late: bool = False) -> list[Effect]:
         (self.late if late else self.taken).extend(entries)
         self.free -= len(entries)
         return []

@@ -300,7 +300,7 @@ class Ear:
     def __init__(self) -> None:
         self.told: list[tuple[TraceKind, dict[str, object], float]] = []
 
-    def tell(self, kind: TraceKind, fields: dict[str, object], now: float) -> list[object]:
+    def tell_trace(self, kind: TraceKind, fields: dict[str, object], now: float) -> list[object]:
         self.told.append((kind, fields, now))
         return [kind]
 
