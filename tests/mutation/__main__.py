@@ -26,6 +26,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from math import inf
 from multiprocessing import get_context
 from pathlib import Path
@@ -50,7 +51,6 @@ class Task:
     own: tuple[str, ...]
     others: tuple[str, ...]
     limits_s: tuple[float, float]
-    quick: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +74,8 @@ def modules_of(names: Sequence[str]) -> list[str]:
     return [one.relative_to(ROOT).as_posix() for one in found if one.name != "__init__.py"]
 
 
-def which_tests(module: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Returns its own tests, and others of its package that import the module or its room."""
+def which_tests(module: str, own_only: bool = False) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Returns its own tests and, unless `own_only`, others of its package that import the module or its room."""
     path = Path(module)
     room = ROOT / "tests" / path.parent
     own, others = [], []
@@ -84,11 +84,14 @@ def which_tests(module: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         name = file.relative_to(ROOT).as_posix()
         if file.is_relative_to(room) if len(path.parts) > 2 else file.stem == f"test_{path.stem}":
             own.append(name)
+        elif own_only:
+            continue
         elif dotted in imports(file) or (len(path.parts) > 2 and dotted.rpartition(".")[0] in imports(file)):
             others.append(name)
     return tuple(own), tuple(others)
 
 
+@cache
 def imports(file: Path) -> set[str]:
     found = set()
     for node in ast.walk(ast.parse(file.read_text("utf-8"))):
@@ -125,8 +128,7 @@ def notices_nothing(task: Task, files: tuple[str, ...], limit_s: float) -> bool:
     if files not in _collected:
         for kind in [one for one in _collected if one not in (task.own, task.others)]:
             _collected.pop(kind).close()
-        longest_s = QUICK_S if task.quick else inf
-        _collected[files] = Collected(_place, files, _called[files], limit_s, longest_s)
+        _collected[files] = Collected(_place, files, _called[files], limit_s)
     green = _collected[files].passes(task.module, task.mutation.text)
     return green if green is not None else _anew(task, files, limit_s)
 
@@ -143,10 +145,10 @@ def _anew(task: Task, files: tuple[str, ...], limit_s: float) -> bool:
         path.write_bytes(source)
 
 
-def limit_of(place: Path, files: tuple[str, ...]) -> float:
+def limit_of(place: Path, files: tuple[str, ...], quick: bool) -> float:
     """Seconds that these tests may take. Raises SystemExit if they are red without any fault."""
     if files and files not in _called:
-        _called[files] = called_by(place, files)
+        _called[files] = called_by(place, files, QUICK_S if quick else inf)
         if not _called[files]:
             raise SystemExit(f"mutation: red without any fault: {' '.join(files)}; repair that first")
     return max(HANGS_S, 3 * sum(seconds for seconds, _ in _called.get(files, {}).values()))
@@ -162,11 +164,12 @@ def faults_of(modules: Sequence[str], part: tuple[int, int], quick: bool) -> lis
 
 
 def tasks_of(modules: Sequence[str], place: Path, part: tuple[int, int], own_only: bool, quick: bool) -> list[Task]:
-    tests = {module: which_tests(module) for module in modules}
+    tests = {module: which_tests(module, own_only) for module in modules}
     tasks = []
     for module, one in faults_of(modules, part, quick):
-        own, others = tests[module] if not own_only else (tests[module][0], ())
-        tasks.append(Task(module, one, own, others, (limit_of(place, own), limit_of(place, others)), quick))
+        own, others = tests[module]
+        limits_s = limit_of(place, own, quick), limit_of(place, others, quick)
+        tasks.append(Task(module, one, own, others, limits_s))
     return tasks
 
 

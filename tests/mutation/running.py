@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from math import inf
+from math import ceil, inf
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -117,10 +117,12 @@ def _test(place: Path, files: Sequence[str], keep_compiled: bool, *plugins: obje
     return int(pytest.main([*OPTIONS, *UNSHRUNK, *files], plugins=plugins))
 
 
-def called_by(place: Path, files: Sequence[str]) -> Called:
-    """Runs the tests once, each in a fork of its own; empty if one of them is red."""
+def called_by(place: Path, files: Sequence[str], longest_s: float = inf) -> Called:
+    """Runs the tests once, each in a fork of its own; empty if one of them is red. A test that takes more processor
+    time than `longest_s` is left out.
+    """
     talk, far = Pipe()
-    child = forked(lambda: _test(place, files, True, _Noting(far, place)))
+    child = forked(lambda: _test(place, files, True, _Noting(far, place, longest_s)))
     far.close()
     try:
         called: Called = talk.recv()
@@ -133,8 +135,8 @@ def called_by(place: Path, files: Sequence[str]) -> Called:
 class _Noting:
     """In place of running the tests in one process: notes for each the functions that it calls."""
 
-    def __init__(self, talk: Connection, place: Path) -> None:
-        self._talk, self._place = talk, place
+    def __init__(self, talk: Connection, place: Path, longest_s: float) -> None:
+        self._talk, self._place, self._longest_s = talk, place, longest_s
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -145,15 +147,20 @@ class _Noting:
             far.close()
             try:
                 called[item.nodeid] = talk.recv()
-            except EOFError:  # red, or it ended the process
-                called.clear()
-                break
+            except EOFError:
+                if os.waitpid(child, 0)[1] != signal.SIGXCPU:  # red, or it ended the process
+                    called.clear()
+                    break
             finally:
                 end_all_of(child)
         self._talk.send(called)
         return True
 
     def _note(self, item: pytest.Item, talk: Connection) -> int:
+        if self._longest_s < inf:
+            signal.signal(signal.SIGXCPU, signal.SIG_DFL)
+            resource.setrlimit(resource.RLIMIT_CPU, (ceil(self._longest_s), ceil(self._longest_s) + 1))
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         codes: dict[int, CodeType] = {}
         sys.settrace(lambda frame, *_: codes.update({id(frame.f_code): frame.f_code}))
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
@@ -168,15 +175,11 @@ class _Noting:
 
 
 class Collected:
-    """A process that has collected the tests `files` of the copy at `place`, to meet faults. `longest_s`: the processor
-    time beyond which a test is left out.
-    """
+    """A process that has collected the tests `files` of the copy at `place`, to meet faults."""
 
-    def __init__(
-        self, place: Path, files: Sequence[str], called: Called, limit_s: float, longest_s: float = inf
-    ) -> None:
+    def __init__(self, place: Path, files: Sequence[str], called: Called, limit_s: float) -> None:
         self._talk, far = Pipe()
-        self._child = forked(lambda: _test(place, files, True, _Faults(far, place, called, limit_s, longest_s)))
+        self._child = forked(lambda: _test(place, files, True, _Faults(far, place, called, limit_s)))
         far.close()
 
     def passes(self, module: str, faulty: bytes) -> bool | None:
@@ -197,14 +200,13 @@ class Collected:
 class _Faults:
     """In place of running the tests once: for each fault that comes, those that call the faulty function, in a fork."""
 
-    def __init__(self, talk: Connection, place: Path, called: Called, limit_s: float, longest_s: float) -> None:
+    def __init__(self, talk: Connection, place: Path, called: Called, limit_s: float) -> None:
         self._talk, self._place, self._called, self._limit_s = talk, place, called, limit_s
-        self._longest_s = longest_s
         self._parent = os.getpid()
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """The shortest first: most faults are noticed by something that takes no time."""
-        items[:] = [item for item in items if self._called[item.nodeid][0] <= self._longest_s]
+        items[:] = [item for item in items if item.nodeid in self._called]
         items.sort(key=lambda item: self._called[item.nodeid][0])
 
     @pytest.hookimpl(tryfirst=True)
