@@ -14,7 +14,7 @@ from bridge.reader.handing_out import HandingOut
 from bridge.reader.key_opening import KeyRing, OpeningKeys
 from bridge.reader.newest_retained import RETAINED_LIVE_S, Joining
 from bridge.reader.streams import Held
-from bridge.wire.admission import Admission
+from bridge.wire.admission import AHEAD_S, Admission
 from keys.envelope import Mode
 from tests.bridge.helpers import NOW, counted, craft, delivered, suspected
 from tests.sim.world import World, make_world
@@ -115,3 +115,12 @@ def test_an_overtaken_one_that_may_be_a_replay_is_dropped() -> None:
     recent = retained(world, 3, at_s=-RETAINED_LIVE_S)
     recent.replayed = True
     assert told(handing_out.open(recent, False)) == [(3, False, True)]
+
+
+@pytest.mark.parametrize("ahead_s", [0.0, 1.0])
+def test_one_that_claims_a_time_to_come_is_delivered_as_live(ahead_s: float) -> None:
+    world, handing_out = made()
+    one = retained(world, 5, at_s=AHEAD_S)
+    one.arrived = NOW - ahead_s
+    assert told(handing_out.open(one, False)) == [(5, not ahead_s, False)]
+    assert told(handing_out.open(retained(world, 4), False)) == [(4, bool(ahead_s), not ahead_s)], "outranked by none"
