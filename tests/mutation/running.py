@@ -179,7 +179,8 @@ class Collected:
 
     def __init__(self, place: Path, files: Sequence[str], called: Called, limit_s: float) -> None:
         self._talk, far = Pipe()
-        self._child = forked(lambda: _test(place, files, True, _Faults(far, place, called, limit_s)))
+        faults = _Faults(far, place, called, limit_s)  # made here: it ends with this process
+        self._child = forked(lambda: _test(place, files, True, faults))
         far.close()
 
     def passes(self, module: str, faulty: bytes) -> bool | None:
