@@ -148,7 +148,7 @@ def _anew(task: Task, files: tuple[str, ...], limit_s: float) -> bool:
 def limit_of(place: Path, files: tuple[str, ...], quick: bool) -> float:
     """Seconds that these tests may take. Raises SystemExit if they are red without any fault."""
     if files and files not in _called:
-        _called[files] = called_by(place, files, QUICK_S if quick else inf)
+        _called[files] = called_by(place, files, QUICK_S if quick else inf, WORKERS)
         if not _called[files]:
             raise SystemExit(f"mutation: red without any fault: {' '.join(files)}; repair that first")
     return max(HANGS_S, 3 * sum(seconds for seconds, _ in _called.get(files, {}).values()))

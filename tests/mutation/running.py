@@ -117,31 +117,38 @@ def _test(place: Path, files: Sequence[str], keep_compiled: bool, *plugins: obje
     return int(pytest.main([*OPTIONS, *UNSHRUNK, *files], plugins=plugins))
 
 
-def called_by(place: Path, files: Sequence[str], longest_s: float = inf) -> Called:
+def called_by(place: Path, files: Sequence[str], longest_s: float = inf, workers: int = 1) -> Called:
     """Runs the tests once, each in a fork of its own; empty if one of them is red. A test that takes more processor
     time than `longest_s` is left out.
     """
-    talk, far = Pipe()
-    child = forked(lambda: _test(place, files, True, _Noting(far, place, longest_s)))
-    far.close()
+    children, talks = list[int](), list[Connection]()
+    for part in range(workers):
+        talk, far = Pipe()
+        noting = _Noting(far, place, longest_s, slice(part, None, workers))
+        children.append(forked(partial(_test, place, files, True, noting)))
+        far.close()
+        talks.append(talk)
+    called: Called = {}
     try:
-        called: Called = talk.recv()
+        for talk in talks:
+            called |= talk.recv()
     except EOFError:
-        called = {}
-    end_all_of(child)
+        called.clear()
+    for child in children:
+        end_all_of(child)
     return called
 
 
 class _Noting:
     """In place of running the tests in one process: notes for each the functions that it calls."""
 
-    def __init__(self, talk: Connection, place: Path, longest_s: float) -> None:
-        self._talk, self._place, self._longest_s = talk, place, longest_s
+    def __init__(self, talk: Connection, place: Path, longest_s: float, part: slice) -> None:
+        self._talk, self._place, self._longest_s, self._part = talk, place, longest_s, part
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         called: Called = {}
-        for item in session.items:
+        for item in session.items[self._part]:
             talk, far = Pipe()
             child = forked(partial(self._note, item, far))
             far.close()
@@ -149,8 +156,7 @@ class _Noting:
                 called[item.nodeid] = talk.recv()
             except EOFError:
                 if os.waitpid(child, 0)[1] != signal.SIGXCPU:  # red, or it ended the process
-                    called.clear()
-                    break
+                    return True
             finally:
                 end_all_of(child)
         self._talk.send(called)
