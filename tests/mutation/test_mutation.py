@@ -105,6 +105,13 @@ def test_a_module_meets_its_own_tests_first() -> None:
     assert not set(own) & set(others)
 
 
+def test_a_module_of_a_room_meets_the_tests_of_its_room_first() -> None:
+    own, others = which_tests("bridge/reader/gaps.py", own_only=True)
+    assert {"tests/bridge/reader/test_gaps.py", "tests/bridge/reader/test_eras.py"} <= set(own)
+    assert all(name.startswith("tests/bridge/reader/") for name in own)
+    assert others == ()
+
+
 def test_folders_are_their_modules_and_what_is_not_there_is_said() -> None:
     assert "keys/frames.py" in modules_of(["keys"])
     assert "keys/__init__.py" not in modules_of(["keys"])
