@@ -29,7 +29,7 @@ from gateway.clients import INTERNAL, EntityConnected, EntityEvent, EntityGone
 from gateway.day import DayKeeper
 from gateway.following import FollowServer
 from gateway.health import DEGRADED, LEVELS, Certificates, Finding, HealthWatch, View, look
-from gateway.overlay import BrokerOverlay, standing, summaries
+from gateway.overlay import BrokerOverlay, GatewayOverlay, standing, summaries
 from gateway.telling import Hooks
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class Attached:
         if settings.spans:
             broker.exchange.spans = self._exporting.spans
             broker.host.watched("spans", settings.begin > 0)
-            if self._links is not None:
+            if isinstance(self._links, GatewayOverlay):
                 self._links.spans = self._exporting.spans
         self._exporting.start()
 

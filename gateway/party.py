@@ -40,12 +40,15 @@ from gateway.outbox import Store
 from gateway.overlay import (
     BrokerOverlay,
     Dials,
+    GatewayOverlay,
     Keeping,
     KeyCache,
     KeyMaterial,
     KeyMaterialError,
+    KeyServerOverlay,
     LocalEntities,
     ReaderRows,
+    ReplicaOverlay,
     dial,
     logins,
 )
@@ -194,31 +197,26 @@ def build(
     except BaseException:
         store.close()
         raise
-    live = party.live
-    availability = None
-    if settings.availability.enabled and party.local.role is Role.GATEWAY:
-        availability = LocalEntities(party.name, settings.availability.topic_prefix)
-    rows = None
-    if party.local.role is Role.GATEWAY:
-        rows = ReaderRows(data.sealing_key(b"reader state"), party.overlay.owner, party.name)
     dials = Dials(partial(_dial, party, neighbours))
     figures = Figures(party.name, party.local.role.value, links=dials.states)
-    receipts = None
-    if party.local.role is Role.GATEWAY:
-        receipts = ReceiptKeeper(data.path, partial(data.sealing_key, RECEIPTS_PURPOSE), figures.count)
-    return BrokerOverlay(
-        wrap(node) if wrap else node,
+    keeping = Keeping(data, party.live, party.keys, cache, material)
+    if party.local.role is Role.REPLICA:
+        return ReplicaOverlay(wrap(node) if wrap else node, figures, store, keeping, dials, data.path / "history")
+    if not isinstance(node, GatewayNode):
+        return KeyServerOverlay(wrap(node) if wrap else node, figures, store, keeping, dials)
+    prefix = settings.availability.topic_prefix if settings.availability.enabled else None
+    return GatewayOverlay(
+        node,
         figures,
         store,
-        Keeping(data, live, party.keys, cache, material),
+        keeping,
         dials,
-        availability,
+        ReaderRows(data.sealing_key(b"reader state"), party.overlay.owner, party.name),
+        ReceiptKeeper(data.path, partial(data.sealing_key, RECEIPTS_PURPOSE), figures.count),
+        None if prefix is None else LocalEntities(party.name, prefix),
         protected=[protect.filter for protect in party.where.protect],
         plain=party.where.share_plain,
-        rows=rows,
         full_is_local=party.where.outbox_full == "local",
-        history=data.path / "history" if party.local.role is Role.REPLICA else None,
-        receipts=receipts,
     )
 
 
@@ -373,7 +371,7 @@ async def _serve(
         def started(broker: EdgeBroker) -> None:
             links.figures.links = lambda: [*dialled(), *accepted_links(broker.lifecycle, links.figures)]
             broker.exchange.own_topics = links.own_topics
-            links.start(broker, partial(end_session, broker.lifecycle))
+            links.start(broker.local, partial(end_session, broker.lifecycle))
             trace(broker)
             watch(broker)
             beside.begin(broker)

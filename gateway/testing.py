@@ -51,7 +51,7 @@ async def start_member(settings: Settings, ends: AsyncExitStack) -> RunningMembe
     broker = EdgeBroker(settings, overlay=links, overlay_context=party.tls.server)
     await broker.start()
     ends.push_async_callback(broker.shutdown)
-    links.start(broker, partial(end_session, broker.lifecycle))
+    links.start(broker.local, partial(end_session, broker.lifecycle))
     return RunningMember(broker, links)
 
 

@@ -260,7 +260,7 @@ LOGS_BY_ITSELF = {
     "spark_ingest/spool/index.py": "runs in queries",
     "spark_ingest/spool/view.py": "runs in queries",
     "spark_ingest/sinks/iceberg.py": "runs in a query's driver",
-    "spark_ingest/writing/dropped_rows.py": "runs in a query's driver",
+    "spark_ingest/writing/repeats.py": "runs in a query's driver",
     "spark_ingest/dashboard/page.py": "a page of the demo, which is no broker",
 }
 """Modules that may log at info and above by themselves, and why."""

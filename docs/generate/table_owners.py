@@ -103,7 +103,7 @@ OWNERS: dict[str, dict[str, str]] = {
             bridge.devices.device_tracing.DeviceTracer _heap _topics _voiced
             bridge.devices.judging.Judging _heap
             bridge.devices.speaking.Speaking _children _levels _links _speaks
-            bridge.devices.device_work.WorkInTurns _heap _works
+            bridge.devices.judging.WorkInTurns _heap _works
             gateway.console.door.ConsoleDoor _idle _open""",
         "bridge.devices.devices.WORDS_MAX": """
             bridge.devices.life_evidence.LifeEvidence words""",
@@ -203,7 +203,7 @@ OWNERS: dict[str, dict[str, str]] = {
             bridge.replica.forwarder.Forwarder _met _newcomers _retells
             bridge.replica.plane_routing.PlaneRouting _links _takers
             bridge.replica.resplitting.Resplitter _new_keys
-            bridge.replica.silent_hosts.SilentHosts waiting
+            bridge.replica.destinations.SilentHosts waiting
             bridge.replica.statement_relay.StatementRelay _answers
             bridge.replica.untold_keys.UntoldKeys peers
             bridge.topology.routes.Routes up
@@ -311,7 +311,7 @@ OWNERS: dict[str, dict[str, str]] = {
             bridge.replica.resplitting.Resplitter _held
             bridge.replica.retained.Owing _owed
             bridge.replica.retained.Retained _kept
-            bridge.replica.silent_hosts._Waiting words
+            bridge.replica.destinations._Waiting words
             bridge.wire.pulling.Pulls _pulls
             bridge.wire.sealings.Sealings _known""",
         "keys.replay.BLOCKS_MAX": """
@@ -331,7 +331,7 @@ OWNERS: dict[str, dict[str, str]] = {
             bridge.traces.reporting.Reporter _held _paces""",
         "each": """
             bridge.devices.entities.SaidOfEntities heard words
-            bridge.devices.regularity.Regularity _intervals
+            bridge.devices.life_evidence.Regularity _intervals
             bridge.traces.reporting._Pace steady
             bridge.tracking.following.Followed candidates heard_on keys sources wishes
             bridge.tracking.following.Source answered numbers unopened
@@ -414,7 +414,7 @@ OWNERS: dict[str, dict[str, str]] = {
             gateway.bridging.circles.Circles bridges
             gateway.broker.edge_broker.EdgeBroker _contexts _first _sockets
             gateway.broker.exchange.Exchange watchers
-            gateway.broker.renewed.RenewedCertificates _stamps
+            gateway.broker.running.RenewedCertificates _stamps
             gateway.client.wanted.WantedSubscriptions _unwanted _wanted
             gateway.clients.bounds.Reached _logged
             gateway.console.editing.Editing _ending
@@ -440,8 +440,8 @@ OWNERS: dict[str, dict[str, str]] = {
             gateway.base.followed.FollowedMessages _passed""",
         "gateway.base.followed.STEPS_MAX": """
             gateway.base.followed.Following _steps""",
-        "gateway.auth.revoked_users.REVOKED_MAX": """
-            gateway.auth.revoked_users.RevokedUsers before""",
+        "gateway.auth.oidc.REVOKED_MAX": """
+            gateway.auth.oidc.RevokedUsers before""",
         "gateway.day.minutes.MINUTES_MAX": """
             gateway.day.day_keeper.DayKeeper _rows""",
         "gateway.health.alarms.ALARMS_MAX": """
@@ -460,7 +460,7 @@ OWNERS: dict[str, dict[str, str]] = {
             gateway.bridging.crossing.Way seen states
             gateway.bridging.exact.ExactWay _cleared _clearing lost stages
             gateway.bridging.relaying.RelaySession _had over wanted
-            gateway.bridging.releases.Releases _repeated _since""",
+            gateway.bridging.relaying.Releases _repeated _since""",
         "gateway.tracing.client.OBSERVED_MAX": """
             gateway.tracing.client.Tracker _observed""",
         "gateway.tracing.writing.PENDING_MAX": """

@@ -10,6 +10,8 @@ The token is the password of CONNECT, or the data of the MQTT 5 method `OAUTH2-J
 connected. The user's name is that of the token: a name in CONNECT must be the same, or empty. A login by a token is
 judged by this plugin alone. The connection ends with the token. Groups of the token count wherever rights are asked
 (`dynamic.py`). Not here: verification (`access_tokens.py`), the fetching of keys (`provider_keys.py`).
+
+Users of an identity provider who are shut out here before their tokens end: a file, a line each.
 """
 
 from __future__ import annotations
@@ -28,7 +30,6 @@ from amqtt.plugins.base import BaseAuthPlugin
 from amqtt.session import Session
 
 from gateway.auth.enhanced_auth import AuthRefused, EnhancedAuthPlugin, Proven
-from gateway.auth.revoked_users import RevokedError, RevokedUsers
 from gateway.base import Stamps, StartError
 from gateway.base.log_events import LogEvent
 from gateway.plugins import BusyError
@@ -37,6 +38,57 @@ if TYPE_CHECKING:
     from gateway.auth.access_tokens import KeySet, TokenLogin
     from gateway.auth.provider_fetch import ProviderFetch
     from gateway.auth.provider_keys import ProviderKeys
+import math
+from collections.abc import Mapping
+from datetime import datetime
+
+from bridge.base import text_lines
+
+REVOKED_MAX = 100_000  # users of a file
+
+
+class RevokedError(ValueError):
+    """An error of a line: number and cause."""
+
+
+@dataclass(frozen=True, slots=True)
+class RevokedUsers:
+    """Users who are shut out. `before`: by name, the Unix time from which on tokens must be issued to count."""
+
+    before: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, text: str) -> RevokedUsers:
+        """Raises RevokedError."""
+        before: dict[str, float] = {}
+        for number, line in enumerate(text_lines(text), 1):
+            words = line.partition("#")[0].split()
+            if not words:
+                continue
+            if len(words) > 2 or len(before) >= REVOKED_MAX:
+                raise RevokedError(f"line {number}: more than a user and a time, or more than {REVOKED_MAX} users")
+            until = math.inf if len(words) == 1 else _time(words[1], number)
+            before[words[0]] = max(until, before.get(words[0], 0.0))
+        return cls(before)
+
+    def counts(self, user: str, issued: float) -> bool:
+        """Returns True if a token of the user counts. `issued`: Unix time; 0 if the token does not tell."""
+        return issued >= self.before.get(user, 0.0)
+
+    def more_than(self, earlier: RevokedUsers) -> frozenset[str]:
+        """Returns the users of whom more is shut out than in `earlier`."""
+        return frozenset(user for user, until in self.before.items() if until > earlier.before.get(user, 0.0))
+
+
+def _time(text: str, number: int) -> float:
+    try:
+        found = datetime.fromisoformat(text)
+        if found.tzinfo is not None:
+            return found.timestamp()
+    except ValueError:
+        pass
+    raise RevokedError(f"line {number}: {text} is no time; write e.g. 2026-11-29T10:00:00Z")
+
 
 log = logging.getLogger("veilmq.auth")
 

@@ -4,7 +4,7 @@ After a crash the source repeats a step. Suppose that the source sends a message
 under an identifier that this process has not seen free at the target. The target may then have a half done handshake
 there, of a lost session of the source, and would take the message for its repetition: the identifier is released
 first. A target that began a new session has no handshake: all identifiers are free. A target that leaves a PUBREL
-without an answer (`releases`) is asked for no release beforehand from then on.
+without an answer (`relaying`) is asked for no release beforehand from then on.
 """
 
 from __future__ import annotations

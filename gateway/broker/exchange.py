@@ -1,6 +1,6 @@
 """Data plane between connections: publish, retain, acknowledgements, members.
 
-amqtt's plugins decide on rights (`plugin.PluginHost`), `delivering.py` finds receivers. A method returning a coroutine
+amqtt's plugins decide on rights (`plugin.PluginHost`), `delivery.py` finds receivers. A method returning a coroutine
 (`Later`) could not finish without waiting; the connection then holds back all later packets. Not here: waits for
 receivers (`holding.py`), SUBSCRIBE (`subscribing.py`), wills (`wills.py`), CONNECT and the end of sessions
 (`lifecycle.py`).
@@ -26,7 +26,7 @@ from gateway.base.log_events import LogEvent
 from gateway.base.spans import PublicationSpans
 from gateway.broker import followed_clients
 from gateway.broker import member_sessions as members
-from gateway.broker.delivering import Delivering
+from gateway.broker.delivery import ClientDelivery
 from gateway.broker.holding import Backlog
 from gateway.broker.offering import offer_for
 from gateway.broker.session_shares import owner_of
@@ -82,11 +82,13 @@ def is_reserved(topic: str) -> bool:
     return topic[:1] == "$" and f"{topic}/".startswith(RESERVED_TOPICS)
 
 
-class Exchange(Delivering):
+class Exchange:
     """Router of publications between clients. A thread, the event loop's."""
 
     def __init__(self, host: PluginHost, limits: Limits, now: Callable[[], float]) -> None:
-        super().__init__(host, limits, now)
+        self.delivery = ClientDelivery(host, limits, now)
+        self.host, self.now, self.holding = host, now, self.delivery.holding
+        self.reached, self.traffic, self.turns = self.delivery.reached, self.delivery.traffic, self.delivery.turns
         self.audit = Audit(now)
         self.overlay: OverlayPort | None = None
         self.history: LocalHistory | None = None  # of a broker without overlay
@@ -129,7 +131,7 @@ class Exchange(Delivering):
             self.history.record(publication_of(message, self.now()), publisher, owner)
 
     def adopt(self, limits: Limits) -> None:
-        super().adopt(limits)
+        self.delivery.adopt(limits)
         self.retained.adopt(limits.retained_messages, limits.retained_bytes)
 
     # ------------------------------------------------------------------------------------------- from clients
@@ -189,7 +191,7 @@ class Exchange(Delivering):
             return False
         if now - client.seen_at >= SEEN_INTERVAL_S:
             self._seen(client, now)
-        return self.forward(client, Message(topic, payload, 1, publisher=client.client_id))
+        return self.delivery.forward(client, Message(topic, payload, 1, publisher=client.client_id))
 
     def _seen(self, client: Client, now: float) -> None:
         client.seen_at = now
@@ -212,7 +214,7 @@ class Exchange(Delivering):
             if self.tracing is None:
                 if self.overlay is None and publish.topic[0] != "$":
                     if not publish.qos:
-                        self.flood(client, publish)
+                        self.delivery.flood(client, publish)
                         return None
                     if not self.holding.behind and self._passed_plainly(client, publish):
                         return None
@@ -226,8 +228,8 @@ class Exchange(Delivering):
             assert self.overlay is not None
             members.published(client, publish, self.overlay)
             return None
-        if self.followed is not None:
-            followed_clients.came(self.followed, client, publish)
+        if self.delivery.followed is not None:
+            followed_clients.came(self.delivery.followed, client, publish)
         verdict = self.tracing is None or self.tracing.publishing(client.client_id, publish)
         verdict = verdict and publish.topic not in self.own_topics
         if host.sees_messages:
@@ -258,7 +260,7 @@ class Exchange(Delivering):
                 break
             if self.holding.behind and (later := self._hold_plain(client, publish)) is not None:
                 break
-            if not self.forward(client, Message(topic, publish.payload, 1, publisher=publisher)):
+            if not self.delivery.forward(client, Message(topic, publish.payload, 1, publisher=publisher)):
                 break
             passed += 1
         self._acknowledge_run(client, run if passed == len(run) else run[:passed])
@@ -280,7 +282,7 @@ class Exchange(Delivering):
 
     def _plain_obstacles(self, client: Client, publish: Publish, passed: Collection[Client]) -> list[Client]:
         """Returns `_obstacles` of a plain publication with fewer calls: no plugin decides."""
-        plan = self.router.plan(publish.topic)
+        plan = self.delivery.router.plan(publish.topic)
         if plan.is_odd or plan.groups:
             return self._obstacles(client, publish, set(passed))
         for target in plan.targets:
@@ -294,14 +296,14 @@ class Exchange(Delivering):
         if not is_plain(publish) or not self.passes_runs(client):
             return self._pass_on(client, publish, since)
         publisher = client.client_id
-        if not self.forward(client, Message(publish.topic, publish.payload, 1, publisher=publisher)):
+        if not self.delivery.forward(client, Message(publish.topic, publish.payload, 1, publisher=publisher)):
             return self._pass_on(client, publish, since)
         passed, ends = [publish], perf_counter() + TURN_S
         connection = client.connection
         while connection is not None and (following := connection.next_held()) is not None:
             if perf_counter() > ends or not self._has_room(client, following):
                 break
-            if not self.forward(client, Message(following.topic, following.payload, 1, publisher=publisher)):
+            if not self.delivery.forward(client, Message(following.topic, following.payload, 1, publisher=publisher)):
                 break
             connection.take_held()
             passed.append(following)
@@ -310,7 +312,7 @@ class Exchange(Delivering):
 
     def _has_room(self, client: Client, publish: Publish) -> bool:
         """True if every slow receiver of a plain publication has room."""
-        plan = self.router.plan(publish.topic)
+        plan = self.delivery.router.plan(publish.topic)
         if plan.is_odd or plan.groups:
             return False
         for target in plan.targets:
@@ -337,12 +339,12 @@ class Exchange(Delivering):
         """Routes QoS 1 and 2 the short way, with an acknowledgement waiting for the disk where necessary."""
         store, message = self.store, Message(publish.topic, publish.payload, publish.qos, publisher=client.client_id)
         if store is None:
-            if not self.forward(client, message):
+            if not self.delivery.forward(client, message):
                 return False
             self._acknowledge(client, publish)
             return True
         before = store.changes
-        if store.is_full or not self.forward(client, message):
+        if store.is_full or not self.delivery.forward(client, message):
             return False
         self._answer(client, OwedAck(publish), message, before)
         return True
@@ -371,7 +373,7 @@ class Exchange(Delivering):
                 client_id=client.client_id,
                 message=application_message(publish),
             )
-        if (refused := self.reached.check_publish(publish, self.limits, client.client_id)) is not None:
+        if (refused := self.reached.check_publish(publish, self.delivery.limits, client.client_id)) is not None:
             self._acknowledge(client, publish, refused)
             return None
         if self._has_been_here(client, publish):
@@ -389,14 +391,14 @@ class Exchange(Delivering):
             obstacles = partial(self._obstacles, client, publish)
             if receivers := obstacles(set()):  # neither routed nor acknowledged before they have room
                 client.connection.read_on()
-                if self.followed is not None:
-                    followed_clients.waits(self.followed, client, publish, receivers)
+                if self.delivery.followed is not None:
+                    followed_clients.waits(self.delivery.followed, client, publish, receivers)
                 return self.holding.hold(obstacles, partial(self._pass_on, client, publish, self.now()), receivers)
         return self._pass_on(client, publish, self.now())
 
     def _has_been_here(self, client: Client, publish: Publish) -> bool:
         """True if a bridge brought a message that this broker has had; bridges of this broker have checked before."""
-        circles = self.circles
+        circles = self.delivery.circles
         if circles is None or client.view.is_internal or (client.bridge is None and not publish.properties.user):
             return False
         return circles.came(client.client_id, client.bridge, publish)
@@ -409,7 +411,9 @@ class Exchange(Delivering):
         def may(receiver: Client) -> bool:
             return self.host.verdict(receiver.view, publish.topic, Action.RECEIVE) is not False
 
-        return self.holding.obstacle(self.router.plan_for(publish.topic, publish), publish.qos, client, passed, may)
+        return self.holding.obstacle(
+            self.delivery.router.plan_for(publish.topic, publish), publish.qos, client, passed, may
+        )
 
     def _pass_on(self, client: Client, publish: Publish, since: float) -> Later | None:
         """Routes and acknowledges a permitted publication within bounds. `since`: the time of its arrival, when its
@@ -440,7 +444,15 @@ class Exchange(Delivering):
         is_half_done = bool(client.session.inbound.half_done) and client.session.inbound.is_half_done(publish)
         settle = self._settle if publish.qos < 2 or store is None else partial(self._settle_offered, owed)
         if self.overlay is not None and not offer_for(
-            self.overlay, client, owed, message, self.now(), settle, self.traffic.defects, self.circles, answered
+            self.overlay,
+            client,
+            owed,
+            message,
+            self.now(),
+            settle,
+            self.traffic.defects,
+            self.delivery.circles,
+            answered,
         ):
             return None
         if is_half_done:  # its receivers here have it, since a former process
@@ -449,7 +461,7 @@ class Exchange(Delivering):
         if publish.retain:
             self.retain(client.view, message)
         self.record(message, client.client_id, client.view)
-        later = self.route(message, client)
+        later = self.delivery.route(message, client)
         if later is not None:
             return self._answer_after(later, client, owed, message, before)
         self._answer(client, owed, message, before)
@@ -458,7 +470,7 @@ class Exchange(Delivering):
     def _must_store(self, client: Client, publish: Publish) -> bool:
         if publish.retain or (publish.qos == 2 and client.session.journal is not None):
             return True
-        plan = self.router.plan_for(publish.topic, publish)
+        plan = self.delivery.router.plan_for(publish.topic, publish)
         receivers = [target.client for target in plan.targets]
         receivers += [member for group in plan.groups for member in group.members]
         return any(receiver.session.journal is not None for receiver in receivers)
@@ -494,8 +506,8 @@ class Exchange(Delivering):
             client.owe(OwedAck(publish, code))
             self._settle(client)
             return
-        if self.followed is not None:
-            followed_clients.answered(self.followed, client, publish, code)
+        if self.delivery.followed is not None:
+            followed_clients.answered(self.delivery.followed, client, publish, code)
         if not publish.qos:
             return
         data = client.session.acknowledge(publish, code)
@@ -510,8 +522,8 @@ class Exchange(Delivering):
         while acks and (code := acks[0].code) is not None:
             owed = acks.popleft()
             publish = owed.publish
-            if self.followed is not None:
-                followed_clients.answered(self.followed, client, publish, code)
+            if self.delivery.followed is not None:
+                followed_clients.answered(self.delivery.followed, client, publish, code)
             if code in FINAL_REFUSALS:
                 self.audit.may_not("publish", client, publish.topic, code)
             if session.version == Version.V5 or not owed.refuses:
@@ -543,7 +555,7 @@ class Exchange(Delivering):
 
     def follow(self, followed: FollowedMessages | None) -> None:
         """Says the steps of publications there from now on; None: nowhere. Short ways stay unused meanwhile."""
-        self.followed = followed
+        self.delivery.followed = followed
         self.host.watched("administrators", followed is not None)
 
     def keep_in(self, store: SessionStore | None) -> None:
@@ -570,14 +582,14 @@ class Exchange(Delivering):
     def inject(self, message: Message, view: Any = None, groups_lost: Collection[SharedName] = ()) -> None:
         """Retains and routes a message no connection waits for."""
         if message.properties is NO_PROPERTIES and message.qos and not (message.retain or groups_lost):
-            if self.host.is_absent and not self.holding.behind and self.forward(None, message):
+            if self.host.is_absent and not self.holding.behind and self.delivery.forward(None, message):
                 return
         elif self.overlay is not None and message.properties.user:
             message.properties = without_reserved(message.properties)
         if message.retain:
             self.retain(view, message)
         self.record(message, message.publisher, view)
-        later = self.route(message, None, groups_lost)
+        later = self.delivery.route(message, None, groups_lost)
         if later is not None:
             self.in_order(later)
 
@@ -596,7 +608,7 @@ class Exchange(Delivering):
         """Delivers a publication of the overlay, to local clients only. Raises TopicError."""
         if self.tracing is not None and self.tracing.arrived(publication):
             return
-        circles, user = self.circles, publication.properties
+        circles, user = self.delivery.circles, publication.properties
         if user and circles is not None and circles.arrived(publication.topic, publication.payload, user):
             return
         self.inject(message_of(publication, self.now()), groups_lost=groups_lost)

@@ -91,7 +91,7 @@ class Lifecycle:
             if client.pace is not None or self.limits.publish_rate:
                 client.pace = self._new_pace(client.peer, self.now())
             if client.is_behind and not client.holds:
-                self.exchange.holding.lift(client)
+                self.exchange.delivery.holding.lift(client)
         self.rights_changed()
 
     def rights_changed(self) -> None:
@@ -248,7 +248,7 @@ class Lifecycle:
         """Begins or resumes the session, without any wait: two connections of a client id cannot interleave."""
         now = self.now()
         properties = tellings(connect, view.client_id, proof, self.response_information)
-        circles = self.exchange.circles
+        circles = self.exchange.delivery.circles
         properties = as_told_to_bridge(properties, connect, None if circles is None else circles.name)
         offer = self.terms.offered(connection.is_internal, is_member=peer is not None)
         check_connect(connect, offer, properties)
@@ -286,7 +286,7 @@ class Lifecycle:
         client.plain = int(connect.version == Version.V5) if is_plain else None
         connection.established(client)
         self._deadlines.wake(client, self._deadline_of(client), len(self.clients))
-        self.exchange.holding.given(client)
+        self.exchange.delivery.holding.given(client)
         self._restore_from_plugin(client, now)
         self._announce(client, is_named=bool(connect.client_id))
 
@@ -353,7 +353,7 @@ class Lifecycle:
         while client.view.has_retained_messages:
             old = client.view.retained_messages.get_nowait()
             message = Message(old.topic, bytes(old.data), old.qos or 0)
-            self.exchange.give(client, message, message.qos, False, (), now)
+            self.exchange.delivery.give(client, message, message.qos, False, (), now)
 
     def _announce(self, client: Client, *, is_named: bool) -> None:
         overlay = self.exchange.overlay
@@ -429,7 +429,7 @@ class Lifecycle:
             return
         client.connection = None
         self._audit.disconnected(client, connection, *client.goodbye)
-        self.exchange.holding.lift(client)
+        self.exchange.delivery.holding.lift(client)
         now = self.now()
         client.view.transitions.disconnect()
         for action in client.session.disconnected(now):

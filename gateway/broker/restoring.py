@@ -102,7 +102,7 @@ def _restore_subscriptions(client: Client, lifecycle: Lifecycle, rows: list[Row]
         subscription = subscription_of(row)
         subscriptions[subscription.options.filter] = subscription
         # The overlay asks for all filters when it starts, which is later.
-        lifecycle.exchange.router.subscribe(client, subscription.options, subscription.identifier)
+        lifecycle.exchange.delivery.router.subscribe(client, subscription.options, subscription.identifier)
     client.filters = dict(subscriptions)
     client.session.restore_subscriptions(subscriptions)
 

@@ -217,11 +217,11 @@ class RetainedSending:
         was_here = message.topic in exchange.retained
         if message.retain:
             exchange.retain(None, message)
-        plan = exchange.router.plan_for(message.topic, message)
+        plan = exchange.delivery.router.plan_for(message.topic, message)
         receivers = [target.client for target in plan.targets]
         receivers += [member for group in plan.groups for member in group.members]
         expecting = {client for client in receivers if self._expects(client, message, was_here)}
-        later = exchange.route(message, None, groups_lost, expecting)
+        later = exchange.delivery.route(message, None, groups_lost, expecting)
         if later is not None:
             exchange.in_order(later)
 
@@ -326,7 +326,7 @@ class RetainedSending:
                 now = self._exchange.now()
             if client.is_behind and connection is not None:
                 connection.read_on()  # otherwise its acknowledgements would wait
-                await self._exchange.holding.until_taken(client)
+                await self._exchange.delivery.holding.until_taken(client)
                 now = self._exchange.now()
             if not client.alive:
                 return
@@ -336,9 +336,9 @@ class RetainedSending:
 
     def _give(self, client: Client, subscription: SessionSubscription, message: Message, now: float) -> None:
         qos, identifier = min(message.qos, subscription.options.qos), subscription.identifier
-        if not (qos or identifier) and client.connection is not None and self._exchange.followed is None:
+        if not (qos or identifier) and client.connection is not None and self._exchange.delivery.followed is None:
             data = client.session.recall(message)
             if data is not None:
                 client.connection.write(data)
                 return
-        self._exchange.give(client, message, qos, True, (identifier,) if identifier else (), now)
+        self._exchange.delivery.give(client, message, qos, True, (identifier,) if identifier else (), now)

@@ -211,7 +211,7 @@ class Subscribing:
         predicates: list[Predicate] = []
         for asked, permitted in zip(packet.subscriptions, verdicts, strict=True):
             inner = inner_filter(asked)
-            bound = None if inner is None or client.peer is not None else fits(inner, self._exchange.limits)
+            bound = None if inner is None or client.peer is not None else fits(inner, self._exchange.delivery.limits)
             if bound is not None:
                 self._exchange.reached.note(bound, client.client_id)
             if inner is None or bound is not None:
@@ -246,7 +246,7 @@ class Subscribing:
         if not asked.predicate:
             return True
         found = all_predicates([asked])
-        if not self._exchange.router.has_room(client, predicates + found):
+        if not self._exchange.delivery.router.has_room(client, predicates + found):
             self._exchange.reached.note("subscriptions", client.client_id)
             return False
         predicates += found
@@ -318,7 +318,7 @@ class Subscribing:
             if options.since and is_asked:
                 taken &= self._begin_in_the_past(client, subscription)
                 continue
-            fresh = self._exchange.router.subscribe(client, options, subscription.identifier)
+            fresh = self._exchange.delivery.router.subscribe(client, options, subscription.identifier)
             if former is not None and route_name(former.options) != route_name(options):
                 self._leave(client, former.options)  # another `$where` makes it another group
             if self._exchange.overlay is not None:
@@ -372,7 +372,7 @@ class Subscribing:
 
         def give_permitted(message: Message) -> None:
             if wants(options, message):
-                exchange.give(client, message, min(message.qos, options.qos), False, ids, exchange.now())
+                exchange.delivery.give(client, message, min(message.qos, options.qos), False, ids, exchange.now())
 
         def has_room() -> bool:
             session = client.session
@@ -380,7 +380,7 @@ class Subscribing:
 
         def done() -> None:
             if self._readings.pop(name, None) is not None and client.alive and client.filters.get(options.filter):
-                exchange.router.subscribe(client, options, subscription.identifier)
+                exchange.delivery.router.subscribe(client, options, subscription.identifier)
 
         is_taken = overlay is None or overlay.subscribed(plain_filter, predicate_of(options)) is not False
         self._readings[name] = lambda: None
@@ -481,13 +481,13 @@ class Subscribing:
                         came_shared = copies[id(message)] - 1
                 if turn.is_over:
                     await turn.end()
-            there = filter(None, (self._exchange.router.group(*name) for name in groups))
+            there = filter(None, (self._exchange.delivery.router.group(*name) for name in groups))
             for found in list(there)[: max(0, came_shared)]:
                 await self._give_to_group(found, message)
 
     def give_shared(self, name: SharedName, message: Message) -> None:
         """Gives a message to a shared group only, as soon as no plugin has to be asked."""
-        group = self._exchange.router.group(*name)
+        group = self._exchange.delivery.router.group(*name)
         if group is not None:
             self._exchange.in_order(self._give_to_group(group, message))
 
@@ -498,24 +498,24 @@ class Subscribing:
             if verdict or (verdict is None and await self._host.ask(member.view, message.topic, Action.RECEIVE)):
                 allowed.add(id(member.view))
         if group.members and not message.expired(self._exchange.now()):
-            self._exchange.deliver_to_group(group, message, allowed, self._exchange.now())
+            self._exchange.delivery.deliver_to_group(group, message, allowed, self._exchange.now())
 
     def _end_reading(self, client: Client, options: Subscription) -> None:
         if options.since and (stop := self._readings.pop((client, options.filter), None)) is not None:
             stop()
             # It is in no router yet: as if it had been there, so that the overlay hears of its end.
-            self._exchange.router.subscribe(client, options, 0)
+            self._exchange.delivery.router.subscribe(client, options, 0)
 
     def _leave(self, client: Client, options: Subscription) -> None:
         if client.peer is not None:
             self._tell("peer_unsubscribed", client.peer, options.filter)
             return
-        last = self._exchange.router.unsubscribe(client, options)
+        last = self._exchange.delivery.router.unsubscribe(client, options)
         if self._exchange.overlay is None:
             return
         group, plain_filter = route_name(options)
         if group is not None:
-            left = self._exchange.router.group(group, plain_filter)
+            left = self._exchange.delivery.router.group(group, plain_filter)
             if left is None:
                 self._tell("group_left", group, plain_filter)
             elif not left.wide:
@@ -525,7 +525,7 @@ class Subscribing:
 
     def _joined(self, client: Client, name: str | None, topic_filter: str) -> None:
         """Tells the overlay that a client is in a shared group, if `name` is one."""
-        group = None if name is None else self._exchange.router.group(name, topic_filter)
+        group = None if name is None else self._exchange.delivery.router.group(name, topic_filter)
         if group is not None:
             if self._host.covers(client.view, topic_filter):
                 group.wide.add(client)
@@ -535,14 +535,14 @@ class Subscribing:
         """Tells the overlay the shared groups of a client whose own rights changed, with its login."""
         for held in client.filters.values() if self._exchange.overlay is not None else ():
             name, topic_filter = route_name(held.options)
-            group = None if name is None else self._exchange.router.group(name, topic_filter)
+            group = None if name is None else self._exchange.delivery.router.group(name, topic_filter)
             if group is not None:
                 group.wide.discard(client)
                 self._joined(client, name, topic_filter)
 
     def local_groups(self) -> list[LocalGroup]:
         """Returns shared groups with local members, after a new check of the members that may receive everything."""
-        groups = self._exchange.router.groups()
+        groups = self._exchange.delivery.router.groups()
         for group in groups:
             group.wide = {member for member in group.members if self._host.covers(member.view, group.filter)}
         return [_described(group) for group in groups]

@@ -59,7 +59,7 @@ def _accept(exchange: Exchange, client: Client, will: Will, *, is_back: bool = F
         exchange.tracing.willed(client.client_id, will)
     message = Message.of_will(will, exchange.now(), client.client_id)
     overlay = exchange.overlay
-    circles, defects, owner = exchange.circles, exchange.traffic.defects, owner_of(client.view)
+    circles, defects, owner = exchange.delivery.circles, exchange.traffic.defects, owner_of(client.view)
     if overlay is None or offer(overlay, client.client_id, message, exchange.now(), _nothing, defects, circles, owner):
         exchange.inject(message, client.view)
 

@@ -11,7 +11,7 @@ import logging
 import signal
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeAlias, assert_never
+from typing import Any, Protocol, TypeAlias, assert_never
 
 from bridge.contract import (
     Acked,
@@ -114,7 +114,7 @@ LOOK_WITHIN_S = 0.01  # a deadline that an event brings is noticed so much later
 class NoHands:
     """Of a party that neither publishes, nor delivers, nor keeps keys for others: such effects are mistakes of ours."""
 
-    def _never(self, *_: object) -> None:
+    def _never(self, *_: Any, **__: Any) -> None:
         raise AssertionError("an effect that this party's machine does not have")
 
     deliver = deliver_shared = forget = leave = read_page = _never

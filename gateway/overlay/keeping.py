@@ -40,10 +40,6 @@ class Keeping:
         self._refused = ""
 
     @property
-    def role(self) -> Role:
-        return self.live.local.role
-
-    @property
     def overlay(self) -> Overlay:
         """The version in force."""
         return self.live.overlay

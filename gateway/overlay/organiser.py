@@ -134,7 +134,7 @@ class Organiser(Linked):
     def keys_changed(self) -> None:
         raise AssertionError("the organiser has no epoch keys")
 
-    def keep(self, rows: Sequence[tuple[bytes, bytes | None]]) -> None:  # type: ignore[override]
+    def keep(self, rows: Sequence[tuple[bytes, bytes | None]]) -> None:
         """On disk before anybody hears of it: of two swaps of a number the second would be proof against us."""
         for key, value in rows:
             assert key == HIGHEST

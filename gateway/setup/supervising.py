@@ -2,26 +2,152 @@
 
 Restarts follow systemd's `Restart=on-failure`: a process that SIGTERM ended with status 0 stays stopped. A process
 with status 2, whose last line names a fault for the operator, restarts once its folder changes. New folders are
-started, the signed overlay is exchanged between copies (`exchanging`), and certificates are renewed (`renewing`).
+started, the signed overlay is exchanged between copies, and certificates are renewed.
+
+Exchange of the signed overlay between the owner's copy and the copies in members' folders on a machine.
+
+Renewal by `veilmq up` of certificates before they expire, so that a directory can run for years.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
-from gateway.setup.exchanging import CopiedFiles
-from gateway.setup.folders import RoleFolder, role_folders
+from bridge.document import Overlay, OverlayError
+from gateway.base import FileStamp, PrivateFileError, stamp, write_public
+from gateway.base.log_events import LogEvent
+from gateway.owner.renewing import consented, renew
+from gateway.setup.folders import DOMAIN, IDENTITY, RoleFolder, role_folders
 from gateway.setup.initialising import OWNER, SIGNED
 from gateway.setup.plan import SetupError
-from gateway.setup.renewing import Renewals
+from gateway.trust import Card, TrustDomain, TrustError, date_of, load_overlay
+from gateway.trust.leaves import renew_leaf
+
+LOOK_EVERY_S = 3_600.0
+
+
+class Renewals:
+    """The renewals of a directory. `say` prints a line for the operator."""
+
+    def __init__(self, owner: Path, signed: Path, say: Callable[[str], None]) -> None:
+        self._owner, self._signed, self._say = owner, signed, say
+        self._next_s = 0.0
+        self._said: set[str] = set()
+
+    def step(self, folders: list[RoleFolder], now: float) -> None:
+        """Renews due certificates, at most once an hour, and reports each failure once.
+
+        `now`: UNIX time in seconds.
+        """
+        if now < self._next_s:
+            return
+        self._next_s = now + LOOK_EVERY_S
+        for line in self._renewed(folders, now):
+            if line not in self._said:
+                self._said.add(line)
+                self._say(line)
+
+    def _renewed(self, folders: list[RoleFolder], now: float) -> Iterator[str]:
+        if (self._owner / "ca.key").exists() and self._signed.exists():
+            try:
+                done = consented(self._signed, self._owner) and renew(self._signed, self._owner, now)
+                if done and done.overlay is not None:
+                    yield f"certificates in {self._signed} renewed until {date_of(done.first_end_s)}"
+            except (TrustError, OverlayError) as error:
+                yield f"certificates in {self._signed} are not renewed: {error}"
+        for folder in folders:
+            domain = folder.path / DOMAIN
+            if not (domain / "ca.key").exists() or not (folder.path / IDENTITY).is_dir():
+                continue
+            try:
+                leaf = renew_leaf(folder.path / IDENTITY, TrustDomain.load(domain), now)
+                if leaf.is_new:
+                    yield f"the TLS certificate of {leaf.name} renewed until {date_of(leaf.ends_s)}"
+            except TrustError as error:
+                yield f"the TLS certificate of {folder.name} is not renewed: {error}"
+
+
+def newest(copies: Sequence[Path], now_ms: int) -> tuple[Path, Overlay] | None:
+    """Returns the verified copy with the highest version and then the most endorsements, or None.
+
+    The owner of the first verified copy counts; copies by other owners are ignored.
+    """
+    best: tuple[Path, Overlay] | None = None
+    owner: bytes | None = None
+    for path in copies:
+        with contextlib.suppress(TrustError, OverlayError):
+            overlay = load_overlay(path, now_ms)
+            owner = owner or overlay.owner
+            if overlay.owner == owner and (best is None or _rank(overlay) > _rank(best[1])):
+                best = path, overlay
+    return best
+
+
+def _rank(overlay: Overlay) -> tuple[int, int]:
+    return overlay.policy.version, len(list(overlay.endorsements))
+
+
+class CopiedFiles:
+    """The copies of the overlay, compared only after a copy changed."""
+
+    def __init__(self) -> None:
+        self._seen: dict[Path, FileStamp | None] = {}
+
+    def exchange(self, signed: Path, folders: Sequence[Path], now_ms: int) -> None:
+        """Writes the newest copy over older and missing ones.
+
+        `signed`: the owner's copy; `folders`: the members' copies.
+        """
+        copies = [signed, *folders]
+        stamps = {path: stamp(path) for path in copies}
+        if not signed.exists() or stamps == self._seen:
+            return
+        found = newest(copies, now_ms)
+        if found is None:
+            return
+        source, overlay = found
+        content = source.read_bytes()
+        for path in copies:
+            if path == source or not _is_for(path, overlay):
+                continue
+            try:
+                # Checked again just before the write: the owner may have signed the next version there meanwhile.
+                if write_public(path, content, still=partial(_lacks, path, overlay, now_ms)):
+                    LogEvent.OVERLAY_PASSED_ON.say(log, overlay.policy.version, source, path)
+            except PrivateFileError as error:
+                LogEvent.OVERLAY_NOT_PASSED_ON.say(log, error)
+        self._seen = stamps  # stamps from before: a change meanwhile is found the next time
+
+
+def _is_for(path: Path, overlay: Overlay) -> bool:
+    """Returns True if the overlay has the folder's member, which could not start with the overlay otherwise."""
+    card = path.parent / IDENTITY / "card.json"
+    if not card.exists():
+        return True
+    try:
+        return Card.load(card).name in overlay.members
+    except TrustError:
+        return False
+
+
+def _lacks(path: Path, overlay: Overlay, now_ms: int) -> bool:
+    """Returns True if the copy is older than `overlay`, missing or invalid, and not by another owner."""
+    try:
+        theirs = load_overlay(path, now_ms)
+    except (TrustError, OverlayError):
+        return True
+    return theirs.owner == overlay.owner and _rank(theirs) < _rank(overlay)
+
 
 log = logging.getLogger("veilmq.up")
 

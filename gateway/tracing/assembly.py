@@ -69,7 +69,7 @@ class Spoken:
     def ping(self, topic: str, payload: bytes) -> None:
         exchange = self._broker.exchange
         if exchange.host.is_absent:
-            exchange.flood(None, Publish(topic, payload))
+            exchange.delivery.flood(None, Publish(topic, payload))
         else:
             exchange.deliver_local(Publication(topic, payload, 0, time_ms=int(time.time() * 1000)))
 
@@ -92,7 +92,7 @@ class Spoken:
 
     def listens(self, topic: str) -> bool:
         exchange = self._broker.exchange
-        return exchange.overlay is not None or exchange.router.reaches(topic)
+        return exchange.overlay is not None or exchange.delivery.router.reaches(topic)
 
     def kept(self, topic_filter: str) -> Iterator[tuple[str, bytes]]:
         exchange = self._broker.exchange

@@ -12,6 +12,8 @@ spooled again.
 Pure: no socket, file, thread or clock. A piece may be acknowledged only after the group with its publication is
 on disk (`written`); refused and superfluous pieces are acknowledged at once. Not here: order on a topic
 (rows carry sequence and time).
+
+Pieces that are refused for want of a right: the version of the overlay giving the right may be on its way.
 """
 
 from __future__ import annotations
@@ -19,8 +21,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from math import inf
+from typing import NamedTuple
 
-from bridge.contract import Blame, Count, Effect, LinkGuard, Prove, Send, Wire
+from bridge.contract import CHAR_BYTES, Blame, Count, EarlyPolicy, EarlyRoom, Effect, LinkGuard, Prove, Send, Wire
 from bridge.document import Overlay
 from bridge.reader import Intake, misfit
 from bridge.wire import PROPERTY_PART, Admitted, refused
@@ -28,12 +32,43 @@ from gateway.overlay import SESSION_EXPIRY_S, Publish
 from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, KeyName, Mode
 from keys.errors import BadContent, KeysError, NotAuthorised
 from spark_ingest.receiving.division import Part
-from spark_ingest.receiving.early import EARLY_S, EarlyPiece, early_pieces, keep_piece
 from spark_ingest.receiving.publications import HeldOverflowError, Publications
 from spark_ingest.receiving.sealings import UNVOUCHED, WHOLE, Ack, Form, Group, State, call_each
 from spark_ingest.receiving.seen import Seen
 from spark_ingest.receiving.usable_keys import GrantedKeys, KShares, Usable, material_of, restore
 from spark_ingest.spool import SpooledKey
+
+EARLY_S = 10.0
+EARLY_PIECES = 2048  # of the 4,096 that a replica may have under way
+EARLY_BYTES = 64 << 20  # of one replica's: content, properties and topics
+
+
+class EarlyPiece(NamedTuple):
+    """A received piece, and the time of its arrival."""
+
+    replica: str
+    topic: str
+    payload: bytes
+    properties: Sequence[tuple[str, str]]
+    ack: Ack
+    since: float
+
+    @property
+    def size(self) -> int:
+        """The bytes of the piece. Its topic and properties are unverified and may be long."""
+        texts = (self.topic, *(text for pair in self.properties for text in pair))
+        return len(self.payload) + CHAR_BYTES * sum(map(len, texts))
+
+
+def early_pieces() -> EarlyRoom[object, EarlyPiece]:
+    """Returns a room of early pieces, in which each replica has a part of its own."""
+    policy = EarlyPolicy(inf, 0, own_bytes=EARLY_BYTES, own_count=EARLY_PIECES, waits_s=EARLY_S)
+    return EarlyRoom(policy)
+
+
+def keep_piece(room: EarlyRoom[object, EarlyPiece], piece: EarlyPiece) -> bool:
+    """Keeps a piece; returns False if its replica's part is full."""
+    return room.keep(object(), piece.replica.encode(), piece, piece.size, piece.since) is not None
 
 
 class SpoolCollector:

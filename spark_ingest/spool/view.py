@@ -3,6 +3,8 @@
 Numbers of segments rise by one and offsets end where a group ends; anything else is a gap or another spool,
 and is reported. With `lossy` it is counted (`lost`) and reading goes on behind it, as readers of Kafka have it with
 `failOnDataLoss=false`. Works while receivers in this or other processes write, seal and trim. Writes nothing.
+
+The list of a receiver's segments, for frequent readers: listing a directory costs time for each name.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import bisect
 import contextlib
 import heapq
 import logging
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -19,7 +22,6 @@ from typing import Any
 
 from spark_ingest.errors import SpoolDamaged, SpoolError, SpoolGap
 from spark_ingest.spool.index import SegmentGroup, SegmentIndex, Times
-from spark_ingest.spool.listing import SegmentList
 from spark_ingest.spool.segments import (
     CONSUMERS,
     RECEIVER_NAME,
@@ -33,8 +35,35 @@ from spark_ingest.spool.segments import (
     open_segment,
     placed_groups,
     positions_of,
+    segment_numbers,
     segment_path,
 )
+
+SETTLED_NS = 50_000_000
+"""Clocks of file systems tick a hundred times a second at least, unless they tell whole seconds."""
+
+
+class SegmentList:
+    """The numbers of the segments in a single directory, oldest first."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._numbers: Sequence[int] = ()
+        self._changed_ns: int | None = None
+
+    def numbers(self, now_ns: int | None = None) -> Sequence[int]:
+        """Returns the present numbers, not to be changed. `now_ns`: the wall clock's time, since the UNIX epoch."""
+        try:
+            changed_ns = self._directory.stat().st_mtime_ns
+        except FileNotFoundError:
+            return ()
+        newest = self._numbers[-1] if self._numbers else 0
+        if changed_ns != self._changed_ns or segment_path(self._directory, newest + 1).exists():
+            now_ns = time.time_ns() if now_ns is None else now_ns
+            self._numbers = segment_numbers(self._directory)
+            self._changed_ns = changed_ns if changed_ns < now_ns - SETTLED_NS else None
+        return self._numbers
+
 
 _log = logging.getLogger(__name__)
 

@@ -279,7 +279,7 @@ SESSION = (
         ("no assigned client identifier", "proof = replace(proof, assigned_client_id=client_id)", "pass"),
     ),
     *_in(
-        "broker/delivering",
+        "broker/delivery",
         ("retain as published is ignored", "message.retain and target.retain_as_published", "False"),
         ("retain as published is ignored by shares", "message.retain and entry.options.retain_as_published", "False"),
         ("delivery at the publisher's QoS", "qos = min(target.qos, message.qos)", "qos = message.qos"),

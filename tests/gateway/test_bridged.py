@@ -417,10 +417,10 @@ async def test_a_client_of_the_first_moment_finds_bridges_subscribed(tmp_path: P
     try:
         async with serving(config, before_serving=attached.begin) as broker:
             session = broker.lifecycle.clients["$veilmq/bridge/cloud"].session
-            broker.exchange.route(Message("z/first", b"1", 1), None)
+            broker.exchange.delivery.route(Message("z/first", b"1", 1), None)
             assert len(session.waiting) + len(session.outbound.unacknowledged) == 1
             await until(lambda: not attached._bridges[0]._local.connected)
-            broker.exchange.route(Message("x/second", b"2", 1), None)
+            broker.exchange.delivery.route(Message("x/second", b"2", 1), None)
             assert len(session.waiting) + len(session.outbound.unacknowledged) == 2
     finally:
         await attached.end()

@@ -281,7 +281,7 @@ def test_first_and_last_subscription_of_a_filter_are_reported() -> None:
             await a.subscribe("t/#", 2)
             await b.subscribe("$share/g/t/#")
             assert overlay.filters == ["+t/#"]
-            assert broker.local_filters() == ["t/#"]
+            assert broker.local.local_filters() == ["t/#"]
             a.cut()
             await until(lambda: "a" not in dict(broker.clients()))
             assert overlay.filters == ["+t/#"]
@@ -313,7 +313,7 @@ def test_a_broker_that_stops_withdraws_nothing_that_persistent_sessions_want(kep
         assert [told for told in overlay.groups if told.startswith("-")] == ([] if kept else ["-h:t/4 after -t/3"])
         overlay = FakeOverlay()
         async with serving(config, overlay=overlay) as broker:
-            assert set(broker.local_filters()) == {"t/1", "t/2"} | ({"t/3", "t/4"} if kept else set())
+            assert set(broker.local.local_filters()) == {"t/1", "t/2"} | ({"t/3", "t/4"} if kept else set())
 
     asyncio.run(check())
 
@@ -335,7 +335,7 @@ def test_a_suback_waits_until_members_know_of_the_subscription() -> None:
             assert await wire.subscribe("near/#", 1) == 1
             asking = asyncio.create_task(wire.subscribe("$share/g/far/#", 1))
             await until(lambda: "far/#" in overlay.waiting)
-            broker.deliver_local(Publication("far/1", b"early", 1))
+            broker.local.deliver_local(Publication("far/1", b"early", 1))
             await asyncio.sleep(0.02)
             assert not asking.done()
             overlay.waiting["far/#"]()
@@ -365,13 +365,13 @@ def test_what_was_retained_while_a_suback_waited_came_live_and_comes_no_second_t
         overlay = Slow()
         async with serving(overlay=overlay) as broker:
             for topic in ("far/1", "far/2"):
-                broker.deliver_local(Publication(topic, b"before", 1, retain=True))
+                broker.local.deliver_local(Publication(topic, b"before", 1, retain=True))
             wire = await Wire.connect(broker, "reader")
             for number in (b"now", b"later"):
                 overlay.done = None
                 asking = asyncio.create_task(wire.subscribe("far/#", 1))
                 await until(lambda: overlay.done is not None)
-                broker.deliver_local(Publication("far/2", number, 1, retain=True))
+                broker.local.deliver_local(Publication("far/2", number, 1, retain=True))
                 assert overlay.done is not None
                 overlay.done()
                 await asking
@@ -393,7 +393,7 @@ def test_groups_are_reported_from_their_first_member_to_their_last() -> None:
             assert overlay.groups == ["+g:t/# after +t/#", "+g:u after +u"]
             await b.subscribe("$share/g/t/#")
             both = LocalGroup("g", "t/#", True, "here"), LocalGroup("g", "u", True, "here")
-            assert set(broker.local_groups()) == set(both)
+            assert set(broker.local.local_groups()) == set(both)
             a.send(Unsubscribe(9, ("$share/g/t/#",)))
             await a.expect(UnsubAck)
             assert not any(told.startswith("-") for told in overlay.groups), "b is a member still"
@@ -401,7 +401,7 @@ def test_groups_are_reported_from_their_first_member_to_their_last() -> None:
             await b.closed()
             assert overlay.groups[-1] == "-g:t/# after +u"
             assert overlay.filters[-1] == "-t/#"
-            assert broker.local_groups() == [LocalGroup("g", "u", True, "here")]
+            assert broker.local.local_groups() == [LocalGroup("g", "u", True, "here")]
 
     asyncio.run(check())
 
@@ -417,11 +417,11 @@ def test_what_another_gateway_serves_a_group_with_goes_to_ordinary_subscribers_o
             await other.subscribe("$share/other/far/#", 1)
             for member in (one, two):
                 await member.subscribe("$share/g/far/#", 1)
-            broker.deliver_local(Publication("far/1", b"theirs", 1), {("g", "far/#")})
-            broker.deliver_local(Publication("far/1", b"ours", 1), {("g", "far/1"), ("h", "far/#")})
+            broker.local.deliver_local(Publication("far/1", b"theirs", 1), {("g", "far/#")})
+            broker.local.deliver_local(Publication("far/1", b"ours", 1), {("g", "far/1"), ("h", "far/#")})
             taken = Publication("far/1", b"taken over", 1, True, properties=(("vmq", "hidden"),))
-            broker.deliver_shared(("g", "far/#"), taken)
-            broker.deliver_shared(("gone", "far/#"), taken)
+            broker.local.deliver_shared(("g", "far/#"), taken)
+            broker.local.deliver_shared(("gone", "far/#"), taken)
             await until(broker._broadcast_queue.empty)
             assert [p for _, p in await plain.published()] == [b"theirs", b"ours"]
             assert [p for _, p in await other.published()] == [b"theirs", b"ours"]
@@ -440,7 +440,7 @@ def test_deliver_local_reaches_local_clients_and_the_retained_store_and_never_go
         async with serving(overlay=overlay) as broker:
             sub = await Wire.connect(broker, "sub")
             await sub.subscribe("far/#", 1)
-            broker.deliver_local(
+            broker.local.deliver_local(
                 Publication(
                     *("far/1", b"opened", 2, True),
                     content_type="t",
@@ -556,7 +556,7 @@ def test_send_to_peer_is_acknowledged_bounded_and_outlives_a_connection(authorit
                 )
 
             def send(payload: bytes = b"x") -> bool:
-                return broker.send_to_peer("replica1", "w", payload, (("vmq", "h"),), acks.append)
+                return broker.local.send_to_peer("replica1", "w", payload, (("vmq", "h"),), acks.append)
 
             assert not send()
             peer = await connect()
@@ -675,7 +675,7 @@ def test_subscriptions_that_may_be_read_no_longer_end_with_their_connection() ->
                 await reader.subscribe(each)
             await other.subscribe("open/a")
             overlay.shut = True
-            broker.end_unreadable(overlay.may_subscribe)
+            broker.local.end_unreadable(overlay.may_subscribe)
             farewell = (await reader.closed())[-1]
             assert isinstance(farewell, Disconnect)
             assert farewell.code == ReasonCode.NOT_AUTHORIZED

@@ -148,7 +148,7 @@ async def _is_waited_for(broker: EdgeBroker) -> None:
     pub = await Wire.connect(broker, "pub")
     for _ in range(5):
         pub.publish("t", qos=1)
-    await until(lambda: broker.exchange.holding.waiting)
+    await until(lambda: broker.exchange.delivery.holding.waiting)
     await until(lambda: broker.exchange.reached.counts["hold_s"])
 
 
@@ -161,7 +161,7 @@ async def _is_a_member_that_takes_nothing(broker: EdgeBroker) -> None:
     client.session.connected(Connect("r1"), ServerOffer(), broker.now())
     broker.lifecycle.peers["r1"] = client
     for _ in range(4):
-        broker.send_to_peer("r1", "t", bytes(900), (), lambda code: None)
+        broker.local.send_to_peer("r1", "t", bytes(900), (), lambda code: None)
     del broker.lifecycle.peers["r1"]
     assert all(isinstance(one.message, PeerMessage) for one in client.session.waiting)
 

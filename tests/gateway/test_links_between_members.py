@@ -316,7 +316,7 @@ def test_members_that_dialled_us_are_shown_too(tmp_path: Path) -> None:
         async with a_link(tmp_path) as (client, _, broker, _):
             figures = Figures("r", "replica")
             figures.received("replica1", 10)
-            assert broker.send_to_peer("replica1", "t", b"12345", (), lambda code: None)
+            assert broker.local.send_to_peer("replica1", "t", b"12345", (), lambda code: None)
             await until(lambda: client.figures.received)
             (shown,) = accepted_links(broker.lifecycle, figures)
             assert (shown.peer, shown.dialled, shown.up, shown.waiting) == ("replica1", False, True, 0)

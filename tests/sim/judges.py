@@ -17,8 +17,8 @@ from bridge.replica.forwarder import Forwarder
 from keys.derivation import Derivation
 from keys.envelope import PROPERTY_SHARES
 from spark_ingest.opening.decode import Opened, Opener
+from spark_ingest.receiving.collector import EARLY_S
 from spark_ingest.receiving.collector import SpoolCollector as JobCollector
-from spark_ingest.receiving.early import EARLY_S
 from spark_ingest.secrets.grants import GrantedScope, encode_grants
 from spark_ingest.spool.writer import as_batch
 from tests.sim.world import World

@@ -14,7 +14,7 @@ from keys.epochs import Calendar
 from keys.grants import ENDLESS, Grant, Right
 from keys.identity import Certificate, Identity, Role
 from keys.sharetree import Hop
-from spark_ingest.receiving.early import EARLY_S
+from spark_ingest.receiving.collector import EARLY_S
 from spark_ingest.receiving.publications import UNVOUCHED_MAX
 from spark_ingest.receiving.usable_keys import WANTED_MAX
 from tests.spark_ingest.region import FAR_MS, NOW, Link, Overlay, Publisher, Sealed, check_values, records

@@ -1,4 +1,7 @@
-"""Logins with tokens of an identity provider, on the wire: as password, by AUTH, to their end, and by attackers."""
+"""Logins with tokens of an identity provider, on the wire: as password, by AUTH, to their end, and by attackers.
+
+The file of users who are shut out.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from typing import Any
 import pytest
 
 from gateway.auth import oidc, provider_keys
-from gateway.auth.oidc import METHOD, OidcPlugin
+from gateway.auth.oidc import METHOD, OidcPlugin, RevokedError, RevokedUsers
 from gateway.auth.password_hashes import make_hash
 from gateway.auth.security import Security, User, UserGroup
 from gateway.base.config import StartError, parse
@@ -34,6 +37,32 @@ from tests.gateway.auth.tokens import (
 )
 from tests.gateway.harness import Wire, on_loop, serving
 from tests.waits import until
+
+TEXT = """
+# whom the provider has let go
+ann
+pump-7 2026-11-29T10:00:00Z   # the token was stolen
+"""
+
+
+def test_who_is_shut_out_and_for_how_long() -> None:
+    revoked = RevokedUsers.parse(TEXT)
+    at = 1_795_946_400.0
+    assert not revoked.counts("ann", at * 2)
+    assert not revoked.counts("pump-7", at - 1)
+    assert not revoked.counts("pump-7", 0.0)
+    assert revoked.counts("pump-7", at)
+    assert revoked.counts("bob", 0.0)
+    assert revoked.more_than(RevokedUsers()) == {"ann", "pump-7"}
+    assert RevokedUsers.parse("ann\n").more_than(revoked) == frozenset()
+    assert RevokedUsers.parse("pump-7").more_than(revoked) == {"pump-7"}
+
+
+@pytest.mark.parametrize("line", ["ann yesterday", "ann 2026-11-29T10:00:00", "a b c"])
+def test_a_line_that_says_something_else(line: str) -> None:
+    with pytest.raises(RevokedError, match="line 2"):
+        RevokedUsers.parse(f"\n{line}\n")
+
 
 OIDC, DYNAMIC = "gateway.auth.oidc.OidcPlugin", "gateway.auth.dynamic.DynamicPlugin"
 BAD = ReasonCode.BAD_USER_NAME_OR_PASSWORD

@@ -45,7 +45,7 @@ async def test_a_message_from_its_client_to_those_that_get_it_and_those_that_are
         assert found[0]["bytes"] == 14
         assert "secret" not in str(found)
         followed.end(following)
-        assert broker.exchange.followed is None
+        assert broker.exchange.delivery.followed is None
         assert broker.host.is_absent, "the short ways are open again"
 
 

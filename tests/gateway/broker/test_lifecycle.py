@@ -61,9 +61,9 @@ def test_a_session_expires_and_its_subscriptions_go_with_it() -> None:
             sub.cut()
             await until(lambda: dict(broker.clients()) == {"sub": False})
             broker.tick(broker.now() + 99)
-            assert broker.local_filters() == ["t"]
+            assert broker.local.local_filters() == ["t"]
             broker.tick(broker.now() + 101)
-            assert broker.local_filters() == []
+            assert broker.local.local_filters() == []
             assert list(broker.clients()) == []
 
     asyncio.run(check())

@@ -100,7 +100,7 @@ def test_a_session_expires_by_the_clock_although_the_broker_was_down(tmp_path: P
             assert set(broker.lifecycle.clients) == {"stays"}
             broker.tick(started_at + 1001)
             assert not broker.lifecycle.clients
-            assert not broker.local_filters()
+            assert not broker.local.local_filters()
 
     asyncio.run(use())
 
@@ -152,7 +152,7 @@ def test_another_user_inherits_nothing_after_a_restart(tmp_path: Path) -> None:
             wire = await Wire.connect(broker, "me", **LASTING)
             assert wire.connack is not None
             assert wire.connack.code == ReasonCode.CLIENT_IDENTIFIER_NOT_VALID
-            assert broker.local_filters(), "it is somebody's"
+            assert broker.local.local_filters(), "it is somebody's"
 
     asyncio.run(use())
 

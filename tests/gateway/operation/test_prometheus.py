@@ -20,7 +20,6 @@ from gateway.operation.prometheus import overlay_metrics
 from gateway.overlay.broker_overlay import BrokerOverlay
 from gateway.overlay.dials import Dials
 from keys.epochs import Calendar
-from keys.identity import Role
 from tests.gateway.harness import Wire, serving
 
 METRICS = {"metrics": {"bind": "127.0.0.1:0"}}
@@ -86,7 +85,7 @@ def test_prometheus_is_shown_broker_process_and_overlay() -> None:
 def test_the_overlays_shell_is_one_that_is_shown() -> None:
     nothing: Any = None
     policy = SimpleNamespace(version=3, calendar=Calendar(length_s=10, zero_ms=0))
-    keeping: Any = SimpleNamespace(overlay=SimpleNamespace(policy=policy), live=None, role=Role.GATEWAY)
+    keeping: Any = SimpleNamespace(overlay=SimpleNamespace(policy=policy), live=None)
     store: Any = SimpleNamespace(depth=3, held_bytes=500)
     links = BrokerOverlay(nothing, Figures("g", "gateway"), store, keeping, Dials(nothing), clock=lambda: 25.0)
     assert isinstance(links, hooks.Measured)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,11 +17,10 @@ from gateway.base.figures import Figures
 from gateway.mqtt5.packets import NO_PROPERTIES, Properties
 from gateway.overlay import wires
 from gateway.overlay.backpressure import MARK_MESSAGES
-from gateway.overlay.broker_overlay import BrokerOverlay
 from gateway.overlay.peer_refusals import refusal
+from gateway.overlay.replica_overlay import ReplicaOverlay
 from gateway.overlay.wires import PACKET_TOO_LARGE, Wires
 from keys.envelope import PROPERTY_KEY
-from keys.identity import Role
 from tests.sim.world import make_world
 from tests.waits import until
 
@@ -52,15 +52,15 @@ class Node:
         return effects
 
 
-def linked() -> tuple[BrokerOverlay, Node, dict[str, Peer]]:
+def linked() -> tuple[ReplicaOverlay, Node, dict[str, Peer]]:
     world = make_world({1: 3, 2: 3}, [(1, 2)], {})
     peers = {name: Peer() for name in world.overlay.views[2].members}
     name = world.overlay.views[1].members[0]
     node = Node(ReplicaNode(world.overlay, world.identities[name], name, lambda epoch: bytes(32)))
     dials: Any = peers
-    keeping: Any = SimpleNamespace(overlay=world.overlay, live=None, role=Role.REPLICA)
+    keeping: Any = SimpleNamespace(overlay=world.overlay, live=None, data=SimpleNamespace(sealing_key=bytes))
     store: Any = SimpleNamespace()
-    links = BrokerOverlay(node, Figures("r", "replica"), store, keeping, dials)
+    links = ReplicaOverlay(node, Figures("r", "replica"), store, keeping, dials, Path("unopened"))
     return links, node, peers
 
 

@@ -25,7 +25,7 @@ async def leave(data: Path) -> None:
         old.cut()
         old_client, device = broker.lifecycle.clients["$veilmq/bridge/old"], broker.lifecycle.clients["device"]
         for subscription in device.filters.values():
-            broker.exchange.router.subscribe(old_client, subscription.options)
+            broker.exchange.delivery.router.subscribe(old_client, subscription.options)
         writer = await Wire.connect(broker)
         for number in range(2):
             writer.publish("t", b"%d" % number, 1)

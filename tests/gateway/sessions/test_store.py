@@ -532,7 +532,7 @@ def test_amqtts_persistence_plugin_observes_and_our_store_decides(tmp_path: Path
         with contextlib.closing(sqlite3.connect(tmp_path / "amqtt.db")) as db:
             assert db.execute("SELECT client_id FROM stored_sessions").fetchall() == [("sub",)]  # it has seen it
         async with durable(tmp_path / "a", plugins=plugins) as broker:
-            assert broker.local_filters() == ["a"]
+            assert broker.local.local_filters() == ["a"]
             sub = await Wire.connect(broker, "sub", username="somebody", **LASTING)
             assert await sub.published() == [("a", b"once")]
 

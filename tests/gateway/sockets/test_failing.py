@@ -130,7 +130,7 @@ async def test_any_other_exception_ends_one_connection_with_its_reason_code(
             if where == "session":
                 patched.setattr(type(client.session), "received_all", fails)
             elif where == "exchange":
-                patched.setattr(broker.exchange, "forward", fails)
+                patched.setattr(broker.exchange.delivery, "forward", fails)
             else:
                 patched.setattr(broker.lifecycle.subscribing, "subscribe", fails)
             wire.send(Subscribe(7, (Subscription("near/#", 1),)))

@@ -326,7 +326,7 @@ def test_the_short_way_takes_no_publication_that_needs_more_than_routes() -> Non
                 (exchange, "store", object()),
                 (exchange, "overlay", object()),
                 (exchange, "tracing", object()),
-                (exchange.holding, "behind", {client: object()}),
+                (exchange.delivery.holding, "behind", {client: object()}),
                 (inbound, "accepting", {7: object()}),
                 (inbound, "awaiting_pubrel", {7: ""}),
                 (client.session, "state", Connection.CLOSING),
@@ -352,7 +352,7 @@ def test_a_fault_of_the_broker_at_a_lone_publication_ends_its_client_alone() -> 
             def fails(*of_message: Any) -> bool:
                 raise RuntimeError("a fault")
 
-            broker.exchange.forward = fails
+            broker.exchange.delivery.forward = fails
             connection.data_received(encode(Publish("t", b"x", 1, packet_id=7), Version.V5))
             connection.flush()
             await until(lambda: connection.closed)

@@ -120,7 +120,7 @@ def test_what_is_shown_is_for_local_clients_and_advertisements_for_other_brokers
 
 def test_somebody_listens_who_subscribed_here_or_may_anywhere_in_an_overlay() -> None:
     exchange = Exchange()
-    exchange.router.subscribe("desk", Subscription("a/+", 0))
+    exchange.delivery.router.subscribe("desk", Subscription("a/+", 0))
     made, _ = spoken(exchange)
     assert [made.listens(topic) for topic in ("a/b", "a", "b")] == [True, False, False]
     assert spoken(Exchange(overlay=Overlay()))[0].listens("b")

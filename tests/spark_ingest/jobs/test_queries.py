@@ -15,9 +15,7 @@ from typer.testing import CliRunner
 
 from spark_ingest.cli import EXIT_BAD_INPUT, ingest_app
 from spark_ingest.errors import NoJava
-from spark_ingest.jobs.late_numbers import LateNumbers
-from spark_ingest.jobs.runs import JOBS, TWICE, RunSettings, _once, _started, cause
-from spark_ingest.jobs.unread import unread_sealed_batches
+from spark_ingest.jobs.runs import JOBS, TWICE, LateNumbers, RunSettings, _once, _started, cause, unread_sealed_batches
 from spark_ingest.schema_config import KeptSchemas
 from spark_ingest.spool.writer import SpoolWriter
 from tests.spark_ingest.region import NOW, Link, Overlay, Publisher, write_grants

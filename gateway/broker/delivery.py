@@ -27,8 +27,8 @@ from gateway.plugins import Action, PluginHost
 from gateway.sockets.flushing import Later
 
 
-class Delivering:
-    """Receiving half of an `Exchange`."""
+class ClientDelivery:
+    """Deliverer of publications to the local clients that subscribed to them."""
 
     def __init__(self, host: PluginHost, limits: Limits, now: Callable[[], float]) -> None:
         self.host, self.limits, self.now = host, limits, now
