@@ -173,11 +173,11 @@ def _cells(row: Line, above: Line, head: Line) -> list[str]:
     unit = row.get("unit", "").replace("us", "µs")
     version = row.get("peer_version", "")
     peer = f"{row['peer_name']} {'' if head.get('found', {}).get(row['peer_name']) == version else version}".strip()
-    work, begins = row["work"], row["work"].rpartition(": ")[0]
+    work, begins = row["work"].replace("->", "→"), row["work"].rpartition(": ")[0]
     if begins and begins == above.get("work", "").rpartition(": ")[0]:
         work = f"– {work.rpartition(': ')[2]}"
         peer = "" if row["peer_name"] == above["peer_name"] and row.get("peer") is not None else peer
-    elif work == above.get("work"):
+    elif row["work"] == above.get("work"):
         work = "–"
     beside = f"{_figure(row['peer'])}{_spread(row, 'peer_interval')}" if row.get("peer") is not None else ""
     beside = ": ".join(each for each in (peer, beside) if each)
