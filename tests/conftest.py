@@ -39,9 +39,10 @@ __all__ = [
     "pytest_xdist_make_scheduler",
 ]
 
+QUICK_EXAMPLES = 20
 # Speed is measured in benches: an example that waits for a busy machine is no failure.
 settings.register_profile("veilmq", deadline=None)
-settings.register_profile("quick", deadline=None, max_examples=20)
+settings.register_profile("quick", deadline=None, max_examples=QUICK_EXAMPLES)
 settings.register_profile("unshrunk", deadline=None, database=None, phases=(Phase.explicit, Phase.generate))
 settings.load_profile("veilmq")
 
@@ -84,6 +85,15 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("SPARK_SUBMIT_OPTS", SHORT_LIVED_JAVA)
     if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
         config.pluginmanager.register(SecondChance())
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Draws few examples with `--quick`, also where a property asks for more than the profile has."""
+    test = getattr(item, "obj", None)
+    test = getattr(test, "__func__", test)
+    asked = getattr(test, "_hypothesis_internal_use_settings", None)
+    if asked is not None and asked.max_examples > QUICK_EXAMPLES and item.config.getoption("--quick"):
+        test._hypothesis_internal_use_settings = settings(asked, max_examples=QUICK_EXAMPLES)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -94,6 +95,7 @@ def one_by_one(
     return rows, closed
 
 
+@pytest.mark.long
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.tuples(contents(), st.integers(0, 2**40), st.integers(0, 1), st.booleans()), max_size=5))
 def test_columns_are_what_records_say_one_by_one(batches: list[tuple[bytes, int, int, bool]]) -> None:
