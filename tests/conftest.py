@@ -13,7 +13,7 @@ import os
 import shutil
 import threading
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ import pytest
 import typer.main
 from hypothesis import Phase, settings
 
+import keys.identity
 from gateway.base.logs import OURS
 from tests.ports import free_ports
 from tests.second_chance import SecondChance
@@ -48,6 +49,9 @@ settings.load_profile("veilmq")
 
 # A process builds the tree of commands once, in an eighth of a second; a test process runs commands hundreds of times.
 typer.main.get_command = cache(typer.main.get_command)
+
+# All members of a simulation verify the same signature, and a good one stays good; a bad one raises, and is not kept.
+keys.identity.crypto_sign_open = lru_cache(maxsize=4096)(keys.identity.crypto_sign_open)
 
 ROOT = Path(__file__).resolve().parents[1]
 MQTTJS = ROOT / ".tools" / "node_modules" / "mqtt"
