@@ -42,7 +42,7 @@ __all__ = [
 
 QUICK_EXAMPLES = 20
 # Speed is measured in benches: an example that waits for a busy machine is no failure.
-settings.register_profile("veilmq", deadline=None)
+settings.register_profile("veilmq", deadline=None, max_examples=50)
 settings.register_profile("quick", deadline=None, max_examples=QUICK_EXAMPLES)
 settings.register_profile("unshrunk", deadline=None, database=None, phases=(Phase.explicit, Phase.generate))
 settings.load_profile("veilmq")

@@ -45,7 +45,7 @@ def decoded(decoder: Decoder, read: bytes) -> tuple[list[Packet], object]:
 
 
 @pytest.mark.long
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(streams(), st.booleans())
 def test_what_was_decoded_elsewhere_changes_nothing(made: list[list[bytes]], whole: bool) -> None:
     shared = Copies()
