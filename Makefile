@@ -52,7 +52,7 @@ test: venv style ## everything that CI runs
 test-quick: venv ## before each commit, in a minute: ruff, and the tests of single rooms that start no process
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/python -m pytest --quick -m "not slow" --hypothesis-profile quick -n 3 --dist worksteal $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --quick -m "not slow and not long" --hypothesis-profile quick -n 2 --dist worksteal $(PYTEST_ARGS)
 
 test-slow: venv  ## the long runs, hours; names each test, and goes on where it was cut as long as no file changes
 	$(BIN)/python -m pytest -vv -m slow -n 2 --dist loadfile --resume .slow-passed $(PYTEST_ARGS)

@@ -121,6 +121,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
     return Counted(monkeypatch)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("names", [FEW_NAMES, MANY_NAMES])
 def test_a_word_on_a_topic_that_many_watch_costs_one_packet_little(counted: Counted, names: int) -> None:
     """`offline` on a topic that 40 of the client's devices name: each is read in its turn."""
@@ -135,6 +136,7 @@ def test_a_word_on_a_topic_that_many_watch_costs_one_packet_little(counted: Coun
     assert {counted.health(f"d{number}") for number in range(40)} == {DeviceHealth.ALIVE}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("names", [FEW_NAMES, MANY_NAMES])
 def test_a_word_about_one_device_costs_nothing_for_the_others(counted: Counted, names: int) -> None:
     for number in range(names):
@@ -145,6 +147,7 @@ def test_a_word_about_one_device_costs_nothing_for_the_others(counted: Counted, 
     assert counted.config("d7", "a/new") <= 10
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("names", [200, MANY_NAMES])
 def test_the_death_of_a_node_reaches_its_devices_in_turns(counted: Counted, names: int) -> None:
     counted.publish("spBv1.0/g/NBIRTH/n", b"")

@@ -135,6 +135,7 @@ def life(world: World, started: float, seed: str, overlay: Overlay | None = None
     return node
 
 
+@pytest.mark.long
 @pytest.mark.attack(173)
 def test_nothing_that_honest_lives_of_a_gateway_sign_is_evidence(world: World) -> None:
     """Attack: whoever recorded all headers of an honest gateway puts any two of them together. It started again, came

@@ -188,6 +188,7 @@ def test_others_are_heard_on_when_the_owner_changes_the_length_of_intervals(worl
     assert heard(seconds, START + 4 * INTERVAL_S) == 0, "once"
 
 
+@pytest.mark.long
 @pytest.mark.attack(202)
 def test_a_publisher_that_floods_hides_nothing_that_others_have_in_common(world: World) -> None:
     node = begun(world)

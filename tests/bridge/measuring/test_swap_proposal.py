@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 from bridge.document import JUDGED_INTERVALS, History, Organising, Scope
 from bridge.measuring import InterestSummary, ReplicaSummary, SwapProposal, proposal, swapped
@@ -18,17 +19,24 @@ INTERVAL = int(NOW) // INTERVAL_S
 EVERYWHERE = Scope("plant/#", Mode.PLAIN)
 
 
+@cache
+def wanted(own: int) -> bytes:
+    """200 publications that all want, and 300 of a kind."""
+    told = InterestFilter()
+    told.add_ids(b"all %d" % number for number in range(200))
+    told.add_ids(b"%d %d" % (own, number) for number in range(300))
+    return told.encode()
+
+
 def interests(
     world: World, *ends: int, interval: int = INTERVAL, interval_s: int = INTERVAL_S
 ) -> list[InterestSummary]:  # fmt: skip
     """Of each replica: these ends want the same 500 publications, of which all want 200; others 300 of their own."""
     found = []
     for view in world.overlay.views.values():
-        told = InterestFilter()
-        told.add_ids(b"all %d" % number for number in range(200))
-        told.add_ids(b"%d %d" % (0 if view.region in ends else view.region, number) for number in range(300))
+        told = wanted(0 if view.region in ends else view.region)
         for name in view.members:
-            made = InterestSummary(name, view.region, interval, interval_s, 4, told.encode())
+            made = InterestSummary(name, view.region, interval, interval_s, 4, told)
             found.append(made.signed(world.identities[name]))
     return found
 

@@ -60,6 +60,7 @@ def entries(count: int, topic: str = "plant/t", size: int = 1) -> list[OutboxEnt
     return [(n, n - 1, made) for n in range(1, count + 1)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("budgets", "sent", "lasts_s"),
     [

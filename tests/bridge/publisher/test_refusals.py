@@ -197,6 +197,7 @@ def test_what_is_older_than_a_session_lives_is_refused_unless_it_is_retained(wor
     assert counted(node.handle(Received("site", kept), NOW), "forwarded") == 1
 
 
+@pytest.mark.long
 @pytest.mark.attack(61)
 def test_a_liar_that_takes_one_in_many_is_not_offered_the_others_every_second(world: World) -> None:
     """Attack: a replica refuses all, but for one publication a second, which made the next offer of all others the

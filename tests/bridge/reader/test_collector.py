@@ -150,6 +150,7 @@ def test_a_gap_is_given_up_after_ten_seconds_also_when_the_clock_is_set_back(wor
     assert [each.sequence for each in delivered(effects)] == [3]
 
 
+@pytest.mark.long
 def test_a_gap_of_many_batches_is_filled_before_what_follows_it_is_given_up(world: World):
     """Its batches are asked for by intervals: one by one, each after a wait, a hundred would take longer than that."""
     site, reader = gateway(world, "site"), subscriber(world, "control")
@@ -420,6 +421,7 @@ def test_publications_without_keys_cost_other_publishers_nothing(world: World, m
     assert node.next_deadline is None or node.next_deadline > NOW + REPAIR_S
 
 
+@pytest.mark.long
 @pytest.mark.attack(11)
 def test_large_batches_without_keys_for_half_an_hour_fill_no_memory_and_cost_others_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch

@@ -208,6 +208,7 @@ def test_no_turn_tries_more_choices_than_its_share_of_the_loop(monkeypatch: pyte
     assert counted(opening, "recombined") == 1
 
 
+@pytest.mark.long
 @pytest.mark.attack(3)
 def test_garbage_twice_a_second_behind_three_regions_of_five_delays_no_honest_key():
     """Attack: whole trees of shares, 25 from each replica, under commitments that nothing fits, for a minute."""

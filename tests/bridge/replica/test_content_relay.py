@@ -262,6 +262,7 @@ def test_a_piece_is_given_three_times_and_a_replayed_request_no_more(world: Worl
     assert sent(node.handle(Received("r2c", pull(world, 1, (0,))), NOW)), "another's are not used up"
 
 
+@pytest.mark.long
 def test_a_flood_of_requests_is_bounded_in_work_bytes_and_in_what_we_ask(world: World) -> None:
     """4,000 requests a second for ten seconds, for what there is and for what there never was."""
     wires = publish(gateway(world, "site"), "plant/t", LONG, sequence=1)

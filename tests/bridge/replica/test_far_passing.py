@@ -242,6 +242,7 @@ def test_a_reader_that_asks_more_than_a_reading_needs_is_cut_short(world: World)
     assert not refused(give(node, "r2a", a_request(world)))
 
 
+@pytest.mark.long
 @pytest.mark.attack(183)
 def test_readers_that_ask_by_all_ways_at_once_charge_no_honest_link(world: World) -> None:
     """Each first replica lets through what a reading needs; together it is more than the next one takes."""

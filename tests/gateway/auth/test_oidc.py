@@ -332,6 +332,7 @@ def plugin_of(broker: EdgeBroker) -> OidcPlugin:
     return next(plugin for plugin in broker.host.plugins if isinstance(plugin, OidcPlugin))
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_provider_that_hangs_delays_nobody_whose_key_is_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

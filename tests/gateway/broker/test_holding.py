@@ -47,6 +47,7 @@ async def take(sub: Wire, number: int) -> list[bytes]:
     return taken
 
 
+@pytest.mark.long
 @on_loop
 async def test_five_hundred_publishers_with_one_message_each_lose_nothing_that_was_acknowledged() -> None:
     rounds, number = 8, 100
@@ -323,6 +324,7 @@ async def test_a_client_that_waits_is_answered_and_keeps_what_it_publishes_behin
         assert [(await pub.expect(PubAck)).packet_id for _ in range(2)] == [1, 2]
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_waiting_client_that_floods_is_not_read_beyond_a_bound() -> None:
     async with serving(configured({"packet_bytes": 1 << 16})) as broker:

@@ -125,6 +125,7 @@ def test_a_will_that_finds_no_room_holds_nobody_up(monkeypatch: pytest.MonkeyPat
     asyncio.run(scenario())
 
 
+@pytest.mark.long
 def test_the_will_of_a_former_connection_is_no_death_of_who_is_back(tmp_path: Path) -> None:
     site = Site(tmp_path)
     traces = site.config()["traces"] | {"devices": {"owner": str(site.credentials("works")), "clients": ["plug"]}}

@@ -146,6 +146,7 @@ def without(overlay: Overlay, *names: str) -> dict[str, Member]:
     return {name: member for name, member in overlay.members.items() if name not in names}
 
 
+@pytest.mark.long
 def test_a_member_that_is_dropped_is_not_recognised_and_one_that_comes_is(world: Parties, overlay: Overlay) -> None:
     """Party 2's authority is unknown to the contexts at first: they learn it while they are in use."""
     server, client = links(world, overlay, "g1"), links(world, overlay, "r2")

@@ -461,6 +461,7 @@ def test_the_end_waits_no_longer_than_it_may() -> None:
     asyncio.run(check())
 
 
+@pytest.mark.long
 def test_many_retained_messages_for_one_that_does_not_read_fill_no_memory() -> None:
     async def check() -> None:
         count, size = 400, 65_536

@@ -70,6 +70,7 @@ def test_who_joins_without_rights_is_told_how_to_get_some(made: Made, tmp_path: 
     assert "add to members in the description: {card:" in out
 
 
+@pytest.mark.long
 def test_a_change_waits_for_the_one_before_and_says_so(made: Made, tmp_path: Path, veilmq: Any) -> None:
     for name, port in (("r4", 29001), ("r5", 29002)):
         join(tmp_path / name, Role.REPLICA, f"127.0.0.1:{port}", NOW)

@@ -98,6 +98,7 @@ def test_newer_versions_strangers_and_nobody_at_all(overlay: Overlay) -> None:
     }
 
 
+@pytest.mark.long
 def test_members_of_a_site_are_found_beside_its_overlay(
     tmp_path: Path, veilmq: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -179,6 +179,7 @@ def test_a_full_outbox_refuses_or_leaves_local_automation_alone(local: bool, cod
     asyncio.run(main())
 
 
+@pytest.mark.long
 @pytest.mark.attack(103)
 @pytest.mark.parametrize("in_clear", [False, True])
 def test_what_the_node_gets_says_whether_its_scope_was_plain_when_it_was_taken(tmp_path: Path, in_clear: bool) -> None:

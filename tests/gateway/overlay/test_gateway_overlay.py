@@ -48,6 +48,7 @@ def config(site: Site, path: Path, dashboards: list[str]) -> dict[str, Any]:
     return {"traces": {**site.config()["traces"], "devices": devices}, "data": str(path / "data")}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("version", [Version.V311, Version.V5])
 def test_no_client_overwrites_or_clears_what_dashboards_are_shown(site: Site, tmp_path: Path, version: Version) -> None:
     async def scenario() -> None:

@@ -174,6 +174,7 @@ def test_what_an_offer_rules_out(offer: dict[str, int], why: str):
     assert bool(why) is bool(said)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("size", "padding"), [(3, 0), (7, 0), (255, 0), (3, 64), (3, 1000), (3, FILL_MAX)])
 @pytest.mark.parametrize(
     "scope",

@@ -448,6 +448,7 @@ def test_reconnects_wait_longer_each_time_and_never_all_together(monkeypatch: py
     assert asyncio.run(main(0.0)) == [wait / 2 for wait in longest]
 
 
+@pytest.mark.long
 @scenario
 async def test_a_silent_server_is_pinged_and_given_up(server: Server) -> None:
     """Half-open: the cable is cut, no FIN ever comes."""

@@ -82,6 +82,7 @@ def test_the_node_hears_of_a_link_again_if_the_peer_lost_the_session():
     asyncio.run(check())
 
 
+@pytest.mark.long
 def test_a_lane_that_overflowed_begins_anew_once_there_is_room(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("gateway.overlay.wires.RELINK_S", 0.001)
 
@@ -174,6 +175,7 @@ def test_control_wires_are_urgent() -> None:
     assert peer.given[0][-1] is True
 
 
+@pytest.mark.long
 def test_what_a_full_connection_did_not_take_is_repeated_by_beginning_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wires, "RELINK_S", 0.0)
 

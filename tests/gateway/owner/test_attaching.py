@@ -212,6 +212,7 @@ def test_mistakes_are_one_line(world: Changing, capsys: pytest.CaptureFixture[st
     assert load_overlay(world.out, NOW_MS).policy.version == 1
 
 
+@pytest.mark.long
 def test_a_path_over_the_limits_is_refused(world: Changing) -> None:
     """The eighteenth replica of a second region would make a search too long."""
     for place in range(18):

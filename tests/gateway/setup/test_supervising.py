@@ -50,6 +50,7 @@ def leaf_end(made: Made, name: str) -> float:
     return x509.load_pem_x509_certificate(pem).not_valid_after_utc.timestamp()
 
 
+@pytest.mark.long
 def test_years_pass_and_nothing_ends(made: Made) -> None:
     assert stepped(made, NOW) == []
     now, last = NOW, NOW + 8 * 365 * DAY_S

@@ -185,12 +185,14 @@ async def outcome(broker: Any, kind: type[MqttConnection], version: Version, rea
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("version", [Version.V5, Version.V311], ids=["5", "3.1.1"])
 @pytest.mark.parametrize("name", [*STREAMS, "a payload that looks like packets"])
 def test_however_a_stream_is_cut_the_short_way_and_the_general_one_agree(name: str, version: Version) -> None:
     agree(STREAMS.get(name) or looks_like_packets(version), version, cuts_agree=True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "version"), [(name, version) for version in (Version.V5, Version.V311) for name in publications(version)]
 )

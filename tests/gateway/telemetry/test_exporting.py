@@ -119,6 +119,7 @@ async def test_metrics_are_those_of_prometheus() -> None:
     await exporting.stop()
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_collector_of_its_own_gets_all_of_it_at_the_end(tmp_path: Path) -> None:
     secret = tmp_path / "headers"

@@ -23,6 +23,7 @@ async def test_a_refused_login_is_one_line_with_code_and_cure(version: Version) 
         assert "\n" not in str(caught.value)
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_listener_of_tls_asked_in_clear_and_the_reverse(tmp_path: Path) -> None:
     authority = Authority(tmp_path)

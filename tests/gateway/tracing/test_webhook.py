@@ -51,6 +51,7 @@ def test_alerts_arrive_in_order(endpoint: tuple[str, type[Endpoint]]) -> None:
     assert made.taken == [("application/json", b"%d" % place) for place in range(5)]
 
 
+@pytest.mark.long
 def test_what_is_refused_is_tried_again_and_a_redirect_is_a_refusal(endpoint: tuple[str, type[Endpoint]]) -> None:
     url, made = endpoint
     made.answers += [500, 302]

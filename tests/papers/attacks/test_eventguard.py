@@ -135,7 +135,7 @@ def test_bandwidth_without_floods_is_not_wasted():
 @pytest.mark.parametrize(
     "run",
     [
-        lambda seed: figure_4(seed, ignore, size=FEW, runs=1),
+        pytest.param(lambda seed: figure_4(seed, ignore, size=FEW, runs=1), marks=pytest.mark.slow),
         lambda seed: figure_5(seed, ignore, size=FEW, runs=1),
         lambda seed: figure_6(seed, ignore, size=FEW, runs=1),
         lambda seed: figure_saturation(seed, ignore, costs=SLOW, trees=(2,), subscribers=2, runs=1),

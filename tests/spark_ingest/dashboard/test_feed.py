@@ -23,6 +23,7 @@ from spark_ingest.spool.view import SpoolView
 pytest.importorskip("pyarrow")
 
 
+@pytest.mark.long
 def test_looks_at_a_real_spool_and_keeps_nothing_from_being_trimmed(tmp_path: Path) -> None:
     made = write_sample(tmp_path / "sample", rows=6000, devices=8)
     Consumer(made.spool, "archive", SpoolView(made.spool)).register()

@@ -130,6 +130,7 @@ class WithDirectories(Held):
         self.made.append(path)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("url", ["file:///proc/none/bucket", "s3://bucket?scheme=none", "gs:// no url"])
 def test_what_a_storage_says_is_one_line(url: str) -> None:
     with pytest.raises(IngestError, match="extents=") as caught:

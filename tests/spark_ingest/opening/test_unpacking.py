@@ -102,7 +102,8 @@ def one_by_one(
     return rows, closed
 
 
-@settings(max_examples=300, deadline=None)
+@pytest.mark.long
+@settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(contents(), st.integers(0, 2**40), st.integers(0, 1), st.booleans()), max_size=5))
 def test_columns_are_what_records_say_one_by_one(batches: list[tuple[bytes, int, int, bool]]) -> None:
     made, firsts, origins, retained = ([each[at] for each in batches] for at in range(4))

@@ -142,6 +142,7 @@ def test_a_payload_swells_by_a_bounded_factor(metric: bytes, many: int) -> None:
     assert (found[0]["reason"].as_py() is None) is whole
 
 
+@pytest.mark.long
 def test_a_batch_of_payloads_that_swell_is_decoded_bit_by_bit() -> None:
     pytest.importorskip("pyspark")
     from spark_ingest.functions import _sparkplug

@@ -139,6 +139,7 @@ def test_attempts_under_a_clock_that_stays_off_become_few() -> None:
     assert next_pause_s(PAUSE_MAX_S, 1.0, lived_s=3_600.0) == 1.0, "the clock was set just now"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("told", [True, False], ids=["replicas tell the time", "stock brokers do not"])
 def test_at_first_start_with_a_clock_that_is_off_nothing_is_set_apart_and_acknowledged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: bool

@@ -335,6 +335,7 @@ def test_a_full_spool_acknowledges_nothing_until_it_is_trimmed(
     assert segment_numbers(tmp_path / "main")[0] > 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("packs", [True, False])
 def test_a_receiver_packs_what_it_has_finished_if_it_was_told_to(
     tmp_path: Path, overlay: Overlay, publisher: Publisher, packs: bool, caplog: pytest.LogCaptureFixture
@@ -369,6 +370,7 @@ def epochs_from(now: float) -> Calendar:
     return Calendar(int(now * 1000) - 3_600_000, 3_600, grace_s=60, skew_s=5)
 
 
+@pytest.mark.long
 def test_rows_of_a_new_epoch_show_when_the_file_has_its_key_and_not_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -429,6 +431,7 @@ def test_a_restart_without_the_key_service_goes_on_with_the_keys_in_the_file(tmp
     assert not replicas.wanted
 
 
+@pytest.mark.long
 def test_no_key_is_in_the_log_or_in_the_spool(
     tmp_path: Path, overlay: Overlay, publisher: Publisher, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -462,6 +465,7 @@ def test_a_file_of_keys_that_is_none_fails_the_query_with_one_line(tmp_path: Pat
     assert settings_in(tmp_path).grants.read_text() == "notes of somebody"
 
 
+@pytest.mark.long
 def test_a_second_receiver_waits_and_takes_over(
     tmp_path: Path, overlay: Overlay, publisher: Publisher, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -121,6 +121,7 @@ def test_what_is_too_old_is_no_row_either_when_its_shares_come_while_it_waits_fo
     assert len(link.acknowledged) == link.sent
 
 
+@pytest.mark.long
 def test_incomplete_publications_in_memory_are_bounded() -> None:
     _, publisher, link = setup()
     for _ in range(LATE_KEPT + 3):

@@ -57,6 +57,7 @@ def test_the_row_with_a_context_has_a_span_of_that_trace(tmp_path: Path) -> None
     reader.stop()
 
 
+@pytest.mark.long
 def test_a_task_and_a_small_micro_batch_tell_the_collector(tmp_path: Path) -> None:
     with collector(tmp_path) as there:
         reader, (part,), offsets = planned(filled(tmp_path), otlp=f"{there.address}/")
