@@ -29,8 +29,9 @@ ROOT = Path(__file__).resolve().parents[1]
 IMPORTED = (
     *("gateway.cli", "gateway.party", "gateway.broker.running", "gateway.checking.check", "gateway.operation"),
     *("gateway.owner.signing", "gateway.overlay.region_client", "gateway.base.config", "uvloop"),
+    *("spark_ingest.receiver.daemon", "spark_ingest.sample.spool", "spark_ingest.spool.standing"),
 )
-"""What members and the owner's commands need. Nothing of it may start a thread."""
+"""What members, receivers and the owner's commands need. Nothing of it may start a thread."""
 
 
 class Forked:
