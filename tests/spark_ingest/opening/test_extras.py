@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.wire import TIME_MS_MAX, has_expired, is_of_a_time, is_topic
@@ -94,7 +94,6 @@ def one_by_one(
     return rows, closed
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.lists(st.tuples(contents(), st.integers(0, 2**40), st.integers(0, 1), st.booleans()), max_size=5))
 def test_columns_are_what_records_say_one_by_one(batches: list[tuple[bytes, int, int, bool]]) -> None:
     made, firsts, origins, retained = ([each[at] for each in batches] for at in range(4))
