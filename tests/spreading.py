@@ -1,7 +1,7 @@
 """Which test files run beside each other, and which first, with several workers.
 
 A file stays on one worker (`--dist loadfile`). Left to itself, that plan hands out files by their number of tests: the
-files of one long test come last, and at the end one worker is at work where three could be. And each worker starts a
+files of one long test come last, and at the end one worker is at work where four could be. And each worker starts a
 Spark of its own, which costs half a minute of two cores. So:
 
     all files that use the fixture `spark`    one after the other on one worker, begun first
