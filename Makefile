@@ -7,8 +7,8 @@ RUNS   := $(VENV)/.runs
 PLAIN  := $(VENV)/.plain
 OLD_PYTHON = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
   { echo "veilmq: $(PYTHON) is older than 3.11; install a newer one or say make PYTHON=python3.12" >&2; exit 2; }
-# Tests of processes mostly wait for them, so that a third worker saves a quarter of the time even on two cores.
-WORKERS ?= 3
+# Tests of processes mostly wait for them, so that two cores bear four workers.
+WORKERS ?= 4
 # Each role is a process: without byte code on disk each would compile all modules again, which doubles what a start costs.
 unexport PYTHONDONTWRITEBYTECODE
 

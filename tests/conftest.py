@@ -61,6 +61,10 @@ START_S = 10.0
 SHORT_LIVED_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For drivers of Spark that live for seconds: the second compiler costs them more than its code ever spares."""
 
+MEMORY = Path("/dev/shm")
+MEMORY_BYTES = 4 << 30
+"""Free space from which on tests have their files in memory: on a disk, thousands of tests wait at each `fsync`."""
+
 _ran = 0
 _skipped: list[str] = []
 
@@ -86,8 +90,18 @@ def missing_browser() -> list[str]:
     return missing if MQTTJS.is_dir() else [*missing, "MQTT.js"]
 
 
+def in_memory() -> bool:
+    """Returns true if there is memory for files, from which programs may be started, too."""
+    if not MEMORY.is_dir():
+        return False
+    room = os.statvfs(MEMORY)
+    return room.f_bavail * room.f_frsize >= MEMORY_BYTES and not room.f_flag & os.ST_NOEXEC
+
+
 def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("SPARK_SUBMIT_OPTS", SHORT_LIVED_JAVA)
+    if in_memory():
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
     if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
         config.pluginmanager.register(SecondChance())
 

@@ -10,7 +10,6 @@ import http.cookiejar
 import json
 import re
 import subprocess
-import sys
 import time
 import urllib.parse
 import urllib.request
@@ -27,6 +26,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from gateway.auth.security import Security, UserGroup
+from tests import forking
 from tests.conftest import tool
 from tests.gateway.auth.tokens import encoded, jwk, rsa_key
 from tests.gateway.console.running import Api
@@ -75,9 +75,8 @@ class BrokerWithProvider:
             self._provider = subprocess.Popen(
                 ["node", str(PROVIDER), str(self.provider_port), address, f"{TOOLS}/"], stdout=log, stderr=log
             )
-            self._broker = subprocess.Popen(
-                [sys.executable, *VEILMQ, "-c", str(directory / "broker.yaml")], stdout=log, stderr=log, env=ENVIRONMENT
-            )
+        command = [*VEILMQ, "-c", str(directory / "broker.yaml")]
+        self._broker = forking.run(command, None, ENVIRONMENT, self.log, self.log)
 
     def is_up(self) -> bool:
         assert self._broker.poll() is None, self.log.read_text()

@@ -11,7 +11,6 @@ import contextlib
 import shutil
 import socket
 import subprocess
-import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,6 +37,7 @@ from gateway.mqtt5.packets import (
     Version,
     Will,
 )
+from tests import forking
 from tests.gateway.harness import Wire, cut_all
 from tests.gateway.overlay_processes import ENVIRONMENT, VEILMQ
 from tests.ports import free_ports
@@ -518,10 +518,8 @@ def test_what_waits_for_a_bridge_crosses_the_bridge_that_is_made_of_it(tmp_path:
 @contextlib.contextmanager
 def process(folder: Path) -> Any:
     """`veilmq broker` on the imported files, with its bridges."""
-    with (folder / "log").open("wb") as log:
-        broker = subprocess.Popen(
-            [sys.executable, *VEILMQ, "-c", str(folder / "broker.yaml")], stdout=log, stderr=log, env=ENVIRONMENT
-        )
+    command, log = [*VEILMQ, "-c", str(folder / "broker.yaml")], folder / "log"
+    broker = forking.run(command, None, ENVIRONMENT, log, log)
     try:
         yield
     finally:

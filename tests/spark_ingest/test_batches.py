@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.reader.intake import FRESH_S
@@ -124,7 +124,6 @@ def publications(publisher: Publisher) -> list[Sealed]:
     return made
 
 
-@settings(max_examples=150, deadline=None)
 @given(histories())
 def test_a_read_means_what_its_pieces_mean(history: list[tuple[int, list[tuple[int, str, bool]]]]) -> None:
     overlay = Overlay()

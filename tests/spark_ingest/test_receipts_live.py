@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -13,6 +11,7 @@ import paho.mqtt.client as paho
 
 from spark_ingest.spool.segments import read_groups
 from spark_ingest.spool.view import SpoolView
+from tests.forking import run
 from tests.gateway.overlay_processes import ENVIRONMENT, VEILMQ, OverlayProcesses
 from tests.support.processes import ending
 from tests.waits import wait_until
@@ -38,22 +37,22 @@ def numbers(spool: Path) -> set[int]:
 def test_a_device_hears_that_its_message_is_in_the_spool_and_it_is_proved(overlay: OverlayProcesses) -> None:
     """With two workers, of which each has a part of the spool, and neither the identity."""
     where = ["--spool", "spool", "--identity", "job", "--overlay", "job-overlay.json", "--workers", "2"]
-    command = [sys.executable, *VEILMQ[:2], "ingest", "run", *where]
+    log = overlay.directory / "job.log"
+    running = run([*VEILMQ[:2], "ingest", "run", *where], overlay.directory, ENVIRONMENT, log, log)
     told: list[paho.MQTTMessage] = []
-    with subprocess.Popen(command, cwd=overlay.directory, env=ENVIRONMENT) as running:
-        try:
-            device = overlay.client("site", "device", paho.MQTTv5)
-            device.on_message = lambda client, userdata, message: told.append(message)
-            device.subscribe(f"$veilmq/receipts/{TOPIC}", 1)
-            deadline = time.monotonic() + 60
-            while not told and time.monotonic() < deadline:  # the job's subscription has to cross first
-                device.publish(TOPIC, PAYLOAD, 1).wait_for_publish(10)
-                wait_until(lambda: bool(told), 3)
-            device.disconnect()
-            device.loop_stop()
-        finally:
-            running.terminate()
-            running.wait(60)
+    try:
+        device = overlay.client("site", "device", paho.MQTTv5)
+        device.on_message = lambda client, userdata, message: told.append(message)
+        device.subscribe(f"$veilmq/receipts/{TOPIC}", 1)
+        deadline = time.monotonic() + 60
+        while not told and time.monotonic() < deadline:  # the job's subscription has to cross first
+            device.publish(TOPIC, PAYLOAD, 1).wait_for_publish(10)
+            wait_until(lambda: bool(told), 3)
+        device.disconnect()
+        device.loop_stop()
+    finally:
+        running.terminate()
+        running.wait(60)
     said = json.loads(told[0].payload)
     assert said["reader"] == "job"
     overlay.stop()

@@ -131,7 +131,7 @@ def test_watch_follows_whoever_is_called_so(site: Site, veilmq: Any) -> None:
     ):
         for each in (first, second):
             assert wait_until(lambda each=each: each.stage is Stage.TRACED)  # type: ignore[misc]
-        arguments = ("--credentials", site.credentials("desk"), "--gateway", f"127.0.0.1:{port}", "--seconds", "5")
+        arguments = ("--credentials", site.credentials("desk"), "--gateway", f"127.0.0.1:{port}", "--seconds", "3")
         status, out, err = veilmq("traces", "watch", "pump-*", *arguments, "--json")
     assert (status, err) == (0, "")
     assert {json.loads(line)["entity"] for line in out.splitlines()} == {"pump-a"}
@@ -146,7 +146,8 @@ def watched(veilmq: Any, site: Site, port: int, *entities: str, more: tuple[str,
 
 
 @pytest.mark.long
-def test_watch_says_that_nobody_answers(site: Site, veilmq: Any) -> None:
+def test_watch_says_that_nobody_answers(site: Site, veilmq: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trace_board, "PATIENCE_S", 1.5)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # nobody listens
         status, err, took_s = watched(veilmq, site, taken.getsockname()[1], "pump")
@@ -156,6 +157,8 @@ def test_watch_says_that_nobody_answers(site: Site, veilmq: Any) -> None:
 
 @pytest.mark.long
 def test_watch_says_that_nobody_of_that_name_is_there(site: Site, veilmq: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bridge.tracking.tracker.FOUND_S", 0.5)
+    monkeypatch.setattr(trace_board, "PATIENCE_S", 0.5)
     monkeypatch.setattr(trace_board, "GIVE_UP_S", 0.5)
     with site.running() as port:
         status, err, took_s = watched(veilmq, site, port, "nobody")
@@ -165,7 +168,8 @@ def test_watch_says_that_nobody_of_that_name_is_there(site: Site, veilmq: Any, m
 
 
 @pytest.mark.long
-def test_watch_says_that_its_password_is_refused(site: Site, veilmq: Any) -> None:
+def test_watch_says_that_its_password_is_refused(site: Site, veilmq: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trace_board, "PATIENCE_S", 1.5)
     with site.running(allow_anonymous=False, plugins={}) as port:
         status, err, took_s = watched(veilmq, site, port, "pump", more=("--username", "desk"))
     assert (status, took_s < 9) == (2, True)

@@ -6,10 +6,8 @@ import asyncio
 import contextlib
 import os
 import random
-import signal
 import sqlite3
 import stat
-import subprocess
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterable
@@ -22,7 +20,8 @@ from gateway.data import DataDirectory, NoRoomError, StoreError
 from gateway.outbox import store as outbox_store
 from gateway.outbox.database import SEQUENCE_BLOCK
 from gateway.outbox.store import SWITCH_S, Store, StoredEntry
-from tests.waits import until
+from tests import forking
+from tests.waits import until, wait_until
 
 
 @pytest.fixture(autouse=True)
@@ -437,14 +436,13 @@ def test_kill_9_loses_nothing_acknowledged_and_reuses_no_number(tmp_path: Path) 
     dice = random.Random(7)
     used: set[int] = set()
     acknowledged: dict[int, bytes] = {}
-    for _ in range(3):
-        child = subprocess.Popen([sys.executable, "-c", CHILD, str(tmp_path)], stdout=subprocess.PIPE)
-        assert child.stdout is not None
-        lines = [child.stdout.readline() for _ in range(dice.randrange(1, 3000))]
-        os.kill(child.pid, signal.SIGKILL)
-        lines += child.stdout.readlines()
+    for life in range(3):
+        said, enough = tmp_path.with_name(f"{tmp_path.name}-said-{life}"), dice.randrange(1, 3000)
+        child = forking.run(["-c", CHILD, str(tmp_path)], None, os.environ, said, said)
+        assert wait_until(lambda said=said, enough=enough: said.read_bytes().count(b"\n") >= enough, every_s=0.002)  # type: ignore[misc]
+        child.kill()
         child.wait()
-        child.stdout.close()
+        lines = said.read_bytes().splitlines(keepends=True)
         if not lines[-1].endswith(b"\n"):
             del lines[-1]
         for line in lines:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import sqlite3
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -18,8 +15,10 @@ import pytest
 from gateway.tracing import writing
 from gateway.tracing.store import TraceStore, TraceStoreError
 from gateway.tracing.writing import TraceWriter
+from tests import forking
 from tests.bridge.traces.test_tracer import NOW_MS, advertised
 from tests.gateway.overlay_processes import ENVIRONMENT
+from tests.waits import wait_until
 
 ADVERTISED = [advertised(f"e{number}", topic=number.to_bytes(16)) for number in range(1, 61)]
 
@@ -146,15 +145,12 @@ asyncio.run(main())
 
 @pytest.mark.parametrize("after", [1, 30])
 def test_what_somebody_was_told_of_outlives_a_kill(tmp_path: Path, after: int) -> None:
-    path = tmp_path / "traces.sqlite3"
-    process = subprocess.Popen(
-        [sys.executable, "-c", KILLED, str(path)], stdout=subprocess.PIPE, text=True, env=ENVIRONMENT
-    )
-    assert process.stdout is not None
-    told = [process.stdout.readline().strip() for _ in range(after)]
-    process.send_signal(signal.SIGKILL)
-    told += [line.strip() for line in process.stdout if line.endswith("\n")]
+    path, said = tmp_path / "traces.sqlite3", tmp_path / "said"
+    process = forking.run(["-c", KILLED, str(path)], None, ENVIRONMENT, said, said)
+    assert wait_until(lambda: said.read_text().count("\n") >= after)
+    process.kill()
     process.wait()
+    told = [line.strip() for line in said.read_text().splitlines(keepends=True) if line.endswith("\n")]
     store = TraceStore(path)
     found = {each.topic.hex() for each in store.advertisements(NOW_MS)}
     store.close()
