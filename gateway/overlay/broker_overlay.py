@@ -289,6 +289,27 @@ class BrokerOverlay:
                 self._rereading.published(publication, secret.scope.filter)
         return True
 
+    def publish_run(self, client_id: str, run: Sequence[Publication], done: Callable[[int], None]) -> int:
+        """Takes leading publications of one scope that are no more than topic and payload, at once."""
+        gateway = self._gateway
+        if gateway is None or self._rereading:
+            return 0
+        chain, topic, count = None, "", 0
+        most_bytes = SMALL_BYTES - gateway.publisher.sealer.padding
+        for publication in run:
+            if publication.topic != topic:
+                topic = publication.topic
+                if constrained.stays_here(topic) or topic in self.own_topics or gateway.secret_for(topic) is None:
+                    break
+                of = self._chain_of(topic)
+                if (chain is not None and of != chain) or not self._rights.may_publish(gateway, topic):
+                    break
+                chain = of
+            if len(publication.payload) + CHAR_BYTES * len(topic) >= most_bytes:
+                break
+            count += 1
+        return 0 if chain is None else self._outgoing.take_run(run[:count], done, chain, client_id)
+
     def _chain_of(self, topic: str) -> Chain:
         """Its batches are as large as enough replicas take: a hosted broker may take little, and what is too large for
         a passes it by.

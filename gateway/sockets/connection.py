@@ -330,11 +330,12 @@ class MqttConnection(AcceptedTransport):
         """Performs actions of the session in order, up to the first that waits. Held actions stay held then."""
         core, client = self._core, self.client
         assert client is not None
-        is_slowed = client.pace is not None or client.undecided is not None or core.is_costly
+        is_slowed = client.pace is not None or client.undecided is not None
         if not is_slowed and type(actions) is list and actions and is_plain(actions[0]) and core.passes_runs(client):
             actions, waits = self._after_run(client, actions)
             if waits:
                 return
+        is_slowed = is_slowed or core.is_costly
         ends, rest = perf_counter() + core.turns.read_s, iter(actions)
         try:
             for number, action in enumerate(rest, 1):
