@@ -43,6 +43,11 @@ class ForOverlay:
         if not self._is_ending:  # later publications are not acknowledged, and come again
             self.exchange.deliver_local(publication, groups_lost)
 
+    def deliver_run(self, publications: Sequence[Publication]) -> None:
+        """Routes publications of the overlay in order, with the effect of `deliver_local` for each."""
+        if not self._is_ending:
+            self.exchange.deliver_run(publications)
+
     def deliver_stored(self, publication: Publication, groups_lost: Collection[SharedName] = ()) -> None:
         """Routes a publication that replicas had retained when they sent it."""
         if not self._is_ending:

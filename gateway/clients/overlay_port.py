@@ -263,6 +263,10 @@ class LocalBroker(Protocol):
 
     def deliver_local(self, publication: Publication, groups_lost: Collection[SharedName] = ()) -> None: ...
 
+    def deliver_run(self, publications: Sequence[Publication]) -> None:
+        """Delivers publications in order, with the effect of `deliver_local` for each."""
+        ...
+
     def deliver_stored(self, publication: Publication, groups_lost: Collection[SharedName] = ()) -> None:
         """Delivers a publication that replicas had retained: to new subscriptions it is a retained message."""
         ...

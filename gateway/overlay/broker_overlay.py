@@ -520,14 +520,19 @@ class BrokerOverlay:
             self._followed.sent(peer, wire)
         self._wires.send(peer, wire, ticket)
 
-    def deliver(self, effect: Deliver) -> None:
+    def deliver(self, effects: Sequence[Deliver]) -> None:
         assert self._broker is not None
         if self._rereading:
-            self._rereading.delivered(effect)
-        if self.spans is not None and effect.publication.properties:
-            self._deliver_traced(effect, self.spans)
+            for effect in effects:
+                self._rereading.delivered(effect)
+        if self.spans is None and self._followed is None:
+            self._delivery.deliver(self._broker, effects)
             return
-        self._hand_out(effect)
+        for effect in effects:
+            if self.spans is not None and effect.publication.properties:
+                self._deliver_traced(effect, self.spans)
+            else:
+                self._hand_out(effect)
 
     def _deliver_traced(self, effect: Deliver, spans: PublicationSpans) -> None:
         """Hands out a publication within a span, which is the parent of what follows."""
@@ -545,9 +550,9 @@ class BrokerOverlay:
     def _hand_out(self, effect: Deliver) -> None:
         assert self._broker is not None
         if self._followed is not None:
-            self._followed.opened(effect, partial(self._delivery.deliver, self._broker, effect))
+            self._followed.opened(effect, partial(self._delivery.deliver, self._broker, (effect,)))
             return
-        self._delivery.deliver(self._broker, effect)
+        self._delivery.deliver(self._broker, (effect,))
 
     def deliver_shared(self, effect: DeliverShared) -> None:
         assert self._broker is not None

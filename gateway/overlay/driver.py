@@ -85,7 +85,7 @@ class Hands(Protocol):
     """
 
     def send(self, peer: str, wire: Wire, ticket: int) -> None: ...
-    def deliver(self, effect: Deliver) -> None: ...
+    def deliver(self, effects: Sequence[Deliver]) -> None: ...
     def deliver_shared(self, effect: DeliverShared) -> None: ...
     def forget(self, sequences: Sequence[int]) -> None: ...
     def leave(self, sequences: Sequence[int]) -> None: ...
@@ -174,8 +174,17 @@ class Driver:
             effects, is_handled = (), False
         else:
             is_handled = True
+        deliveries: list[Deliver] = []
         for effect in effects:
+            if type(effect) is Deliver:
+                deliveries.append(effect)
+                continue
+            if deliveries:
+                self._hands.deliver(deliveries)
+                deliveries = []
             self._perform(effect)
+        if deliveries:
+            self._hands.deliver(deliveries)
         if self._alarm_due is None and self._watching is not None:
             # At the end of this turn of the loop or soon: to ask the node costs as much as to forward a repetition.
             loop = asyncio.get_running_loop()
@@ -199,8 +208,6 @@ class Driver:
                 self._count(effect)
             case Send(peer, wire, ticket):
                 hands.send(peer, wire, ticket)
-            case Deliver():
-                hands.deliver(effect)
             case DeliverShared():
                 hands.deliver_shared(effect)
             case Forget(sequences):
@@ -240,6 +247,8 @@ class Driver:
                 hands.of_receipts(effect)
             case Wanted() | Doubted():
                 raise AssertionError("what a reader says to its own node")
+            case Deliver():
+                raise AssertionError("deliveries go together")
             case _:
                 self._perform_upkeep(effect)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import takewhile
 from time import perf_counter
@@ -521,6 +521,17 @@ class MqttConnection(AcceptedTransport):
             return
         self._flusher.add(self)
         self._out = [data]
+
+    def write_all(self, packets: Sequence[bytes]) -> None:
+        """Queues the bytes of several packets, as `write` does."""
+        if self._gate:
+            for data in packets:
+                self._write_gated(data)
+        elif self._out:
+            self._out.extend(packets)
+        elif packets:
+            self._flusher.add(self)
+            self._out = list(packets)
 
     def gate(self, batch: int) -> bool:
         """Holds later bytes until `release(batch)`. Returns False if they are already held, or the connection is
