@@ -140,6 +140,10 @@ class _Shell:
             if self._dropped & (self._dropped - 1) == 0:  # 1, 2, 4, ...: a flood of losses must not flood the log
                 LogEvent.AMQTT_BEHIND.say(log, self._dropped)
 
+    def deliver_run(self, publications: Sequence[Publication]) -> None:
+        for publication in publications:
+            self.deliver_local(publication)
+
     def deliver_stored(self, publication: Publication, groups_lost: Collection[SharedName] = ()) -> None:
         """Delivers to all local subscribers, since amqtt does not tell new subscriptions."""
         self.deliver_local(publication, groups_lost)

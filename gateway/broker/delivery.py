@@ -6,7 +6,7 @@ from clients and their answers are in `exchange.py`. Source: MQTT 5.0 ยง3.3.4, ย
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any
 
@@ -81,6 +81,24 @@ class ClientDelivery:
             message = message or Message(publish.topic, publish.payload, publisher=publisher)
             for group in plan.groups:
                 self.deliver_to_group(group, message, None, self.now())
+
+    def forward_run(self, run: Sequence[Message]) -> bool:
+        """Delivers messages of the overlay on one topic, in order, with the effect of `forward` for each. False:
+        nothing was done.
+        """
+        plan = self.router.plan(run[0].topic)
+        if plan.is_odd or plan.groups:
+            return False
+        for target in plan.targets:
+            client, sent = target.client, 0
+            connection = client.connection
+            if target.qos and client.plain is not None and not target.subscription_ids and connection is not None:
+                packets = client.session.send_run(run, target.qos)
+                connection.write_all(packets)
+                sent = len(packets)
+            for message in run[sent:]:
+                self._deliver_to(target, message, None, self.now())
+        return True
 
     def forward(self, sender: Client | None, message: Message) -> bool:
         """Delivers QoS 1 and 2 without retain flag and properties, with the effect of `route`, on the hot path. False:

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from amqtt.events import BrokerEvents, MQTTEvents
 
-from bridge.contract import Publication
+from bridge.base import check_name
+from bridge.contract import Publication, is_bare
 from bridge.document import OwnTopics
 from gateway.base import RECEIPTS_ROOT, TURN_S, Limits
 from gateway.base.followed import FollowedMessages
@@ -28,12 +29,13 @@ from gateway.broker import followed_clients
 from gateway.broker import member_sessions as members
 from gateway.broker.delivery import ClientDelivery
 from gateway.broker.holding import Backlog
-from gateway.broker.offering import offer_for
+from gateway.broker.offering import offer_for, offer_run
 from gateway.broker.session_shares import owner_of
 from gateway.clients import (
     FINAL_REFUSALS,
     INTERNAL,
     Client,
+    ClientConnection,
     Constraining,
     EdgeRetained,
     EntityEvent,
@@ -75,6 +77,12 @@ repeats the publication. Stops a plugin that hangs from silencing a client for e
 """
 SYSTEM_TOPICS, SYSTEM_BYTES = 10_000, 16 << 20
 """Stops a plugin of amqtt that invents names below `$SYS/` from filling memory."""
+
+
+OFFERED_MAX = 128
+"""Publications of a client that are offered to the overlay before the time is looked at. Stops a read of many small
+ones from keeping others waiting.
+"""
 
 
 def is_reserved(topic: str) -> bool:
@@ -185,7 +193,7 @@ class Exchange:
         """
         if self.holding.behind or client.is_behind or client.pace is not None or client.undecided is not None:
             return False
-        if topic[0] == "$" or self.host.sees_packets_received or not self.passes_runs(client):
+        if topic[0] == "$" or self.host.sees_packets_received or not self._routes_runs(client):
             return False
         if not client.session.begins_plainly(now):
             return False
@@ -244,15 +252,21 @@ class Exchange:
         return host.catch_up() if later is None and host.is_behind else later
 
     def passes_runs(self, client: Client) -> bool:
-        """True if plain publications of this client need nothing but routes and acknowledgements."""
-        if not self.host.is_absent or self.tracing is not None or self.overlay is not None or self.store is not None:
+        """True if plain publications of this client need nothing but the overlay, or routes, and acknowledgements."""
+        if not self.host.is_absent or self.tracing is not None or client.bridge is not None or client.peer is not None:
             return False
-        return client.bridge is None and client.peer is None and not client.acks
+        return self.spans is None if self.overlay is not None else self.store is None and not client.acks
+
+    def _routes_runs(self, client: Client) -> bool:
+        """True if plain publications of this client need nothing but routes and acknowledgements."""
+        return self.overlay is None and self.passes_runs(client)
 
     def pass_run(self, client: Client, run: Sequence[Publish]) -> tuple[int, Waiting | None]:
         """Routes leading plain publications of QoS 1 and acknowledges the run with a write. Ends at a publication with
         a slow receiver or for the general path. Returns the length of the run, and the wait of the next publication.
         """
+        if self.overlay is not None:
+            return self._offer_run(client, run, self.overlay), None
         passed, later, publisher = 0, None, client.client_id
         for publish in run:
             topic = publish.topic
@@ -265,6 +279,34 @@ class Exchange:
             passed += 1
         self._acknowledge_run(client, run if passed == len(run) else run[:passed])
         return passed, later
+
+    def _offer_run(self, client: Client, run: Sequence[Publish], overlay: OverlayPort) -> int:
+        """Offers leading plain publications without local receivers to the overlay. Returns how many are taken."""
+        count, last = 0, ""
+        for publish in run[:OFFERED_MAX]:
+            topic = publish.topic
+            if topic == last:
+                count += 1
+                continue
+            found, last = self.delivery.router.plan(topic), topic
+            if found.is_odd or found.targets or found.groups or topic[0] == "$" or topic in self.own_topics:
+                break
+            count += 1
+        if not count:
+            return 0
+        count = offer_run(
+            overlay, client, run[:count], self._send_decided_acks, self.traffic.defects, self.delivery.circles
+        )
+        if count and client.session.inbound.full and client.connection is not None:
+            self._make_wait(client, client.connection)
+        return count
+
+    def _make_wait(self, client: Client, connection: ClientConnection) -> None:
+        """Reads no more of a client with too many unacknowledged publications. MQTT 5 clients know our Receive Maximum;
+        others are made to wait.
+        """
+        self.reached.note_bound("receive_maximum", client.client_id)
+        connection.pause(UNACKNOWLEDGED)
 
     def _acknowledge_run(self, client: Client, run: Sequence[Publish]) -> None:
         data = client.session.acknowledge_all(run) if run else b""
@@ -295,7 +337,7 @@ class Exchange:
 
     def _pass_held(self, client: Client, publish: Publish, since: float) -> Later | None:
         """Passes a publication after a wait, and following publications of the publisher within the room."""
-        if not is_plain(publish) or not self.passes_runs(client):
+        if not is_plain(publish) or not self._routes_runs(client):
             return self._pass_on(client, publish, since)
         publisher = client.client_id
         if not self.delivery.forward(client, Message(publish.topic, publish.payload, 1, publisher=publisher)):
@@ -501,9 +543,7 @@ class Exchange:
         if client.is_refused or (client.acks and client.acks[0].code is not None):
             self._send_decided_acks(client)
         if client.acks and client.session.inbound.full and client.connection is not None:
-            # MQTT 5 clients know our Receive Maximum; others are made to wait.
-            self.reached.note_bound("receive_maximum", client.client_id)
-            client.connection.pause(UNACKNOWLEDGED)
+            self._make_wait(client, client.connection)
 
     def _acknowledge(self, client: Client, publish: Publish, code: int = 0) -> None:
         if publish.qos and client.acks:
@@ -525,17 +565,20 @@ class Exchange:
             self._turn_away(client)
         while acks and (code := acks[0].code) is not None:
             owed = acks.popleft()
-            publish = owed.publish
-            if self.delivery.followed is not None:
-                followed_clients.answered(self.delivery.followed, client, publish, code)
-            if code in FINAL_REFUSALS:
-                self.audit.may_not("publish", client, publish.topic, code)
-            if session.version == Version.V5 or not owed.refuses:
-                # "Packet too large" is no code of PUBACK and PUBREC (MQTT 5.0 §3.4.2.1, §3.5.2.1).
-                said = ReasonCode.QUOTA_EXCEEDED if code == ReasonCode.PACKET_TOO_LARGE else ReasonCode(code)
-                data = session.acknowledge(publish, said)
-                if data and client.connection is not None:
-                    client.connection.write(data)
+            if owed.run and code == ReasonCode.SUCCESS and self.delivery.followed is None:
+                self._acknowledge_run(client, owed.run)
+                continue
+            for publish in owed.run or (owed.publish,):
+                if self.delivery.followed is not None:
+                    followed_clients.answered(self.delivery.followed, client, publish, code)
+                if code in FINAL_REFUSALS:
+                    self.audit.may_not("publish", client, publish.topic, code)
+                if session.version == Version.V5 or not owed.refuses:
+                    # "Packet too large" is no code of PUBACK and PUBREC (MQTT 5.0 §3.4.2.1, §3.5.2.1).
+                    said = ReasonCode.QUOTA_EXCEEDED if code == ReasonCode.PACKET_TOO_LARGE else ReasonCode(code)
+                    data = session.acknowledge(publish, said)
+                    if data and client.connection is not None:
+                        client.connection.write(data)
         # A client that owes PUBRELs is read again, however many there are.
         if client.connection is not None and not (acks and session.inbound.full):
             client.connection.resume(UNACKNOWLEDGED)
@@ -553,7 +596,8 @@ class Exchange:
         client.is_refused, session = False, client.session
         if session.version == Version.V5:
             return
-        forgone = [session.inbound.settle_routed(one.publish, refused=True) for one in client.acks if one.refuses]
+        refused = [publish for one in client.acks if one.refuses for publish in one.run or (one.publish,)]
+        forgone = [session.inbound.settle_routed(publish, refused=True) for publish in refused]
         if any(forgone) and client.connection is not None:
             self.close(client, session.close(ReasonCode.QUOTA_EXCEEDED, "publication refused"))
 
@@ -607,6 +651,33 @@ class Exchange:
             self.tracing.entity_event(event)
         for watcher in self.watchers:
             watcher(event)
+
+    def deliver_run(self, publications: Sequence[Publication]) -> None:
+        """Delivers publications of the overlay in order, with the effect of `deliver_local` for each; plain ones on a
+        topic go to their receivers together. Raises TopicError.
+        """
+        run: list[Message] = []
+        goes_together = self.tracing is None and self.host.is_absent
+        for publication in publications:
+            topic = publication.topic
+            if run and topic != run[0].topic:
+                self._inject_run(run)
+                run = []
+            if goes_together and publication.qos and not publication.retain and is_bare(publication):
+                run.append(Message(topic if run else check_name(topic), publication.payload, publication.qos))
+                continue
+            if run:
+                self._inject_run(run)
+                run = []
+            self.deliver_local(publication)
+        if run:
+            self._inject_run(run)
+
+    def _inject_run(self, run: Sequence[Message]) -> None:
+        """Routes plain messages of QoS 1 and 2 on one topic."""
+        if self.holding.behind or not self.delivery.forward_run(run):
+            for message in run:
+                self.inject(message)
 
     def deliver_local(self, publication: Publication, groups_lost: Collection[SharedName] = ()) -> None:
         """Delivers a publication of the overlay, to local clients only. Raises TopicError."""

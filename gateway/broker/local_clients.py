@@ -39,6 +39,11 @@ class LocalClients:
         if not self.is_ending:
             self._exchange.deliver_local(publication, groups_lost)
 
+    def deliver_run(self, publications: Sequence[Publication]) -> None:
+        """Routes publications of the overlay in order, with the effect of `deliver_local` for each."""
+        if not self.is_ending:
+            self._exchange.deliver_run(publications)
+
     def deliver_stored(self, publication: Publication, groups_lost: Collection[SharedName] = ()) -> None:
         """Routes a publication that replicas had retained when they sent it."""
         if not self.is_ending:

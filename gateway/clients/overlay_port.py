@@ -79,6 +79,13 @@ class OverlayPort(Protocol):
         """
         ...
 
+    def publish_run(self, client_id: str, run: Sequence[Publication], done: Done) -> int:
+        """Takes leading publications of QoS 1 of a local client, none of them with retain flag or properties, as
+        `publish` does. Returns how many: `done(code)` is called once for all of these, later. The next one is for
+        `publish`.
+        """
+        ...
+
     def filter_subscribed(self, topic_filter: str, wanted: Predicate | None = None, /) -> bool | None:
         """Takes the first local subscription of a filter, share prefix stripped, and every one where clients may have
         predicates. `wanted` None: all content. Returns False if the overlay cannot take the subscription: it is
@@ -257,6 +264,10 @@ class LocalBroker(Protocol):
     """Methods of `EdgeBroker` an overlay needs."""
 
     def deliver_local(self, publication: Publication, groups_lost: Collection[SharedName] = ()) -> None: ...
+
+    def deliver_run(self, publications: Sequence[Publication]) -> None:
+        """Delivers publications in order, with the effect of `deliver_local` for each."""
+        ...
 
     def deliver_stored(self, publication: Publication, groups_lost: Collection[SharedName] = ()) -> None:
         """Delivers a publication that replicas had retained: to new subscriptions it is a retained message."""

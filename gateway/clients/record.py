@@ -10,7 +10,7 @@ import asyncio
 import heapq
 import itertools
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import inf
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
@@ -48,12 +48,14 @@ acknowledgement: otherwise it would repeat the message after each connect, for e
 
 
 class OwedAck:
-    """Acknowledgement the broker owes a client; `code` None: undecided. `answers`: how many answers are awaited."""
+    """Acknowledgement the broker owes a client; `code` None: undecided. `answers`: how many answers are awaited. `run`:
+    all publications that are decided together, if they are several; `publish` is the first.
+    """
 
-    __slots__ = ("_worst", "answers", "code", "publish")
+    __slots__ = ("_worst", "answers", "code", "publish", "run")
 
-    def __init__(self, publish: Publish, code: int | None = None) -> None:
-        self.publish, self.code = publish, code
+    def __init__(self, publish: Publish, code: int | None = None, run: Sequence[Publish] = ()) -> None:
+        self.publish, self.code, self.run = publish, code, run
         self.answers, self._worst = 1, 0
 
     def answer(self, code: int) -> None:
@@ -107,6 +109,7 @@ class ClientConnection(Protocol):
     async def challenge(self, data: bytes) -> Packet: ...
     async def room(self) -> bool: ...
     def write(self, data: bytes) -> None: ...
+    def write_all(self, packets: Sequence[bytes]) -> None: ...
     def hold_bytes(self, batch: int) -> bool: ...
     def release_bytes(self, batch: int) -> None: ...
     def pause(self, why: int) -> None: ...

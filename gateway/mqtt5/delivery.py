@@ -7,7 +7,7 @@ with the inbound half, which handles the client's packets. Source: MQTT 5.0 §3.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol
@@ -209,6 +209,34 @@ class Delivery:
         if not packet_id:
             return None
         return self._depart(queued, packet_id)
+
+    def send_run(self, run: Sequence[Message], qos: int) -> list[bytes]:
+        """Sends leading messages as `send` does, each at the lower of its own QoS and `qos`; returns their packets.
+        They have no properties. Takes fewer calls than `send` for each.
+        """
+        packets: list[bytes] = []
+        if self.waiting or self.paused or self.state is not Connection.CONNECTED:
+            return packets
+        begin, journal, version = self.outbound.begin_flow, self.journal, self.version
+        held, most, payload_bytes = self._in_flight_bytes, self.limits.queue_bytes, 0
+        for message in run:
+            own, size = min(qos, message.qos), message.held_bytes
+            if 2 * (held + size) >= most:
+                break
+            queued = Queued(message, own, False, size)
+            packet_id = begin(queued, own)
+            if not packet_id:
+                break
+            held += size
+            if journal is not None:
+                journal.queued(queued, packet_id)
+            payload_bytes += len(message.payload)
+            packets.append(encode_publish(message.topic, message.payload, own, packet_id=packet_id, version=version))
+        self._in_flight_bytes = held
+        if packets:
+            self.figures.delivered += len(packets)
+            self.figures.delivered_bytes += payload_bytes
+        return packets
 
     def queue_at_once(self, message: Message, qos: int) -> bool:
         """Queues a message on the hot path of `deliver`, under the conditions of `send_at_once` but one: other

@@ -64,8 +64,9 @@ class StoredRow:
     """Publication on its way to the disk: `frame` is `encode_publication`, `commit` sets `previous`.
 
     `chain`: the ordered sequence the publication is part of, named by its scope. A row without a frame is bundled with
-    others of its chain (`bundling`); `size` is then its share in bytes. `sequences`: the numbers bundled into this
-    row; `topics`: their topics, if there are several.
+    others of its chain (`bundling`); `size` is then its share in bytes, and `run` has its publications, if they are
+    several with numbers from `sequence` on. `sequences`: the numbers of the rows bundled into this row; `topics`: the
+    topics, if there are several.
     """
 
     sequence: int
@@ -77,6 +78,12 @@ class StoredRow:
     sequences: tuple[int, ...] = ()
     topics: Collection[str] = ()
     previous: int = 0
+    run: Sequence[Publication] = ()
+
+    @property
+    def publications(self) -> int:
+        """The number of publications of devices in this row."""
+        return len(self.run) or self.publication.records or 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ class Lingering:
         chain, due_s = row.chain, 0.0
         if chain.linger_ms:
             waiting = self._waiting.setdefault(chain.name, [0, 0])
-            waiting[0] += 1
+            waiting[0] += row.publications
             waiting[1] += row.size
             if waiting[0] < chain.records and waiting[1] < chain.bytes and not row.frame:
                 due_s = self._left_at.get(chain.name, float("-inf")) + chain.linger_ms / 1000

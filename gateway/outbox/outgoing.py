@@ -103,7 +103,7 @@ class Outgoing:
             return
         try:
             chain = self._chain_of(publication.topic)
-            if publication.qos or publication.retain:
+            if self._gathered and (publication.qos or publication.retain):
                 self._leave_gathered(chain.name)  # keeps the order: earlier publications go first
             if publication.qos:
                 sequence: int = self._store.append(
@@ -123,6 +123,34 @@ class Outgoing:
                 self._gather(chain, Numbered(number, publication), size)
         except StoreError as error:
             self._refuse(error, done)
+
+    def take_run(self, run: Sequence[Publication], done: Callable[[int], None], chain: Chain, client: str = "") -> int:
+        """Takes leading publications of QoS 1 of one client and chain, none of them retained, as one, and returns how
+        many. Calls `done(code)` once for all of these, when they are durable. `take_publication` must take the next
+        one.
+        """
+        if self.followed is not None:
+            return 0
+        size = count = 0
+        for publication in run[: chain.records]:
+            one = size_of(publication)
+            if not one or (count and size + one > chain.bytes):
+                break
+            size, count = size + one, count + 1
+        if not count:
+            return 0
+        if self._gathered:
+            self._leave_gathered(chain.name)  # keeps the order: earlier publications go first
+
+        def stored(result: StoredEntry | StoreError) -> None:
+            self._stored(sequence, result, done, count)
+
+        try:
+            sequence = self._store.append(run[0], stored, chain, size, client, run[:count])
+        except StoreError:
+            return 0  # there may be room for one, and it says what is the matter
+        self._appending.append(sequence)
+        return count
 
     def _gather(self, chain: Chain, record: Numbered, size: int) -> None:
         """Holds a publication that is not stored until the end of this turn of the loop, to leave with others: as a
@@ -151,11 +179,13 @@ class Outgoing:
                 self.followed.gathered(run[0].number, batch)
             self._tell_node(Unstored(run[0].number, batch))
 
-    def _stored(self, sequence: int, result: StoredEntry | StoreError, done: Callable[[int], None]) -> None:
-        """Takes the disk's answer to an append; entries themselves come in `_committed`."""
+    def _stored(
+        self, sequence: int, result: StoredEntry | StoreError, done: Callable[[int], None], count: int = 1
+    ) -> None:
+        """Takes the disk's answer to an append of so many publications; entries themselves come in `_committed`."""
         if isinstance(result, StoreError):
             asyncio.get_running_loop().call_soon(self._tell_node, NotAppended(sequence))
-            self._refuse(result, done)
+            self._refuse(result, done, count)
         else:
             done(SUCCESS)
 
@@ -192,11 +222,11 @@ class Outgoing:
             self._figures.count_effect(Count("outbox_damaged"))
         self._tell_node(OutboxPage(tuple((r.sequence, r.previous, r.publication) for r in page.rows), page.following))
 
-    def _refuse(self, error: StoreError, done: Callable[[int], None]) -> None:
+    def _refuse(self, error: StoreError, done: Callable[[int], None], count: int = 1) -> None:
         self._log_error(error)
         full = isinstance(error, NoRoomError)
         stays = full and self._full_is_local
-        self._figures.count_effect(Count("outbox_refused", 1, "local" if stays else "full" if full else "disk"))
+        self._figures.count_effect(Count("outbox_refused", count, "local" if stays else "full" if full else "disk"))
         done(SUCCESS if stays else error.code)
 
     def _log_error(self, error: StoreError) -> None:

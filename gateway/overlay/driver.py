@@ -85,7 +85,7 @@ class Hands(Protocol):
     """
 
     def send_wire(self, peer: str, wire: Wire, ticket: int) -> None: ...
-    def deliver_publication(self, effect: Deliver) -> None: ...
+    def deliver_publications(self, effects: Sequence[Deliver]) -> None: ...
     def deliver_to_group(self, effect: DeliverShared) -> None: ...
     def forget_sequences(self, sequences: Sequence[int]) -> None: ...
     def leave_on_disk(self, sequences: Sequence[int]) -> None: ...
@@ -117,7 +117,7 @@ class NoHands:
     def _never(self, *_: Any, **__: Any) -> None:
         raise AssertionError("an effect that this party's machine does not have")
 
-    deliver_publication = deliver_to_group = forget_sequences = leave_on_disk = read_page = _never
+    deliver_publications = deliver_to_group = forget_sequences = leave_on_disk = read_page = _never
     keep_rows = refuse_wire = delay = withhold = acknowledge_withheld = keep_material = keep_archive = of_receipts = (
         _never
     )
@@ -176,8 +176,17 @@ class Driver:
             effects, is_handled = (), False
         else:
             is_handled = True
+        deliveries: list[Deliver] = []
         for effect in effects:
+            if type(effect) is Deliver:
+                deliveries.append(effect)
+                continue
+            if deliveries:
+                self._hands.deliver_publications(deliveries)
+                deliveries = []
             self._perform_effect(effect)
+        if deliveries:
+            self._hands.deliver_publications(deliveries)
         if self._alarm_due is None and self._watching is not None:
             # At the end of this turn of the loop or soon: to ask the node costs as much as to forward a repetition.
             loop = asyncio.get_running_loop()
@@ -201,8 +210,6 @@ class Driver:
                 self._count_effect(effect)
             case Send(peer, wire, ticket):
                 hands.send_wire(peer, wire, ticket)
-            case Deliver():
-                hands.deliver_publication(effect)
             case DeliverShared():
                 hands.deliver_to_group(effect)
             case Forget(sequences):
@@ -242,6 +249,8 @@ class Driver:
                 hands.of_receipts(effect)
             case Wanted() | Doubted():
                 raise AssertionError("what a reader says to its own node")
+            case Deliver():
+                raise AssertionError("deliveries go together")
             case _:
                 self._perform_upkeep(effect)
 

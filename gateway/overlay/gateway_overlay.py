@@ -177,6 +177,27 @@ class GatewayOverlay(BrokerOverlay):
                 self._rereading.take_published(publication, secret.scope.filter)
         return True
 
+    def publish_run(self, client_id: str, run: Sequence[Publication], done: Callable[[int], None]) -> int:
+        """Takes leading publications of one scope that are no more than topic and payload, at once."""
+        gateway = self._gateway
+        if self._rereading:
+            return 0
+        chain, topic, count = None, "", 0
+        most_bytes = SMALL_BYTES - gateway.publisher.sealer.padding
+        for publication in run:
+            if publication.topic != topic:
+                topic = publication.topic
+                if constrained.stays_here(topic) or topic in self.own_topics or gateway.secret_for(topic) is None:
+                    break
+                of = self._chain_of(topic)
+                if (chain is not None and of != chain) or not self._rights.may_publish(gateway, topic):
+                    break
+                chain = of
+            if len(publication.payload) + CHAR_BYTES * len(topic) >= most_bytes:
+                break
+            count += 1
+        return 0 if chain is None else self._outgoing.take_run(run[:count], done, chain, client_id)
+
     def _chain_of(self, topic: str) -> Chain:
         """Returns the chain of a topic, whose batches are as large as enough replicas take.
 
@@ -310,14 +331,19 @@ class GatewayOverlay(BrokerOverlay):
     def acknowledge_withheld(self, numbers: Sequence[int]) -> None:
         self._withheld.acknowledge_withheld(numbers)
 
-    def deliver_publication(self, effect: Deliver) -> None:
+    def deliver_publications(self, effects: Sequence[Deliver]) -> None:
         assert self._broker is not None
         if self._rereading:
-            self._rereading.delivered(effect)
-        if self.spans is not None and effect.publication.properties:
-            self._deliver_traced(effect, self.spans)
+            for effect in effects:
+                self._rereading.delivered(effect)
+        if self.spans is None and self._followed is None:
+            self._delivery.deliver_publications(self._broker, effects)
             return
-        self._hand_out(effect)
+        for effect in effects:
+            if self.spans is not None and effect.publication.properties:
+                self._deliver_traced(effect, self.spans)
+            else:
+                self._hand_out(effect)
 
     def _deliver_traced(self, effect: Deliver, spans: PublicationSpans) -> None:
         """Hands out a publication within a span, which is the parent of what follows."""
@@ -335,9 +361,9 @@ class GatewayOverlay(BrokerOverlay):
     def _hand_out(self, effect: Deliver) -> None:
         assert self._broker is not None
         if self._followed is not None:
-            self._followed.say_opened(effect, partial(self._delivery.deliver_publication, self._broker, effect))
+            self._followed.say_opened(effect, partial(self._delivery.deliver_publications, self._broker, (effect,)))
             return
-        self._delivery.deliver_publication(self._broker, effect)
+        self._delivery.deliver_publications(self._broker, (effect,))
 
     def deliver_to_group(self, effect: DeliverShared) -> None:
         assert self._broker is not None

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import takewhile
 from time import perf_counter
@@ -330,11 +330,12 @@ class MqttConnection(AcceptedTransport):
         """Performs actions of the session in order, up to the first that waits. Held actions stay held then."""
         core, client = self._core, self.client
         assert client is not None
-        is_slowed = client.pace is not None or client.undecided is not None or core.is_costly
+        is_slowed = client.pace is not None or client.undecided is not None
         if not is_slowed and type(actions) is list and actions and is_plain(actions[0]) and core.passes_runs(client):
             actions, waits = self._after_run(client, actions)
             if waits:
                 return
+        is_slowed = is_slowed or core.is_costly
         ends, rest = perf_counter() + core.turns.read_s, iter(actions)
         try:
             for number, action in enumerate(rest, 1):
@@ -520,6 +521,17 @@ class MqttConnection(AcceptedTransport):
             return
         self._flusher.add_connection(self)
         self._out = [data]
+
+    def write_all(self, packets: Sequence[bytes]) -> None:
+        """Queues the bytes of several packets, as `write` does."""
+        if self._gate:
+            for data in packets:
+                self._write_gated(data)
+        elif self._out:
+            self._out.extend(packets)
+        elif packets:
+            self._flusher.add_connection(self)
+            self._out = list(packets)
 
     def hold_bytes(self, batch: int) -> bool:
         """Holds later bytes until `release_bytes(batch)`. Returns False if they are already held, or the connection is

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,7 @@ class FakeOverlay:
 
     def __init__(self) -> None:
         self.published: list[tuple[str, Publication]] = []
+        self.runs: list[list[bytes]] | None = None  # None: publications come one by one
         self.done: list[Callable[[int], None]] = []
         self.filters: list[str] = []
         self.peers: list[str] = []
@@ -52,6 +54,15 @@ class FakeOverlay:
         self.entities: list[Any] = []
         self.groups: list[str] = []
         self.refusal = int(ReasonCode.NOT_AUTHORIZED)
+
+    def publish_run(self, client_id: str, run: Sequence[Publication], done: Callable[[int], None]) -> int:
+        taken = list(takewhile(lambda publication: publication.topic.startswith("far/"), run))
+        if self.runs is None:
+            return 0
+        if taken:
+            self.runs.append([publication.payload for publication in taken])
+            self.done.append(done)
+        return len(taken)
 
     def publish(self, client_id: str, publication: Publication, done: Callable[[int], None]) -> bool:
         self.published.append((client_id, publication))
@@ -118,6 +129,48 @@ def test_a_publication_is_acknowledged_when_the_overlay_has_it_and_in_order() ->
             assert answers == [PubAck(one), PubRec(two), PubAck(three)]
             wire.send(PubRel(two))
             await wire.expect(PubComp)
+
+    asyncio.run(check())
+
+
+def test_plain_publications_of_one_read_go_together_and_are_acknowledged_in_their_places() -> None:
+    async def check() -> None:
+        overlay = FakeOverlay()
+        overlay.runs = []
+        async with serving(overlay=overlay) as broker:
+            wire, sub = await Wire.connect(broker, "dev"), await Wire.connect(broker, "sub")
+            await sub.subscribe("far/here")
+            ids = [wire.publish("far/1", b"%d" % n, 1) for n in range(4)]
+            ids += [wire.publish("far/here", b"4", 1), wire.publish("far/1", b"5", 1), wire.publish("near", b"6", 1)]
+            assert await wire.barrier() == []
+            assert overlay.runs == [[b"0", b"1", b"2", b"3"], [b"5"]], "what local clients get goes alone"
+            assert [publication.payload for _, publication in overlay.published] == [b"4", b"6"]
+            assert await sub.published() == [("far/here", b"4")]
+            run, alone, after = overlay.done
+            after(0)
+            alone(0)
+            assert await wire.barrier() == []
+            run(0)
+            assert await wire.barrier() == [PubAck(each) for each in ids]
+
+    asyncio.run(check())
+
+
+def test_each_publication_of_a_run_that_the_disk_refuses_is_refused() -> None:
+    async def check() -> None:
+        overlay = FakeOverlay()
+        overlay.runs = []
+        async with serving(overlay=overlay) as broker:
+            new, old = await Wire.connect(broker, "new"), await Wire.connect(broker, "old", Version.V311)
+            ids = [new.publish("far/1", b"x", 1) for _ in range(3)]
+            assert await new.barrier() == []
+            overlay.done[0](ReasonCode.QUOTA_EXCEEDED)
+            assert await new.barrier() == [PubAck(each, ReasonCode.QUOTA_EXCEEDED) for each in ids]
+            for _ in range(3):
+                old.publish("far/1", b"x", 1)
+            assert await old.barrier() == []
+            overlay.done[1](ReasonCode.QUOTA_EXCEEDED)
+            assert await old.closed() == [], "it has no words for that, keeps all three, and repeats them"
 
     asyncio.run(check())
 

@@ -189,6 +189,9 @@ class FullOutbox(FakeOverlay):
         super().__init__()
         self.room, self.taken, self.undecided = 0, list[bytes](), list[Callable[[int], None]]()
 
+    def publish_run(self, client_id: str, run: object, done: object) -> int:
+        return 0
+
     def publish(self, client_id: str, publication: Publication, done: Callable[[int], None]) -> bool:
         if not self.room:
             done(ReasonCode.QUOTA_EXCEEDED)

@@ -214,6 +214,9 @@ class Outbox(FakeOverlay):
         super().__init__()
         self.is_full = False
 
+    def publish_run(self, client_id: str, run: object, done: object) -> int:
+        return 0
+
     def publish(self, client_id: str, publication: Publication, done: Callable[[int], None]) -> bool:
         done(ReasonCode.QUOTA_EXCEEDED if self.is_full else ReasonCode.SUCCESS)
         return True

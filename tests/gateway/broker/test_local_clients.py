@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 from bridge.contract.machine import Publication
+from gateway.mqtt5.packets import PubAck, Publish, Version
 from tests.gateway.harness import Wire, serving
 from tests.waits import until
 
@@ -47,9 +48,40 @@ def test_what_comes_after_the_end_has_begun_is_not_delivered(tmp_path: Path) -> 
             await away.subscribe("t", 1)
             broker.local.deliver_local(Publication("t", b"in time", 1))
         broker.local.deliver_local(Publication("t", b"too late", 1))
+        broker.deliver_run([Publication("t", b"too late", 1)])
         async with serving(config) as again:
             back = await Wire.connect(again, "away", clean_start=False, properties=keep)
             assert await back.published() == [("t", b"in time")]
+
+    asyncio.run(check())
+
+
+def test_a_run_reaches_each_receiver_in_order_whatever_is_in_it(tmp_path: Path) -> None:
+    """A window that is full, a persistent session, QoS 0, a retained value and a property do not change the order."""
+
+    async def check() -> None:
+        said = [Publication("t/1", b"%d" % n, 1) for n in range(5)]
+        said += [Publication("t/1", b"5", 0), Publication("t/2", b"6", 2), Publication("t/2", b"7", 1, True)]
+        said += [
+            Publication("t/1", b"8", 1, properties=(("k", "v"),)),
+            *(Publication("t/1", b"%d" % n, 1) for n in (9, 10)),
+        ]
+        async with serving({"data": str(tmp_path / "data")}) as broker:
+            plain, old = await Wire.connect(broker, "plain"), await Wire.connect(broker, "old", Version.V311)
+            narrow = await Wire.connect(broker, "narrow", properties={"receive_maximum": 2})
+            kept = await Wire.connect(broker, "kept", properties={"session_expiry_s": 100})
+            for wire in (plain, old, narrow, kept):
+                await wire.subscribe("t/#", 1)
+            broker.deliver_run(said)
+            whole = [(each.topic, each.payload) for each in said]
+            assert await plain.published() == await old.published() == await kept.published() == whole
+            first = [await narrow.expect(Publish) for _ in range(2)]
+            assert [each.payload for each in first] == [b"0", b"1"]
+            got = list(first)
+            while len(got) < 10:  # QoS 0 does not wait for the window
+                narrow.send(*(PubAck(each.packet_id) for each in got[-2:] if each.qos))
+                got.append(await narrow.expect(Publish))
+            assert [int(each.payload) for each in got if each.qos] == [0, 1, 2, 3, 4, 6, 7, 8, 9]
 
     asyncio.run(check())
 

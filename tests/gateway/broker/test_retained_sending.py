@@ -29,6 +29,9 @@ class SlowOverlay(FakeOverlay):
         self._accept: list[Callable[[], None]] = []
         self._settle: list[Callable[[], None]] = []
 
+    def publish_run(self, client_id: str, run: object, done: object) -> int:
+        return 0
+
     def publish(self, client_id: str, publication: Publication, done: Callable[[int], None]) -> bool:
         return False
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from bridge.contract import Chain
 from bridge.contract.machine import Publication
 from gateway.data import DataDirectory, NoRoomError, StoreError
 from gateway.outbox import store as outbox_store
@@ -242,6 +243,23 @@ def test_what_was_appended_before_a_refusal_was_known_does_not_overtake_what_was
         assert [type(result) for result in results] == [NoRoomError, NoRoomError]
         await taken(store, message())
         assert len(on_disk(store)) == 2
+
+    run_with(tmp_path, use)
+
+
+def test_a_run_that_the_disk_refuses_leaves_nothing_behind(tmp_path: Path) -> None:
+    async def use(store: Store) -> None:
+        commit, results = store._outbox.commit, list[object]()
+
+        def refuse_once(*_: object) -> tuple[int, int] | None:
+            store._outbox.commit = commit  # type: ignore[method-assign]
+            raise NoRoomError("disk is full")
+
+        store._outbox.commit = refuse_once  # type: ignore[method-assign]
+        store.append(message(), results.append, Chain("t"), 300, "c", [message()] * 9)
+        assert store.depth == 9
+        await until(lambda: len(results) == 1)
+        assert (type(results[0]), store.depth, store.held_bytes) == (NoRoomError, 0, 0)
 
     run_with(tmp_path, use)
 

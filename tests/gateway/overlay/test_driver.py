@@ -215,7 +215,7 @@ def test_what_a_reader_says_to_its_own_node_never_comes_out(kind: Any) -> None:
 
 def test_a_party_without_hands_for_an_effect_says_that_it_is_a_mistake() -> None:
     with pytest.raises(AssertionError, match="an effect that this party's machine does not have"):
-        NoHands().deliver_publication(Deliver("site", 1, MESSAGE))
+        NoHands().deliver_publications([Deliver("site", 1, MESSAGE)])
 
 
 def test_a_version_that_needs_a_restart_is_kept_and_only_what_it_takes_away_follows(

@@ -117,6 +117,9 @@ class Broker:
     def deliver_local(self, publication: Publication, groups_lost: Any = ()) -> None:
         self.got.append(publication.topic)
 
+    def deliver_run(self, publications: Sequence[Publication]) -> None:
+        self.got += [each.topic for each in publications]
+
     def deliver_shared(self, name: Any, publication: Publication) -> None:
         self.got.append(publication.topic)
 
@@ -149,12 +152,12 @@ def test_what_other_members_say_in_our_name_is_dropped() -> None:
     """Its rights may reach further than they should; who is alive at its own gateway it may say."""
     broker = Broker()
     links = links_of(broker, unrelated())
-    links.deliver_publication(Deliver("far", 1, Publication(AVAILABLE, b"{}", 1, True)))
+    links.deliver_publications([Deliver("far", 1, Publication(AVAILABLE, b"{}", 1, True))])
     links.deliver_to_group(DeliverShared("g", "entities/#", Publication(AVAILABLE, b"{}", 1, True)))
     assert broker.got == []
     others = ["entities/far/pump/availability", "entities/gate/pump/state", "entities/gate/availability"]
     for topic in others:
-        links.deliver_publication(Deliver("far", 1, Publication(topic, b"{}", 1, True)))
+        links.deliver_publications([Deliver("far", 1, Publication(topic, b"{}", 1, True))])
     assert broker.got == others
     assert links.figures.counts["own_topics_refused"] == 2
 

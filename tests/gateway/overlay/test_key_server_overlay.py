@@ -23,4 +23,4 @@ def test_material_and_archives_are_kept_and_a_delivery_is_a_mistake() -> None:
     links.keep_archive(7, None)
     assert kept == [b"material", (7, None)]
     with pytest.raises(AssertionError):
-        links.deliver_publication(Deliver("far", 1, Publication("plant/1", b"", 1)))
+        links.deliver_publications([Deliver("far", 1, Publication("plant/1", b"", 1))])

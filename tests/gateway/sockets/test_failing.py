@@ -38,6 +38,9 @@ UNSPECIFIED = ReasonCode.UNSPECIFIED_ERROR
 class Broken(FakeOverlay):
     """An overlay with planted faults: in what is published below `broken/`, and in every subscription of it."""
 
+    def publish_run(self, client_id: str, run: object, done: object) -> int:
+        return 0
+
     def publish(self, client_id: str, publication: Publication, done: Callable[[int], None]) -> bool:
         if publication.topic.startswith("broken/"):
             raise IndexError("tuple index out of range")

@@ -78,6 +78,9 @@ class Overlay:
     def __init__(self) -> None:
         self.given: list[Any] = []
 
+    def publish_run(self, client_id: str, run: object, done: object) -> int:
+        return 0
+
     def publish(self, client_id: str, publication: Any, done: Any) -> bool:
         assert client_id == ""
         self.given.append(publication)
