@@ -162,7 +162,8 @@ class BrokerOverlay:
         self._delay_s = 0.0  # by how much later it is acknowledged
         self._delays = Delays()
         self._withheld = Withheld(self._when_kept)
-        self.withhold, self.take = self._withheld.withhold, self._withheld.take
+        self.withhold = self._withheld.withhold
+        self._is_patient = False  # a publication is handled whose acknowledgement can wait for others
         self._shown: dict[str, bytes] = {}  # members that dialled us, with the certificate that they showed
         self._accepting = Accepting(self._gateway.awaits if self._gateway is not None else lambda _: False)
         interest = None if self._gateway is None else self._gateway.interest
@@ -438,14 +439,18 @@ class BrokerOverlay:
 
     def link_published(self, peer: str, publish: Publish, client: MqttClient) -> None:
         self._withheld.begin()
+        is_held = client.manual_ack and publish.qos > 0
+        # The window of a hosted broker is too small for acknowledgements that come together.
+        self._is_patient = is_held and peer not in self._keeping.overlay.hosted
         self._received(peer, publish)
-        if client.manual_ack and publish.qos:
+        if is_held:
             self._withheld.handled(partial(client.acknowledge, publish))
+        self._is_patient = False
 
     def _when_kept(self, acknowledge: Callable[[], None]) -> None:
         """Once what it changed is on disk, with what was delivered: so a restart neither loses nor repeats."""
         if self._broker is not None:
-            self._broker.when_kept(acknowledge)
+            self._broker.when_kept(acknowledge, self._is_patient)
 
     def link_watched(self, peer: str, ticket: int) -> None:
         self._handle(Acked(peer, ticket))
@@ -532,9 +537,13 @@ class BrokerOverlay:
         assert self._broker is not None
         self._delivery.deliver_shared(self._broker, effect)
 
+    def take(self, numbers: Sequence[int]) -> None:
+        self._is_patient = False  # a replica waits for the room
+        self._withheld.take(numbers)
+
     def keep(self, rows: Sequence[tuple[bytes, bytes | None]]) -> None:
         if self._rows is not None and self._broker is not None:
-            self._broker.keep(self._rows.seal(rows))
+            self._broker.keep(self._rows.seal(rows), self._is_patient)
 
     def forget(self, sequences: Sequence[int]) -> None:
         self._store.forget(sequences)

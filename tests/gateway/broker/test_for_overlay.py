@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from bridge.contract.machine import Publication
+from gateway.sessions import store
+from gateway.sessions.batch import PATIENT_MAX
+from gateway.sessions.database import SessionDatabase
 from tests.gateway.harness import Wire, serving
 from tests.waits import until
 
@@ -32,6 +39,54 @@ def test_rows_are_on_disk_before_it_is_said_and_come_back(tmp_path: Path) -> Non
         async with serving(config) as again:
             assert dict(again.kept()) == {b"s1": b"newer", b"h3": b"three"}
         assert "never" not in said
+
+    asyncio.run(check())
+
+
+def test_patient_callers_wait_for_each_other_and_hurry_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "PATIENT_S", 60.0)
+    commit, commits = SessionDatabase.commit, [0]
+
+    def counted(database: SessionDatabase, changes: Any) -> None:
+        commits[0] += 1
+        commit(database, changes)
+
+    monkeypatch.setattr(SessionDatabase, "commit", counted)
+
+    async def check() -> None:
+        said: list[str] = []
+        async with serving({"data": str(tmp_path / "data")}) as broker:
+            for name in ("first", "second"):
+                broker.keep(ROWS, is_patient=True)
+                broker.when_kept(partial(said.append, name), is_patient=True)
+                await asyncio.sleep(2 * store.LAZY_S)
+            assert (said, commits) == ([], [0])
+            broker.when_kept(partial(said.append, "who waits"))
+            await until(lambda: len(said) == 3)
+            assert (said, commits) == (["who waits", "first", "second"], [1])
+            broker.keep(ROWS, is_patient=True)
+            for _ in range(PATIENT_MAX):
+                broker.when_kept(partial(said.append, "many"), is_patient=True)
+            await until(lambda: len(said) == 3 + PATIENT_MAX)
+            broker.when_kept(partial(said.append, "at the end"), is_patient=True)
+        assert said[-1] == "at the end"
+
+    asyncio.run(check())
+
+
+def test_a_patient_caller_is_served_in_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With nothing to write, too: a replica does not wait for the next message."""
+    monkeypatch.setattr(store, "PATIENT_S", 0.1)
+
+    async def check() -> None:
+        said: list[str] = []
+        async with serving({"data": str(tmp_path / "data")}) as broker:
+            broker.keep(ROWS, is_patient=True)
+            broker.when_kept(partial(said.append, "written"), is_patient=True)
+            await until(lambda: said == ["written"])
+            broker.when_kept(partial(said.append, "nothing to write"), is_patient=True)
+            assert len(said) == 1
+            await until(lambda: len(said) == 2)
 
     asyncio.run(check())
 

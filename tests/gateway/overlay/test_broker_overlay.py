@@ -118,7 +118,7 @@ class Broker:
 
 def links_of(broker: Broker, node: Any = None) -> BrokerOverlay:
     nothing: Any = None
-    keeping: Any = SimpleNamespace(live=None, role=Role.GATEWAY)
+    keeping: Any = SimpleNamespace(live=None, role=Role.GATEWAY, overlay=SimpleNamespace(hosted={"web"}))
     store: Any = SimpleNamespace()
     entities = LocalEntities("gate", "entities")
     links = BrokerOverlay(
@@ -232,13 +232,15 @@ class Disk(Broker):
     def __init__(self) -> None:
         super().__init__()
         self.waiting: list[Callable[[], None]] = []
+        self.patient: list[bool] = []
         self.rows = 0
 
-    def keep(self, rows: Sequence[Any]) -> None:
+    def keep(self, rows: Sequence[Any], is_patient: bool = False) -> None:
         self.rows += len(rows)
 
-    def when_kept(self, done: Callable[[], None]) -> None:
+    def when_kept(self, done: Callable[[], None], is_patient: bool = False) -> None:
         self.waiting.append(done)
+        self.patient.append(is_patient)
 
     def commit(self) -> None:
         waiting, self.waiting = self.waiting, []
@@ -256,6 +258,19 @@ class Replica:
 
     def acknowledge(self, publish: Publish) -> None:
         self.acknowledged.append(publish)
+
+
+def test_acknowledgements_wait_for_others_but_at_a_hosted_broker_whose_window_is_small() -> None:
+    world = make_world({1: 3}, [], {"control": 1})
+    disk, replica = Disk(), Replica()
+    links = links_of(disk, subscriber(world, "control"))
+
+    async def scenario() -> None:
+        for peer in ("r1a", "web"):
+            links.link_published(peer, Publish("t", b"", 1), replica)  # type: ignore[arg-type]
+
+    asyncio.run(scenario())
+    assert disk.patient == [True, False]
 
 
 @pytest.mark.attack(93)
@@ -281,7 +296,9 @@ def test_what_found_no_room_gets_no_puback_before_there_is_some_and_it_is_on_dis
         assert replica.acknowledged == [packet for n in (1, 3, 4, 5, 6) for packet in packets[n]]
         assert disk.got == ["plant/t"]
         assert links.figures.counts["held_overflow"] == 3
+        assert all(disk.patient)
         second = bring(2, "r1b")
+        assert not any(disk.patient[15:]), "replicas wait for the room"
         assert len(replica.acknowledged) == 15, "delivered, and not on disk yet"
         assert disk.got == ["plant/t"] * 9
         disk.commit()
