@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from gateway.base import Settings, Stamps, StartError
 from gateway.base.log_events import LogEvent
+from gateway.base.rhythm import until_next
 from gateway.broker.edge_broker import EdgeBroker
 from gateway.listening import amqtt_listener
 
@@ -32,7 +33,7 @@ class RenewedCertificates:
     async def watch(self) -> None:
         """Looks again and again until it is cancelled."""
         while True:
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(until_next(LOOK_EVERY_S))
             try:
                 self.look()
             except Exception:  # noqa: BLE001  the log has its traceback

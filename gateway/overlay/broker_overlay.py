@@ -59,6 +59,7 @@ from bridge.traces import Announce, AvailabilityEffect, AvailabilityEvent
 from gateway.base import FIGURES_TOPIC, Figures, HistoryState, ReaderState, ScopeSpan
 from gateway.base.followed import FollowedMessages
 from gateway.base.log_events import LogEvent
+from gateway.base.rhythm import until_next
 from gateway.base.spans import PublicationSpans
 from gateway.client import MqttClient
 from gateway.clients import Done, LocalBroker, LocalGroup, PeerRefusal
@@ -695,4 +696,4 @@ class BrokerOverlay:
                 self._handle(self._loads.worked())
             body = self.figures.to_json(**self.gauges())
             self._broker.deliver_local(Publication(FIGURES_TOPIC, body, retain=True, time_ms=int(self._clock() * 1000)))
-            await asyncio.sleep(FIGURES_EVERY_S)
+            await asyncio.sleep(until_next(FIGURES_EVERY_S))

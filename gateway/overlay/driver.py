@@ -62,6 +62,7 @@ from bridge.contract import (
 from bridge.document import Overlay
 from gateway.base import Alarm, Defects, Figures
 from gateway.base.log_events import LogEvent
+from gateway.base.rhythm import until_next
 from gateway.base.turns import behind_reads
 from gateway.overlay.dials import Dials
 from gateway.trust import LiveOverlay, TrustError
@@ -286,7 +287,7 @@ class Driver:
 
     async def _watch_file(self) -> None:
         while True:
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(until_next(LOOK_EVERY_S))
             try:
                 document = self._live.changed()
                 if document is not None:
