@@ -91,6 +91,8 @@ from keys.identity import Role
 log = logging.getLogger("veilmq.links")
 
 FIGURES_EVERY_S = 1.0
+ALONE_S = 0.015
+"""A message that comes sooner behind the last of its replica is acknowledged soon: more may wait there."""
 REFUSED_SHOWN_S = 150.0  # a publisher offers again what was refused after 60 s at most
 SMALL_BYTES = 1024  # payload, topic and filling zeros that every replica takes, with nothing else beside
 CHAR_BYTES = 4  # of a topic, at most
@@ -164,6 +166,7 @@ class BrokerOverlay:
         self._delays = Delays()
         self._withheld = Withheld(self._when_kept)
         self.withhold = self._withheld.withhold
+        self._came: dict[str, float] = {}  # by replica: when it sent last
         self._is_patient = False  # a publication is handled whose acknowledgement can wait for others
         self._shown: dict[str, bytes] = {}  # members that dialled us, with the certificate that they showed
         self._accepting = Accepting(self._gateway.awaits if self._gateway is not None else lambda _: False)
@@ -441,8 +444,10 @@ class BrokerOverlay:
     def link_published(self, peer: str, publish: Publish, client: MqttClient) -> None:
         self._withheld.begin()
         is_held = client.manual_ack and publish.qos > 0
+        before, self._came[peer] = self._came.get(peer, 0.0), self._clock()
         # The window of a hosted broker is too small for acknowledgements that come together.
-        self._is_patient = is_held and peer not in self._keeping.overlay.hosted
+        is_alone = abs(self._came[peer] - before) >= ALONE_S and peer not in self._keeping.overlay.hosted
+        self._is_patient = is_held and is_alone
         self._received(peer, publish)
         if is_held:
             self._withheld.handled(partial(client.acknowledge, publish))

@@ -45,13 +45,13 @@ class Debt:
         self.client.decide(self.owed, code)
 
 
-PATIENT_S = 1.0
+PATIENT_S = 0.5
 """Seconds until changes are written for which patient callers wait. A reader that acknowledges each message by itself
 costs itself a write and each replica a wake-up a message; after `kill -9` replicas send again what came in this time.
 """
-PATIENT_MAX = 64
-"""Patient waiters of a batch that is written at once: a sixteenth of a replica's window towards a gateway, so that no
-replica stands still until they are served.
+PATIENT_MAX = 24
+"""Patient waiters of a batch that is written at once: eight for each of three replicas, which may have so few messages
+under way to a member (`limits.member_in_flight`) that they stand still until then.
 """
 
 

@@ -14,6 +14,7 @@ from gateway.sessions import store
 from gateway.sessions.batch import PATIENT_MAX
 from gateway.sessions.database import SessionDatabase
 from tests.gateway.harness import Wire, serving
+from tests.gateway.sessions.test_store import store_of
 from tests.waits import until
 
 ROWS = [(b"s1", b"one"), (b"k2", b"two"), (b"h3", b"three")]
@@ -59,7 +60,7 @@ def test_patient_callers_wait_for_each_other_and_hurry_nothing(tmp_path: Path, m
             for name in ("first", "second"):
                 broker.keep(ROWS, is_patient=True)
                 broker.when_kept(partial(said.append, name), is_patient=True)
-                await asyncio.sleep(2 * store.LAZY_S)
+            assert store_of(broker)._timer_s == 60.0
             assert (said, commits) == ([], [0])
             broker.when_kept(partial(said.append, "who waits"))
             await until(lambda: len(said) == 3)
