@@ -162,10 +162,10 @@ class _Shell:
         """Returns nothing: amqtt keeps retained messages in memory, so none survive a restart."""
         return ()
 
-    def keep_rows(self, rows: Sequence[tuple[bytes, bytes | None]]) -> None:
+    def keep_rows(self, rows: Sequence[tuple[bytes, bytes | None]], is_patient: bool = False) -> None:
         """Does nothing: amqtt's sessions are in memory, so no client can get a message twice after a restart."""
 
-    def when_kept(self, done: Callable[[], None]) -> None:
+    def when_kept(self, done: Callable[[], None], is_patient: bool = False) -> None:
         done()
 
     def end_unreadable(self, may: Callable[[str], bool]) -> None:

@@ -91,7 +91,8 @@ _NAMES = {
         bridge.document.record_rights.TEXTS_KEPT bridge.publisher.intake.CHAINS_MAX
         gateway.auth.passwords.REMEMBERED_MAX gateway.base.figures.LABELS_MAX
         gateway.base.figures.LINKS_SHOWN_MAX gateway.broker.local_clients.NARROWED_AT_ONCE
-        gateway.outbox.database.MAX_TOPICS gateway.outbox.store.GROUP_MAX gateway.overlay.discovery.FOUND_MAX
+        gateway.outbox.database.MAX_TOPICS gateway.outbox.store.GROUP_MAX gateway.sessions.batch.PATIENT_MAX
+        gateway.overlay.discovery.FOUND_MAX
         gateway.overlay.discovery.RESOLVES_MAX gateway.sessions.database.ROWS_MAX
         gateway.sockets.audit.CAUSES_MAX keys.fetching.EXTRA_MAX keys.identity.PUBLIC_KEYS_KEPT
         keys.keyopening.OUTLINES_KEPT keys.sealedbox.CHECKED_MAX keys.shamir.POWERS_KEPT

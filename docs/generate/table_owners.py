@@ -217,7 +217,7 @@ OWNERS: dict[str, dict[str, str]] = {
             gateway.broker.lifecycle.Lifecycle peers
             gateway.client.tls.LinkTls _authorities _by_key
             gateway.overlay.backpressure._Held waiting
-            gateway.overlay.broker_overlay.BrokerOverlay _refused _shown
+            gateway.overlay.broker_overlay.BrokerOverlay _came _refused _shown
             gateway.overlay.delays.Delays _timers
             gateway.overlay.dials.Dials _clients _closing _refused_bytes
             gateway.overlay.loading.Loading _before
@@ -552,7 +552,7 @@ OWNERS: dict[str, dict[str, str]] = {
             gateway.clients.routing.Choices _by_slot _clients
             gateway.outbox.outgoing.Outgoing _appending _gathered
             gateway.sessions.batch.Batch debts deliveries gated gone_deliveries gone_messages kept messages received
-            gateway.sessions.batch.Batch retained sessions subscriptions waiters
+            gateway.sessions.batch.Batch patient retained sessions subscriptions waiters
             gateway.sessions.database.Changes deliveries gone_deliveries gone_kept gone_messages gone_received
             gateway.sessions.database.Changes gone_retained gone_sessions gone_subscriptions kept messages received
             gateway.sessions.database.Changes retained sessions subscriptions

@@ -83,23 +83,27 @@ class LocalClients:
         found = self._exchange.retained.matching(topic_filter, self._exchange.now())
         return [(message.topic, message.payload) for message in found]
 
-    def keep_rows(self, rows: Sequence[tuple[bytes, bytes | None]]) -> None:
-        """Writes these rows of the overlay in a single transaction with all deliveries since the last one."""
+    def keep_rows(self, rows: Sequence[tuple[bytes, bytes | None]], is_patient: bool = False) -> None:
+        """Writes these rows of the overlay in a single transaction with all deliveries since the last one.
+        `is_patient`: with the next patient call of `when_kept`.
+        """
         if self.store is not None:
-            self.store.keep_rows(rows)
+            self.store.keep_rows(rows, is_patient)
 
-    def when_kept(self, done: Callable[[], None]) -> None:
+    def when_kept(self, done: Callable[[], None], is_patient: bool = False) -> None:
         """Calls `done` when all deliveries to be kept until now are on disk; never, if they cannot be written.
+        `is_patient`: with others, half a second later at most.
 
         Also waits, for a short time, for local receivers that are behind: this slows down the senders.
         """
-        holding, kept = self._exchange.delivery.holding, done
-        if self.store is not None:
-            kept = partial(self.store.when_written, done)
+        holding, store = self._exchange.holding, self.store
         if receivers := holding.burdened():
+            kept = done if store is None else partial(store.when_written, done)
             holding.until_all_taken(receivers, kept, is_brief=True)
+        elif store is not None:
+            store.when_written(done, is_patient)
         else:
-            kept()
+            done()
 
     def local_filters(self) -> list[str]:
         """Returns the distinct filters of local clients, share prefixes stripped."""

@@ -25,6 +25,7 @@ from amqtt.errors import PluginError, PluginLoadError
 from gateway.base import ConfigError, Settings, Stamps, StartError
 from gateway.base.log_events import LogEvent
 from gateway.base.logs import set_level
+from gateway.base.rhythm import until_next
 from gateway.broker.edge_broker import EdgeBroker
 from gateway.clients import OverlayPort
 from gateway.listening import OURS, amqtt_listener
@@ -44,7 +45,7 @@ class RenewedCertificates:
     async def watch(self) -> None:
         """Looks again and again until it is cancelled."""
         while True:
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(until_next(LOOK_EVERY_S))
             try:
                 self.take_over_replaced()
             except Exception:  # noqa: BLE001  the log has its traceback

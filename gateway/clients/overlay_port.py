@@ -285,14 +285,16 @@ class LocalBroker(Protocol):
         """Returns topics and payloads of messages retained for local clients."""
         ...
 
-    def keep_rows(self, rows: Sequence[tuple[bytes, bytes | None]]) -> None:
+    def keep_rows(self, rows: Sequence[tuple[bytes, bytes | None]], is_patient: bool = False) -> None:
         """Writes these rows in a single transaction with all deliveries since the last one; None: the row is
-        deleted.
+        deleted. `is_patient`: with the next patient call of `when_kept`.
         """
         ...
 
-    def when_kept(self, done: Callable[[], None]) -> None:
-        """Calls `done` when all deliveries to be kept until now are on disk; never, if they cannot be written."""
+    def when_kept(self, done: Callable[[], None], is_patient: bool = False) -> None:
+        """Calls `done` when all deliveries to be kept until now are on disk; never, if they cannot be written.
+        `is_patient`: with others, a second later at most.
+        """
         ...
 
     def local_filters(self) -> Sequence[str]: ...

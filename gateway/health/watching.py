@@ -14,6 +14,7 @@ from typing import Any
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from gateway.base.log_events import LogEvent
+from gateway.base.rhythm import until_next
 from gateway.health.alarms import Alarms
 from gateway.health.findings import BROKEN, LEVELS, Finding, HealthReport, View, all_ends, judge
 
@@ -99,7 +100,7 @@ class HealthWatch:
 
     async def _inspect_repeatedly(self) -> None:
         while True:
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(until_next(LOOK_EVERY_S))
             try:
                 self.inspect_process(self._clock())
             except Exception:  # noqa: BLE001  the log has its traceback

@@ -55,7 +55,7 @@ CREATE TABLE IF NOT EXISTS outbox (
     sequence INTEGER PRIMARY KEY, previous INTEGER NOT NULL, life INTEGER NOT NULL,
     committed_ms INTEGER NOT NULL, sealed BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS topics (topic BLOB PRIMARY KEY, sequence INTEGER NOT NULL) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS topics_age ON topics (sequence);
+DROP INDEX IF EXISTS topics_age;  -- of earlier versions: each commit wrote a page of it
 """
 
 
@@ -176,7 +176,7 @@ class Outbox:
     def _insert(self, db: sqlite3.Connection, rows: Sequence[StoredRow], now_ms: int) -> int:
         """Returns how many topics have a predecessor on disk."""
         touched: dict[bytes, int] = {}
-        values = []
+        count, values = self._topic_count, []
         cipher = self._ciphers[self._life]
         for row in rows:
             name = self._name_of(row.chain.name)
@@ -184,14 +184,12 @@ class Outbox:
             # No predecessor with a greater number: not of its own topic's chain, nor of a damaged row.
             row.previous = max([each for each in chains if each < row.sequence], default=0)
             if row.qos:
+                count += not self._recent[name]
                 self._recent[name] = touched[name] = row.sequence
                 self._recent.move_to_end(name)
             sealed = cipher.encrypt(_nonce(row.sequence), row.frame, _bound(row.sequence, row.previous))
             values.append((row.sequence, row.previous, self._life, now_ms, sealed))
         _write(db, "INSERT INTO outbox VALUES {}", "(?, ?, ?, ?, ?)", values)
-        before = db.total_changes
-        _write(db, "INSERT OR IGNORE INTO topics VALUES {}", "(?, 0)", [(name,) for name in touched])
-        count = self._topic_count + db.total_changes - before
         _write(db, "INSERT OR REPLACE INTO topics VALUES {}", "(?, ?)", list(touched.items()))
         while len(self._recent) > TOPIC_CACHE:
             self._recent.popitem(last=False)

@@ -34,6 +34,7 @@ from bridge.traces import AvailabilityEvent
 from gateway.base import FIGURES_TOPIC, Figures, ScopeSpan
 from gateway.base.followed import FollowedMessages
 from gateway.base.log_events import LogEvent
+from gateway.base.rhythm import until_next
 from gateway.client import MqttClient
 from gateway.clients import Done, LocalBroker, PeerRefusal
 from gateway.mqtt5.packets import Publish
@@ -286,7 +287,7 @@ class BrokerOverlay(NoHands):
             self._each_second(self._broker)
             body = self.figures.to_json(**self.gauges())
             self._broker.deliver_local(Publication(FIGURES_TOPIC, body, retain=True, time_ms=int(self._clock() * 1000)))
-            await asyncio.sleep(FIGURES_EVERY_S)
+            await asyncio.sleep(until_next(FIGURES_EVERY_S))
 
     def _each_second(self, broker: LocalBroker) -> None:
         """Does the role's work of each second."""

@@ -62,6 +62,7 @@ from bridge.contract import (
 from bridge.document import Overlay
 from gateway.base import Alarm, Defects, Figures
 from gateway.base.log_events import LogEvent
+from gateway.base.rhythm import until_next
 from gateway.base.turns import behind_reads
 from gateway.overlay.dials import Dials
 from gateway.trust import LiveOverlay, TrustError
@@ -109,6 +110,7 @@ class Hands(Protocol):
 
 
 LOOK_WITHIN_S = 0.01  # a deadline that an event brings is noticed so much later at most, where events come often
+LOOKS = 4  # that come at once after a rest: a timer for a look would wake the process once more for a lone message
 
 
 class NoHands:
@@ -142,7 +144,7 @@ class Driver:
         self._live, self._dials, self._hands, self._clock = live, dials, hands, clock
         self._alarm = Alarm(clock, lambda: self.handle(Tick()))
         self._alarm_due: asyncio.Handle | None = None  # sets the alarm
-        self._alarm_set_at = -LOOK_WITHIN_S  # in the loop's seconds
+        self._looked_at = 0.0  # of so many looks the last, had they come each `LOOK_WITHIN_S`; in the loop's seconds
         self._watching: asyncio.Task[None] | None = None
         self._ends = False
 
@@ -190,9 +192,9 @@ class Driver:
         if self._alarm_due is None and self._watching is not None:
             # At the end of this turn of the loop or soon: to ask the node costs as much as to forward a repetition.
             loop = asyncio.get_running_loop()
-            at = self._alarm_set_at + LOOK_WITHIN_S
-            is_due = at <= loop.time()
-            self._alarm_due = loop.call_soon(self._set_alarm) if is_due else loop.call_at(at, self._set_alarm)
+            now = loop.time()
+            at = self._looked_at = max(self._looked_at, now - LOOKS * LOOK_WITHIN_S) + LOOK_WITHIN_S
+            self._alarm_due = loop.call_soon(self._set_alarm) if at <= now else loop.call_at(at, self._set_alarm)
         return is_handled
 
     def _go_on(self) -> None:
@@ -200,7 +202,6 @@ class Driver:
 
     def _set_alarm(self) -> None:
         self._alarm_due = None
-        self._alarm_set_at = asyncio.get_running_loop().time()
         self._alarm.set(self.node.next_deadline)
 
     def _perform_effect(self, effect: Effect) -> None:
@@ -297,7 +298,7 @@ class Driver:
 
     async def _watch_file(self) -> None:
         while True:
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(until_next(LOOK_EVERY_S))
             try:
                 document = self._live.changed_content()
                 if document is not None:

@@ -67,6 +67,8 @@ from gateway.overlay.withheld import Withheld
 from gateway.receipts import ReceiptKeeper
 from keys.envelope import Mode
 
+ALONE_S = 0.015
+"""A message that comes sooner behind the last of its replica is acknowledged soon: more may wait there."""
 SMALL_BYTES = 1024  # payload, topic and filling zeros that every replica takes, with nothing else beside
 CHAR_BYTES = 4  # of a topic, at most
 
@@ -108,6 +110,8 @@ class GatewayOverlay(BrokerOverlay):
         self._limits_of: RegionView | None = None  # whose packets are at most `_limit_bytes` long
         self._limit_bytes = 0
         self._withheld = Withheld(self._when_kept)
+        self._came: dict[str, float] = {}  # by replica: when it sent last
+        self._is_patient = False  # a publication is handled whose acknowledgement can wait for others
         self._accepting = Accepting(node.awaits)
         self._settling = Settling(node.interest.wanted_scopes, node.interest.is_accepted)
         self._delivery = LocalDelivery(self.own_topics, figures, self._settling, lambda: clock() + dials.clock_ahead_s)
@@ -289,14 +293,20 @@ class GatewayOverlay(BrokerOverlay):
 
     def link_published(self, peer: str, publish: Publish, client: MqttClient) -> None:
         self._withheld.begin_handling()
+        is_held = client.manual_ack and publish.qos > 0
+        before, self._came[peer] = self._came.get(peer, 0.0), self._clock()
+        # The window of a hosted broker is too small for acknowledgements that come together.
+        is_alone = abs(self._came[peer] - before) >= ALONE_S and peer not in self._keeping.overlay.hosted
+        self._is_patient = is_held and is_alone
         self._take_publish(peer, publish)
-        if client.manual_ack and publish.qos:
+        if is_held:
             self._withheld.handled(partial(client.acknowledge, publish))
+        self._is_patient = False
 
     def _when_kept(self, acknowledge: Callable[[], None]) -> None:
         """Once what it changed is on disk, with what was delivered: so a restart neither loses nor repeats."""
         if self._broker is not None:
-            self._broker.when_kept(acknowledge)
+            self._broker.when_kept(acknowledge, self._is_patient)
 
     def when_accepted(self, topic_filters: Sequence[str], done: Callable[[], None]) -> bool:
         """Call `done` when our replicas know of these subscriptions. False: there is nothing to wait for."""
@@ -329,6 +339,7 @@ class GatewayOverlay(BrokerOverlay):
         self._withheld.withhold(number)
 
     def acknowledge_withheld(self, numbers: Sequence[int]) -> None:
+        self._is_patient = False  # a replica waits for the room
         self._withheld.acknowledge_withheld(numbers)
 
     def deliver_publications(self, effects: Sequence[Deliver]) -> None:
@@ -371,7 +382,7 @@ class GatewayOverlay(BrokerOverlay):
 
     def keep_rows(self, rows: Sequence[tuple[bytes, bytes | None]]) -> None:
         if self._broker is not None:
-            self._broker.keep_rows(self._rows.seal(rows))
+            self._broker.keep_rows(self._rows.seal(rows), self._is_patient)
 
     def forget_sequences(self, sequences: Sequence[int]) -> None:
         self._store.forget_entries(sequences)

@@ -6,8 +6,9 @@ it is on disk waits for its batch:
 
 * PUBACK and PUBREC, as a debt (`owe`), where a persistent session or a retained message needs the publication.
   PUBACK goes earlier if every persistent session has acknowledged the message first: then it need not be stored.
-* members of the overlay, whose publications are acknowledged when their changes here are written (`when_written`); *
-every other packet that is written to a client after a change of its own persistent session (`hold_later_bytes`):
+* members of the overlay, whose publications are acknowledged when their changes here are written (`when_written`):
+  within a second, since each acknowledgement wakes a replica;
+* every other packet that is written to a client after a change of its own persistent session (`hold_later_bytes`):
   CONNACK, SUBACK, PUBREL, PUBCOMP, and PUBLISH of QoS 2, whose packet identifier must not be given away twice.
 
 Batches are committed in order, so the disk always holds a prefix of the changes. Not here: the database
@@ -35,7 +36,7 @@ from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import Publish
 from gateway.mqtt5.session import Connection, SessionSubscription
 from gateway.mqtt5.types import ReasonCode
-from gateway.sessions.batch import Batch, Debt, HeldMessage
+from gateway.sessions.batch import PATIENT_MAX, PATIENT_S, Batch, Debt, HeldMessage
 from gateway.sessions.clock_marks import ClockMark, ClockMarks
 from gateway.sessions.database import IN_FLIGHT, RELEASED, WAITING, Changes, Content, SessionDatabase
 from gateway.sessions.rows import session_row
@@ -134,6 +135,7 @@ class SessionStore:
         self._writing: Batch | None = None
         self._written: asyncio.Future[None] | None = None
         self._timer: asyncio.Handle | None = None
+        self._timer_s = 0.0
         self._is_soon = False
         self._failures = 0
         self._marks_late = False  # True if stored times need a clock mark at the end
@@ -282,17 +284,23 @@ class SessionStore:
         self.pending.received[client.record.id << 16 | publish.packet_id] = publish.topic if publish.retain else ""
         self.touch()
 
-    def keep_rows(self, rows: Sequence[tuple[bytes, bytes | None]]) -> None:
-        """Keeps rows of the overlay, which are written together with its deliveries; None: the row is deleted."""
+    def keep_rows(self, rows: Sequence[tuple[bytes, bytes | None]], is_patient: bool = False) -> None:
+        """Keeps rows of the overlay, which are written together with its deliveries; None: the row is deleted.
+        `is_patient`: within `PATIENT_S`.
+        """
         if not self._is_closing:
             self.pending.kept.update(rows)
-            self.touch()
+            self.touch(within_s=PATIENT_S if is_patient else LAZY_S)
 
-    def when_written(self, done: Callable[[], None]) -> None:
+    def when_written(self, done: Callable[[], None], is_patient: bool = False) -> None:
         """Calls `done` when all changes until now are on disk: at once, if there are none. Never after the store began
-        to close.
+        to close. `is_patient`: with others, within `PATIENT_S`, and not at once.
         """
         if self._is_closing:
+            return
+        if is_patient:
+            self.pending.patient.append(done)
+            self.touch(soon=len(self.pending.patient) >= PATIENT_MAX, within_s=PATIENT_S)
             return
         if self._writing is None and self.pending.is_empty:
             done()
@@ -320,8 +328,10 @@ class SessionStore:
 
     # ---------------------------------------------------------------------------------------------- writing
 
-    def touch(self, soon: bool = False) -> None:
+    def touch(self, soon: bool = False, within_s: float = LAZY_S) -> None:
         """Schedules a write: at the end of this turn of the event loop if `soon`, else in a while."""
+        pending = self.pending
+        pending.within_s = min(pending.within_s, within_s)
         if self._writing is not None or self._is_soon:
             return
         if soon and self._failures < 2:
@@ -329,15 +339,21 @@ class SessionStore:
                 self._timer.cancel()
             self._is_soon = True
             self._timer = self._loop.call_soon(self._write_batch)
-        elif self._timer is None:
-            self._timer = self._loop.call_later(RETRY_S if self._failures else LAZY_S, self._write_batch, True)
+            return
+        delay_s = RETRY_S if self._failures else min(pending.within_s, PATIENT_S)
+        if self._timer is not None and delay_s < self._timer_s:
+            self._timer.cancel()
+            self._timer = None
+        if self._timer is None:
+            self._timer_s = delay_s
+            self._timer = self._loop.call_later(delay_s, self._write_batch, True)
 
     def _write_batch(self, lazily: bool = False) -> None:
         self._timer, self._is_soon = None, False
         batch = self.pending
         if not lazily and not batch.is_awaited:  # awaited rows are settled already
-            if self._failures or not batch.is_empty:
-                self.touch()
+            if self._failures or batch.is_due:
+                self.touch(within_s=batch.within_s)
             return
         self.pending = Batch(batch.number + 1, self._last_id + 1)
         if batch.is_empty and not self._failures:  # else the clock mark tells whether the disk takes again
@@ -369,14 +385,14 @@ class SessionStore:
             self._fail_batch(batch, error)
         if self.pending.is_awaited:
             self.touch(soon=True)
-        elif self._failures or not self.pending.is_empty:
-            self.touch()
+        elif self._failures or self.pending.is_due:
+            self.touch(within_s=self.pending.within_s)
 
     def _finish_batch(self, batch: Batch) -> None:
         self.committed = batch.number
         for connection in batch.gated:
             connection.release_bytes(batch.number)
-        for done in batch.waiters:
+        for done in (*batch.waiters, *batch.patient):
             done()
         self._settle_debts(batch.debts, ReasonCode.SUCCESS)
 
@@ -443,6 +459,7 @@ class SessionStore:
             except StoreError as error:
                 LogEvent.STORE_LOST_CHANGES.say(log, error)
                 batch.waiters.clear()
+                batch.patient.clear()
         self._finish_batch(batch)
         self._executor.shutdown()
         self._database.close()

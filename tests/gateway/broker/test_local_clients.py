@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from bridge.contract.machine import Publication
 from gateway.mqtt5.packets import PubAck, Publish, Version
+from gateway.sessions import store
+from gateway.sessions.batch import PATIENT_MAX
+from gateway.sessions.database import SessionDatabase
 from tests.gateway.harness import Wire, serving
+from tests.gateway.sessions.test_store import store_of
 from tests.waits import until
 
 ROWS = [(b"s1", b"one"), (b"k2", b"two"), (b"h3", b"three")]
@@ -37,6 +45,54 @@ def test_rows_are_on_disk_before_it_is_said_and_come_back(tmp_path: Path) -> Non
     asyncio.run(check())
 
 
+def test_patient_callers_wait_for_each_other_and_hurry_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "PATIENT_S", 60.0)
+    commit, commits = SessionDatabase.commit, [0]
+
+    def counted(database: SessionDatabase, changes: Any) -> None:
+        commits[0] += 1
+        commit(database, changes)
+
+    monkeypatch.setattr(SessionDatabase, "commit", counted)
+
+    async def check() -> None:
+        said: list[str] = []
+        async with serving({"data": str(tmp_path / "data")}) as broker:
+            for name in ("first", "second"):
+                broker.local.keep_rows(ROWS, is_patient=True)
+                broker.local.when_kept(partial(said.append, name), is_patient=True)
+            assert store_of(broker)._timer_s == 60.0
+            assert (said, commits) == ([], [0])
+            broker.local.when_kept(partial(said.append, "who waits"))
+            await until(lambda: len(said) == 3)
+            assert (said, commits) == (["who waits", "first", "second"], [1])
+            broker.local.keep_rows(ROWS, is_patient=True)
+            for _ in range(PATIENT_MAX):
+                broker.local.when_kept(partial(said.append, "many"), is_patient=True)
+            await until(lambda: len(said) == 3 + PATIENT_MAX)
+            broker.local.when_kept(partial(said.append, "at the end"), is_patient=True)
+        assert said[-1] == "at the end"
+
+    asyncio.run(check())
+
+
+def test_a_patient_caller_is_served_in_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With nothing to write, too: a replica does not wait for the next message."""
+    monkeypatch.setattr(store, "PATIENT_S", 0.1)
+
+    async def check() -> None:
+        said: list[str] = []
+        async with serving({"data": str(tmp_path / "data")}) as broker:
+            broker.local.keep_rows(ROWS, is_patient=True)
+            broker.local.when_kept(partial(said.append, "written"), is_patient=True)
+            await until(lambda: said == ["written"])
+            broker.local.when_kept(partial(said.append, "nothing to write"), is_patient=True)
+            assert len(said) == 1
+            await until(lambda: len(said) == 2)
+
+    asyncio.run(check())
+
+
 def test_what_comes_after_the_end_has_begun_is_not_delivered(tmp_path: Path) -> None:
     """It is not acknowledged either, so it comes again, and once only to a persistent session."""
 
@@ -48,7 +104,7 @@ def test_what_comes_after_the_end_has_begun_is_not_delivered(tmp_path: Path) -> 
             await away.subscribe("t", 1)
             broker.local.deliver_local(Publication("t", b"in time", 1))
         broker.local.deliver_local(Publication("t", b"too late", 1))
-        broker.deliver_run([Publication("t", b"too late", 1)])
+        broker.local.deliver_run([Publication("t", b"too late", 1)])
         async with serving(config) as again:
             back = await Wire.connect(again, "away", clean_start=False, properties=keep)
             assert await back.published() == [("t", b"in time")]
@@ -72,7 +128,7 @@ def test_a_run_reaches_each_receiver_in_order_whatever_is_in_it(tmp_path: Path) 
             kept = await Wire.connect(broker, "kept", properties={"session_expiry_s": 100})
             for wire in (plain, old, narrow, kept):
                 await wire.subscribe("t/#", 1)
-            broker.deliver_run(said)
+            broker.local.deliver_run(said)
             whole = [(each.topic, each.payload) for each in said]
             assert await plain.published() == await old.published() == await kept.published() == whole
             first = [await narrow.expect(Publish) for _ in range(2)]

@@ -141,7 +141,7 @@ def unrelated() -> GatewayNode:
 
 
 def links_of(broker: Broker, node: Any) -> GatewayOverlay:
-    keeping: Any = SimpleNamespace(live=None)
+    keeping: Any = SimpleNamespace(live=None, overlay=SimpleNamespace(hosted={"web"}))
     links = gateway_overlay(node, "gate", keeping, LocalEntities("gate", "entities"), clock=lambda: NOW)
     links._broker = broker  # type: ignore[assignment]
     links._driver.schedule = lambda *what: None  # type: ignore[method-assign]
@@ -245,13 +245,15 @@ class Disk(Broker):
     def __init__(self) -> None:
         super().__init__()
         self.waiting: list[Callable[[], None]] = []
+        self.patient: list[bool] = []
         self.rows = 0
 
-    def keep(self, rows: Sequence[Any]) -> None:
+    def keep_rows(self, rows: Sequence[Any], is_patient: bool = False) -> None:
         self.rows += len(rows)
 
-    def when_kept(self, done: Callable[[], None]) -> None:
+    def when_kept(self, done: Callable[[], None], is_patient: bool = False) -> None:
         self.waiting.append(done)
+        self.patient.append(is_patient)
 
     def commit(self) -> None:
         waiting, self.waiting = self.waiting, []
@@ -269,6 +271,19 @@ class Replica:
 
     def acknowledge(self, publish: Publish) -> None:
         self.acknowledged.append(publish)
+
+
+def test_acknowledgements_wait_for_others_but_at_a_hosted_broker_whose_window_is_small() -> None:
+    world = make_world({1: 3}, [], {"control": 1})
+    disk, replica = Disk(), Replica()
+    links = links_of(disk, subscriber(world, "control"))
+
+    async def scenario() -> None:
+        for peer in ("r1a", "web"):
+            links.link_published(peer, Publish("t", b"", 1), replica)  # type: ignore[arg-type]
+
+    asyncio.run(scenario())
+    assert disk.patient == [True, False]
 
 
 @pytest.mark.attack(93)
@@ -294,7 +309,9 @@ def test_what_found_no_room_gets_no_puback_before_there_is_some_and_it_is_on_dis
         assert replica.acknowledged == [packet for n in (1, 3, 4, 5, 6) for packet in packets[n]]
         assert disk.got == ["plant/t"]
         assert links.figures.counts["held_overflow"] == 3
+        assert disk.patient == [True] * 3 + [False] * 12, "more came at once, and more may wait at the replicas"
         second = bring(2, "r1b")
+        assert not any(disk.patient[15:]), "replicas wait for the room"
         assert len(replica.acknowledged) == 15, "delivered, and not on disk yet"
         assert disk.got == ["plant/t"] * 9
         disk.commit()
