@@ -57,7 +57,7 @@ class FakeHooks:
         self.done: list[str] = []
         FakeHooks.made = self
 
-    def tell(self, event: str, user: str = "", **fields: Any) -> None:
+    def tell_event(self, event: str, user: str = "", **fields: Any) -> None:
         self.told.append((event, fields))
 
     def start(self) -> None:

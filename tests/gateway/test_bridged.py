@@ -274,10 +274,10 @@ class Tracing:
         self.asked.append(publish.topic)
         return True
 
-    def heard(self, client_id: str, publish: Publish) -> bool:
+    def take_accepted(self, client_id: str, publish: Publish) -> bool:
         return False
 
-    def arrived(self, publication: Any) -> bool:
+    def take_arrival(self, publication: Any) -> bool:
         return False
 
     def admit(self, topic: str, client_id: str, *, publishes: bool) -> tuple[str, bool]:

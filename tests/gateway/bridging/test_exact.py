@@ -36,7 +36,7 @@ class Side:
     def acknowledge(self, publish: Publish) -> None:
         self.said.append(("PUBREC" if publish.qos == 2 else "PUBACK", publish.packet_id))
 
-    def release(self, packet_id: int) -> None:
+    def send_pubrel(self, packet_id: int) -> None:
         self.said.append(("PUBREL", packet_id))
         self.held.add(packet_id)
 

@@ -132,7 +132,7 @@ class FakeSupervisor:
     def open(self) -> None:
         self.done.append("open")
 
-    def step(self, now: float) -> None:
+    def check_members(self, now: float) -> None:
         self.done.append("step")
         if self.directory.name == "broken":
             raise OSError("disk is gone")

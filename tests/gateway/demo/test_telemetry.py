@@ -132,7 +132,9 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def run(clock: Clock, rate: float, seconds: float) -> tuple[int, list[tuple[int, Reading]]]:
         found: list[tuple[int, Reading]] = []
-        publishers: Any = SimpleNamespace(send=lambda number, reading: found.append((number, reading)), loop=clock)
+        publishers: Any = SimpleNamespace(
+            send_reading=lambda number, reading: found.append((number, reading)), loop=clock
+        )
         monkeypatch.setattr(telemetry, "time", SimpleNamespace(monotonic=clock.monotonic))
         monkeypatch.setattr(telemetry, "emit", lambda event, **fields: None)
         commands: Any = None  # the clock has them

@@ -45,7 +45,7 @@ class Disk:
             raise KeyMaterialError("the disk is full")
         self.written.append(("archive", epoch))
 
-    def keep(self, material: bytes) -> None:
+    def keep_material(self, material: bytes) -> None:
         if self.refuses:
             raise KeyMaterialError("the disk is full")
         self.written.append(("material", material))

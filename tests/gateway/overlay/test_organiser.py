@@ -53,7 +53,7 @@ async def signed(made: OverlayProcesses, client: Organiser) -> list[tuple[str, s
     client._driver.handle(LinkUp("middle1"))
     for said in signed_words(made):
         client._driver.handle(Received("middle1", Wire(SUMMARY_TOPIC, said.encode())))
-    client._driver._dials = SimpleNamespace(adopt=lambda peers: None)  # type: ignore[assignment]
+    client._driver._dials = SimpleNamespace(adopt_peers=lambda peers: None)  # type: ignore[assignment]
     client._driver.handle(Tick())
     return [sent for sent in dialled.sent if sent[0] == SWAPS_TOPIC]
 

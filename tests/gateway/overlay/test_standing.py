@@ -55,7 +55,7 @@ def stands(
         parts=(made, store, SimpleNamespace(overlay=world.overlay), dials),
         figures=figures,
         rights=lambda: (),
-        refused=lambda at: {"g9": "clock is ahead"} if at == now else {},
+        refusal_reasons=lambda at: {"g9": "clock is ahead"} if at == now else {},
     )
     return standing(links, now, 99)  # type: ignore[arg-type]
 

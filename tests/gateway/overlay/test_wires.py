@@ -125,7 +125,7 @@ class Taker:
         self.given.append(wire)
         return self.takes
 
-    def note(self, text: str) -> None:
+    def note_failure(self, text: str) -> None:
         self.notes.append(text)
 
 

@@ -160,14 +160,14 @@ def test_what_the_owner_signs_while_copies_are_looked_at_is_not_overwritten_and_
     def slow_look(paths: Sequence[Path], now_ms: int) -> tuple[Path, Overlay] | None:
         found = look(paths, now_ms)
         monkeypatch.setattr(supervising, "newest", look)
-        made.overlay.write_bytes(signed)
+        made.overlay_path.write_bytes(signed)
         return found
 
     monkeypatch.setattr(supervising, "newest", slow_look)
     now_ms = int(NOW * 1000)
     for _ in range(2):
-        copies.exchange(made.overlay, folders, now_ms)
-    assert {load_overlay(path, now_ms).policy.version for path in (made.overlay, *folders)} == {2}
+        copies.exchange(made.overlay_path, folders, now_ms)
+    assert {load_overlay(path, now_ms).policy.version for path in (made.overlay_path, *folders)} == {2}
 
 
 @pytest.fixture

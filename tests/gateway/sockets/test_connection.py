@@ -237,7 +237,7 @@ def test_a_ping_is_not_answered_before_what_was_asked_earlier() -> None:
             connection, transport = await fake_client(broker, "fake")
             connection.data_received(encode(Publish("t", b"", 1, packet_id=1), Version.V5))
             connection.data_received(encode(PingReq(), Version.V5))
-            connection.gate(7)  # answers wait for the disk
+            connection.hold_bytes(7)  # answers wait for the disk
             await until(lambda: b"".join(transport.writes).endswith(b"\xd0\0"))
             packets = Decoder(Version.V5, role="client").feed(b"".join(transport.writes))
             assert [type(packet) for packet in packets] == [PubAck, PingResp]

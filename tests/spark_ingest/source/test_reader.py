@@ -172,7 +172,7 @@ def test_a_receiver_in_trouble_fails_the_query_after_a_while(tmp_path: Path) -> 
     class Client:
         overlay, home_region = SimpleNamespace(members={}, by_party={}), None
 
-        def held(self) -> object:
+        def held_grants(self) -> object:
             raise OSError(28, "No space left on device")
 
     settings = ReceiverSettings(tmp_path / "spool", tmp_path / "keys.json")
@@ -190,7 +190,7 @@ def test_a_receiver_in_trouble_fails_the_query_after_a_while(tmp_path: Path) -> 
 
 def test_what_other_receivers_bring_hides_no_trouble_of_ours(tmp_path: Path) -> None:
     class InTrouble:
-        def check(self, trouble_s: float) -> None:
+        def check_progress(self, trouble_s: float) -> None:
             raise ReceiverTrouble(f"for {trouble_s:.0f} s")
 
         def stop(self) -> None:
