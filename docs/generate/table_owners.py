@@ -217,9 +217,10 @@ OWNERS: dict[str, dict[str, str]] = {
             gateway.broker.lifecycle.Lifecycle peers
             gateway.client.tls.LinkTls _authorities _by_key
             gateway.overlay.backpressure._Held waiting
-            gateway.overlay.broker_overlay.BrokerOverlay _came _refused _shown
+            gateway.overlay.broker_overlay.BrokerOverlay _refused _shown
             gateway.overlay.delays.Delays _timers
             gateway.overlay.dials.Dials _clients _closing _refused_bytes
+            gateway.overlay.gateway_overlay.GatewayOverlay _came
             gateway.overlay.loading.Loading _before
             gateway.overlay.standing.OverlayStanding clocks ends named proposal refusals refused swaps versions
             gateway.overlay.wires.Wires _cut _lanes

@@ -147,10 +147,10 @@ def test_a_peer_that_falls_silent_is_noticed_by_whoever_was_dialled(tmp_path: Pa
 
             proxy.swallow()
             now = broker.now()
-            broker.tick(now + 1.5 * KEEP_ALIVE_S - 1)
+            broker.do_due_work(now + 1.5 * KEEP_ALIVE_S - 1)
             assert is_up()
             leap = Leap()
-            broker.tick(now + 1.5 * KEEP_ALIVE_S + 0.1)
+            broker.do_due_work(now + 1.5 * KEEP_ALIVE_S + 0.1)
             await leap.by(CLOSE_GRACE_S)  # it gives the peer so long to take its DISCONNECT
             await until(lambda: not is_up())
 

@@ -59,7 +59,7 @@ def test_who_waits_for_another_reason_is_counted_again_and_an_earlier_end_counts
     held[2].born = NOW - 40
     residents = Residents()
     for entry in held.values():
-        residents.add(entry)
+        residents.add_entry(entry)
     waiting = Hindered(held, residents, 100.0)
     no_right, no_key = Says(n1="not_authorised", n2="not_authorised"), Says(n1="key_waits", n2="key_waits")
     waiting.set_aside([1], no_right, NOW)  # type: ignore[arg-type]

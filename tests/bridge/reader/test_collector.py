@@ -670,12 +670,12 @@ def test_a_copy_of_what_is_late_or_still_to_come_is_none(world: World):
 def collector_of(world: World) -> Collector:
     collector = Collector(world.overlay, "control", world.secrets, world.keys)
     for scope in world.overlay.policy.scopes:
-        collector.subscriptions.resumed(scope.stream, NOW)
+        collector.subscriptions.resume_scope(scope.stream, NOW)
     return collector
 
 
 def came(collector: Collector, wires: dict[str, Wire], now: float = NOW) -> list[tuple[int, bool]]:
-    return told([effect for peer, wire in wires.items() for effect in collector.received(Received(peer, wire), now)])
+    return told([effect for peer, wire in wires.items() for effect in collector.take_wire(Received(peer, wire), now)])
 
 
 def test_a_collector_of_one_scope_goes_on_with_its_rows_and_hands_them_back(world: World):
@@ -698,23 +698,23 @@ def test_a_collector_of_one_scope_goes_on_with_its_rows_and_hands_them_back(worl
     assert [stream.highest for _, stream in live.streams_of(plant)] == [3]
     assert came(live, publish(gateway(world, "site"), "plant/t", sequence=3)) == []
     assert came(live, publish(site, "plant/t", sequence=5, previous=4)) == [], "it knows what it waits for"
-    assert live.changes(NOW), "the next process knows that, too"
+    assert live.changed_rows(NOW), "the next process knows that, too"
 
 
 def test_nothing_is_stored_where_nothing_changed(world: World):
     live = collector_of(world)
-    live.changes(NOW)
-    assert live.changes(NOW) == []
+    live.changed_rows(NOW)
+    assert live.changed_rows(NOW) == []
     came(live, publish(gateway(world, "site"), "clear/t", sequence=1))
-    assert [type(each) for each in live.changes(NOW)] == [Keep]
-    assert live.changes(NOW) == []
+    assert [type(each) for each in live.changed_rows(NOW)] == [Keep]
+    assert live.changed_rows(NOW) == []
 
 
 def test_an_own_publication_is_delivered_only_to_who_asks_for_own_ones(world: World):
     wires = publish(gateway(world, "control"), "clear/t", sequence=1)
     assert came(collector_of(world), wires) == []
     reading = Collector(world.overlay, "control", world.secrets, world.keys, own_too=True)
-    reading.subscriptions.resumed(world.overlay.policy.scopes[2].stream, NOW)
+    reading.subscriptions.resume_scope(world.overlay.policy.scopes[2].stream, NOW)
     assert came(reading, wires) == [(1, False)]
 
 

@@ -151,7 +151,7 @@ def test_a_page_is_lost_once_its_time_is_over_and_each_loss_counts_once() -> Non
     assert asked(reader, "r1a", NOW + WAIT_S - 0.01).way == first.way
     second = asked(reader, "r1a", NOW + WAIT_S)
     assert second.way != first.way
-    assert reader.asking.received(reader.answer(first), NOW + WAIT_S) is None, "given up"
+    assert reader.asking.open_far_page(reader.answer(first), NOW + WAIT_S) is None, "given up"
     assert asked(reader, "r1a", NOW + WAIT_S).way == second.way
 
 
@@ -162,6 +162,6 @@ def test_who_leaves_the_overlay_is_awaited_no_more() -> None:
     for turn in range(2):
         overlay = changed(world, world.overlay, 1, ("r1b", "r1c", "r1d"), NOW + turn, 0)
         world.overlay = overlay
-        reader.asking.adopt(overlay)
-        assert (reader.asking.received(reader.answer(request), NOW) is None) is bool(turn)
+        reader.asking.adopt_overlay(overlay)
+        assert (reader.asking.open_far_page(reader.answer(request), NOW) is None) is bool(turn)
         request = asked(reader) if not turn else request

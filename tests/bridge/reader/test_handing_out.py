@@ -75,11 +75,11 @@ def test_a_batch_of_a_scope_with_receipts_is_told_if_it_is_handed_out_whole_and_
     content = packed("clear/t", [Numbered(number, each) for number, each in enumerate(records, 1)]).payload
     one = held(world, "clear/t", Mode.PLAIN, content)
     one.replayed = spoilt == "replayed"
-    effects = handing_out.open(one, False)
+    effects = handing_out.hand_out(one, False)
     assert [each.sequence for each in delivered(effects)] == ([1] if spoilt in ("expired", "refused") else [1, 2])
     assert {each.stored for each in delivered(effects)} == {one.replayed}
     assert told == ([] if spoilt else [(one, [1, 2], None)])
-    handing_out.open(held(world, "plain/t", Mode.PLAIN), False)
+    handing_out.hand_out(held(world, "plain/t", Mode.PLAIN), False)
     assert len(told) == (not spoilt), "a scope without receipts"
 
 
@@ -98,23 +98,23 @@ def told(effects: Sequence[Effect]) -> list[tuple[int, bool, bool]]:
 
 def test_of_retained_publications_an_older_one_is_delivered_as_live_alone() -> None:
     world, handing_out = made()
-    assert told(handing_out.open(retained(world, 5), False)) == [(5, True, False)]
-    assert handing_out.open(retained(world, 5), False) == [Count("duplicates_dropped")]
-    assert told(handing_out.open(retained(world, 4), False)) == [(4, False, True)], "late"
+    assert told(handing_out.hand_out(retained(world, 5), False)) == [(5, True, False)]
+    assert handing_out.hand_out(retained(world, 5), False) == [Count("duplicates_dropped")]
+    assert told(handing_out.hand_out(retained(world, 4), False)) == [(4, False, True)], "late"
     other = retained(world, 9, "control", sent_s=-60)
-    assert told(handing_out.open(other, False)) == [(9, False, False)], "another publisher's, published before"
-    assert told(handing_out.open(retained(world, 6), True)) == [(6, True, True)]
+    assert told(handing_out.hand_out(other, False)) == [(9, False, False)], "another publisher's, published before"
+    assert told(handing_out.hand_out(retained(world, 6), True)) == [(6, True, True)]
 
 
 def test_an_overtaken_one_that_may_be_a_replay_is_dropped() -> None:
     world, handing_out = made()
-    handing_out.open(retained(world, 5), False)
+    handing_out.hand_out(retained(world, 5), False)
     old = retained(world, 4, at_s=-RETAINED_LIVE_S - 1)
     old.replayed = True
-    assert handing_out.open(old, False) == [Count("replays_dropped")]
+    assert handing_out.hand_out(old, False) == [Count("replays_dropped")]
     recent = retained(world, 3, at_s=-RETAINED_LIVE_S)
     recent.replayed = True
-    assert told(handing_out.open(recent, False)) == [(3, False, True)]
+    assert told(handing_out.hand_out(recent, False)) == [(3, False, True)]
 
 
 @pytest.mark.parametrize("ahead_s", [0.0, 1.0])
@@ -122,5 +122,7 @@ def test_one_that_claims_a_time_to_come_is_delivered_as_live(ahead_s: float) -> 
     world, handing_out = made()
     one = retained(world, 5, at_s=AHEAD_S)
     one.arrived = NOW - ahead_s
-    assert told(handing_out.open(one, False)) == [(5, not ahead_s, False)]
-    assert told(handing_out.open(retained(world, 4), False)) == [(4, bool(ahead_s), not ahead_s)], "outranked by none"
+    assert told(handing_out.hand_out(one, False)) == [(5, not ahead_s, False)]
+    assert told(handing_out.hand_out(retained(world, 4), False)) == [(4, bool(ahead_s), not ahead_s)], (
+        "outranked by none"
+    )

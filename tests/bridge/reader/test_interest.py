@@ -305,7 +305,7 @@ def test_after_a_rotation_statements_are_signed_with_the_new_key(world: World):
 def test_a_stock_broker_gets_ordinary_subscriptions_and_its_answer_counts():
     world = make_world({1: 3}, [], {"control": 1}, SCOPES, hosted=("r1c",))
     interest = interest_of(world)
-    effects = interest.subscribed("plant/#", NOW)
+    effects = interest.take_subscription("plant/#", NOW)
     scope = world.overlay.policy.scopes[0].number
     told = [each for each in effects if isinstance(each, Send | Watch) and each.peer == "r1c"]
     assert [(each.filter, each.on) for each in told if isinstance(each, Watch)] == [
@@ -315,16 +315,16 @@ def test_a_stock_broker_gets_ordinary_subscriptions_and_its_answer_counts():
     assert interest.acked(Acked("r1c", ticket)) == []
     assert counted(interest.acked(acks(effects)["r1a"]), "subscriptions_accepted") == 1
     assert counted(interest.acked(acks(effects)["r1b"]), "subscriptions_accepted") == 0, "said once"
-    ended = [each for each in interest.unsubscribed("plant/#", NOW + 1) if isinstance(each, Watch)]
+    ended = [each for each in interest.drop_subscription("plant/#", NOW + 1) if isinstance(each, Watch)]
     assert {each.on for each in ended} == {False}
 
 
 def test_who_refuses_while_others_take_it_hears_the_same_again_after_a_while(world: World):
     interest = interest_of(world)
-    effects = interest.subscribed("plant/#", NOW)
+    effects = interest.take_subscription("plant/#", NOW)
     told = acks(effects)
     for peer in REPLICAS[:2]:
-        assert interest.refused(NotTaken(peer, told[peer].ticket, Reason.RIGHT), NOW) == [
+        assert interest.take_refusal(NotTaken(peer, told[peer].ticket, Reason.RIGHT), NOW) == [
             Count("refused_by_replica", 1, Reason.RIGHT)
         ]
     assert interest.next_deadline == NOW + REPEAT_S
@@ -336,14 +336,14 @@ def test_who_refuses_while_others_take_it_hears_the_same_again_after_a_while(wor
     interest.acked(acks(again)["r1b"])
     for peer in REPLICAS[2:]:
         interest.acked(told[peer])
-    assert interest.accepted("plant/#")
+    assert interest.is_accepted("plant/#")
 
 
 def test_what_f_plus_one_refuse_is_stated_anew_for_all(world: World):
     interest = interest_of(world)
-    effects = interest.subscribed("plant/#", NOW)
+    effects = interest.take_subscription("plant/#", NOW)
     for peer in REPLICAS[:3]:
-        interest.refused(NotTaken(peer, acks(effects)[peer].ticket, Reason.RIGHT), NOW)
+        interest.take_refusal(NotTaken(peer, acks(effects)[peer].ticket, Reason.RIGHT), NOW)
     assert interest.tick(NOW + REPEAT_S - 0.1) == []
     again = interest.tick(NOW + REPEAT_S)
     assert {send.peer for send in sent(again)} == set(REPLICAS)

@@ -258,37 +258,37 @@ def test_a_key_opens_so_many_messages_as_it_says_each_as_often_as_it_comes(world
     key = forge_key(world, "site", "plant/#", messages=2)
     ring = opened_ring(world, key)
     for sequence in (1, 2, 1, 2):
-        assert ring.opened(sealed(world, key, sequence)) is not None
+        assert ring.opened_key(sealed(world, key, sequence)) is not None
     with pytest.raises(BadContent, match="more was sealed"):
-        ring.opened(sealed(world, key, 3))
-    assert ring.opened(sealed(world, key, 2)) is not None
+        ring.opened_key(sealed(world, key, 3))
+    assert ring.opened_key(sealed(world, key, 2)) is not None
 
 
 def test_before_it_is_open_a_key_serves_nobody_and_is_waited_for(world: World) -> None:
     key, ring = forge_key(world, "site", "plant/#", messages=1), ring_of(world)
     one, foreign = sealed(world, key, 1), sealed(world, key, 1, "evil")
     assert ring.waits_for(one)
-    assert ring.opened(one) is None
-    assert not ring.knows(key.header.key_id)
+    assert ring.opened_key(one) is None
+    assert not ring.knows_key(key.header.key_id)
     take(ring, key, 1)
-    assert ring.knows(key.header.key_id)
+    assert ring.knows_key(key.header.key_id)
     assert ring.waits_for(one)
     assert not ring.waits_for(foreign), "it will never be its key"
-    assert ring.opened(one) is ring.opened(sealed(world, key, 2)) is None, "not counted yet"
+    assert ring.opened_key(one) is ring.opened_key(sealed(world, key, 2)) is None, "not counted yet"
     take(ring, key, 2)
     assert not ring.waits_for(one)
-    assert ring.opened(one) is not None
+    assert ring.opened_key(one) is not None
 
 
 def test_a_key_opens_nothing_of_another_publisher_or_of_another_order(world: World) -> None:
     key = forge_key(world, "site", "plant/#")
     ring = opened_ring(world, key)
     with pytest.raises(BadContent, match="another publisher"):
-        ring.opened(sealed(world, key, 1, "evil"))
+        ring.opened_key(sealed(world, key, 1, "evil"))
     generation, counter = key.header.order
     for order in ((generation + 1, counter), (generation, counter + 1)):
         with pytest.raises(BadContent, match="another generation"):
-            ring.opened(sealed(world, key, 1, order=order))
+            ring.opened_key(sealed(world, key, 1, order=order))
 
 
 def test_a_key_opens_what_was_sealed_in_its_epoch_alone() -> None:
@@ -298,11 +298,11 @@ def test_a_key_opens_what_was_sealed_in_its_epoch_alone() -> None:
     key = forge_key(world, "site", "plant/#", epoch=1)
     ring = opened_ring(world, key)
     first_ms, end_ms = calendar.sealing_ms(1)
-    assert ring.opened(sealed(world, key, 1, time_ms=first_ms)) is not None
-    assert ring.opened(sealed(world, key, 2, time_ms=end_ms - 1)) is not None
+    assert ring.opened_key(sealed(world, key, 1, time_ms=first_ms)) is not None
+    assert ring.opened_key(sealed(world, key, 2, time_ms=end_ms - 1)) is not None
     for time_ms in (first_ms - 1, end_ms):
         with pytest.raises(BadContent, match="not sealed"):
-            ring.opened(sealed(world, key, 3, time_ms=time_ms))
+            ring.opened_key(sealed(world, key, 3, time_ms=time_ms))
 
 
 def with_value(key: ForgedKey, place: int, value: bytes) -> dict[str, str]:
@@ -315,7 +315,7 @@ def test_shares_are_judged_together_a_while_after_a_key_opened(world: World) -> 
     take(ring, key, 1)
     take(ring, key, 2)
     assert ring.next_deadline == NOW + AUDIT_AFTER_S
-    ring.take("r1c", with_value(key, 3, bytes(32)), NOW + 0.5)
+    ring.take_key_wire("r1c", with_value(key, 3, bytes(32)), NOW + 0.5)
     assert ring.next_deadline == NOW + AUDIT_AFTER_S, "not later for that"
     assert ring.tick(NOW + AUDIT_AFTER_S - 0.01) == ([], [])
     effects, opened = ring.tick(NOW + AUDIT_AFTER_S)
@@ -330,7 +330,7 @@ def test_a_share_that_comes_after_the_audit_is_judged_too(world: World) -> None:
     take(ring, key, 1)
     take(ring, key, 2)
     assert ring.tick(NOW + AUDIT_AFTER_S) == ([], [])
-    ring.take("r1c", with_value(key, 3, bytes(32)), NOW + 9)
+    ring.take_key_wire("r1c", with_value(key, 3, bytes(32)), NOW + 9)
     assert ring.next_deadline == NOW + 9 + AUDIT_AFTER_S
     effects, _ = ring.tick(NOW + 9 + AUDIT_AFTER_S)
     assert "r1c" in {e.member for e in effects if isinstance(e, Blame) and e.named}
@@ -339,9 +339,9 @@ def test_a_share_that_comes_after_the_audit_is_judged_too(world: World) -> None:
 def test_a_second_different_share_of_one_place_makes_its_sender_suspected(world: World) -> None:
     key, ring = forge_key(world, "site", "plant/#"), ring_of(world)
     take(ring, key, 1)
-    assert ring.take("r1a", dict(key.properties(key.shares[:1])), NOW) == ([], None)
+    assert ring.take_key_wire("r1a", dict(key.properties(key.shares[:1])), NOW) == ([], None)
     for _ in range(2):
-        effects, _ = ring.take("r1a", with_value(key, 1, bytes(32)), NOW)
+        effects, _ = ring.take_key_wire("r1a", with_value(key, 1, bytes(32)), NOW)
         assert [(e.member, e.named) for e in effects if isinstance(e, Blame)] == [("r1a", False)], "each time"
     assert take(ring, key, 2)[1], "the first one counts"
 
@@ -349,7 +349,7 @@ def test_a_second_different_share_of_one_place_makes_its_sender_suspected(world:
 def test_a_share_of_a_stock_broker_that_does_not_fit_takes_no_place(world: World) -> None:
     world = make_world({1: 3}, [], {"site": 1}, [Scope("plant/#")], hosted=("r1c",))
     key, ring = forge_key(world, "site", "plant/#"), ring_of(world)
-    effects, _ = ring.take("r1c", with_value(key, 3, bytes(32)), NOW)
+    effects, _ = ring.take_key_wire("r1c", with_value(key, 3, bytes(32)), NOW)
     assert [(e.member, e.named) for e in effects if isinstance(e, Blame)] == [("r1c", False)]
     assert counted(effects, "refused") == 1
     assert counted(effects, "shares_received") == 0
@@ -359,13 +359,13 @@ def test_a_share_of_a_stock_broker_that_does_not_fit_takes_no_place(world: World
 def test_a_key_that_was_open_opens_in_the_next_process_without_shares_or_audit(world: World) -> None:
     key, kept = forge_key(world, "site", "plant/#"), KeptReader()
     opened_ring(world, key, kept)
-    ((_, row), *_) = [row for e in kept.changes(NOW) if isinstance(e, Keep) for row in e.rows if row[0][:1] == KEY]
+    ((_, row), *_) = [row for e in kept.changed_rows(NOW) if isinstance(e, Keep) for row in e.rows if row[0][:1] == KEY]
     assert row is not None
     assert key_of(row)[2] == [], "its secret suffices"
     later = ring_of(world)
     assert later.restore(row, NOW + 60) == []
     assert later.next_deadline is None
-    assert later.opened(sealed(world, key, 1)) is not None
+    assert later.opened_key(sealed(world, key, 1)) is not None
 
 
 def test_a_key_of_an_earlier_process_of_a_job_goes_on(world: World) -> None:
@@ -374,23 +374,23 @@ def test_a_key_of_an_earlier_process_of_a_job_goes_on(world: World) -> None:
     take(former, other, 1)
     ring = ring_of(world)
     for each in (key, other):
-        found = former.held(each.header.key_id)
+        found = former.held_key(each.header.key_id)
         assert found is not None
         ring.resume(*found)
-    assert ring.held(bytes(16)) is None
+    assert ring.held_key(bytes(16)) is None
     assert {*ring} == {other.header.key_id, key.header.key_id}
-    assert ring.opened(sealed(world, key, 1)) is not None
+    assert ring.opened_key(sealed(world, key, 1)) is not None
     assert take(ring, other, 2)[1], "with the share that came then"
 
 
 def test_an_epoch_key_is_doubted_once_until_keys_come(world: World) -> None:
     held, name = ScopeKeys(), KeyName("plant/#", 0, 0)
-    held.put(name, bytes(31) + b"x")
+    held.put_key(name, bytes(31) + b"x")
     ring = KeyRing(world.overlay, 1, OpeningKeys(world.secrets, held), Admission(world.overlay, replica=False))
 
     def doubts(salt: int) -> int:
         key = forge_key(world, "site", "plant/#", salt)
-        told = [ring.take(f"r1{'ab'[p]}", dict(key.properties(key.shares[p : p + 1])), NOW)[0] for p in (0, 1)]
+        told = [ring.take_key_wire(f"r1{'ab'[p]}", dict(key.properties(key.shares[p : p + 1])), NOW)[0] for p in (0, 1)]
         return sum(isinstance(effect, Doubted) for effects in told for effect in effects)
 
     assert [doubts(salt) for salt in (0, 1)] == [1, 0]

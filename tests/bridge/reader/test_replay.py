@@ -157,11 +157,11 @@ class Notes:
         self.due: list[float] = []
         self.keys = 0
 
-    def adopt(self, overlay: Overlay, now: float) -> list[Effect]:
+    def adopt_era(self, overlay: Overlay, now: float) -> list[Effect]:
         self.eras.append((overlay.policy.version, now))
         return []
 
-    def received(self, event: Received, now: float) -> list[Effect]:
+    def take_copy(self, event: Received, now: float) -> list[Effect]:
         assert event.acknowledged
         self.wires.append(event.wire)
         self.taken.append((event.peer, claim_of(dict(event.wire.properties)["vmq"]).sequence, now))
@@ -191,7 +191,7 @@ class Judged(Reading):
         self.notes = Notes()
         self.replay = Replay(world.overlay, "desk", self.notes, scope, since_s, lambda: next(numbers), **options)
         self.effects, self.asked = [], {}
-        self.took(self.replay.begin(world.overlay.replicas(self.replay.home), NOW))
+        self.took(self.replay.ask_eras(world.overlay.replicas(self.replay.home), NOW))
         for peer in list(self.asked):
             self.answer(peer, eras=tuple(eras))
 
@@ -358,12 +358,12 @@ def test_the_last_lap_of_another_regions_reading_begins_after_a_seam() -> None:
 
 def test_nothing_is_taken_while_nobody_has_room(past: World) -> None:
     reading = Judged(past)
-    reading.took(reading.replay.hold(True, NOW))
+    reading.took(reading.replay.hold_reading(True, NOW))
     for peer in REPLICAS:
         reading.page(peer, Record(past, 1), is_end=True)
     assert reading.notes.taken == []
     assert reading.replay.next_deadline is None, "only room lets it go on"
-    reading.took(reading.replay.hold(False, NOW))
+    reading.took(reading.replay.hold_reading(False, NOW))
     assert len(reading.notes.taken) == 3
 
 
@@ -467,10 +467,10 @@ def test_one_that_left_the_overlay_is_asked_nothing_more() -> None:
     world = make_world({1: 4}, [], {"desk": 1}, [Scope("plant/#", history=History(7, 100))])
     reading = Judged(world)
     leaving = changed(world, world.overlay, 1, REPLICAS, NOW, 0)
-    reading.took(reading.replay.adopt(leaving, NOW))
+    reading.took(reading.replay.adopt_overlay(leaving, NOW))
     assert reading.replay.answers("r1d", reading.asked["r1d"].number), "until its view is over"
     gone = changed(world, leaving, 1, REPLICAS, NOW + 1, 0)
-    reading.took(reading.replay.adopt(gone, NOW))
+    reading.took(reading.replay.adopt_overlay(gone, NOW))
     assert not reading.replay.answers("r1d", reading.asked["r1d"].number)
 
 

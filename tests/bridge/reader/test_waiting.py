@@ -72,16 +72,16 @@ def test_one_publisher_has_a_quarter_of_the_bytes_and_once_all_are_full_its_fair
     room, names = HeldRoom(), [bytes([n]) for n in range(8)]
     assert room.has_for(names[0], 1_000), "each may have one"
     for name in names:
-        room.add(name, 10)
+        room.add_publication(name, 10)
     assert [room.has_for(names[0], size) for size in (10, 11)] == [True, False], "all together are not beyond the bound"
-    room.add(names[7], 1)
+    room.add_publication(names[7], 1)
     assert [room.has_for(names[0], size) for size in (0, 1)] == [True, False], "an eighth each"
     assert room.has_for(b"another", 1_000)
-    room.remove(names[7], 1)
+    room.remove_publication(names[7], 1)
     assert room.has_for(names[0], 10)
     for name in names[3:]:
-        room.remove(name, 10)
-    room.add(names[0], 50)
+        room.remove_publication(name, 10)
+    room.add_publication(names[0], 50)
     assert room.has_for(names[1], 10), "a quarter, though few are here"
     assert not room.has_for(names[1], 11)
 

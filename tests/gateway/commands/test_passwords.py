@@ -119,7 +119,9 @@ def test_a_user_who_is_removed_while_another_password_is_typed_stays_removed(
 def test_users_added_in_parallel_are_all_there(file: Path) -> None:
     """Processes of their own, since a thread of this process would not wait for a lock of another."""
     add = "import sys; from gateway.auth.password_file import changing; from pathlib import Path\n"
-    add += "for n in range(20):\n    with changing(Path(sys.argv[1])) as users: users.put(f'{sys.argv[2]}{n}', 'x')"
+    add += (
+        "for n in range(20):\n    with changing(Path(sys.argv[1])) as users: users.put_hash(f'{sys.argv[2]}{n}', 'x')"
+    )
     said = file.with_name("said")
     made = [forking.run(["-c", add, str(file), name], None, os.environ, said, said) for name in "abc"]
     assert [one.wait(60) for one in made] == [0, 0, 0]

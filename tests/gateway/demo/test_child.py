@@ -10,7 +10,7 @@ from gateway.demo.processes import DemoProcesses
 def test_children_talk_and_hear(tmp_path: Path) -> None:
     code = (
         "from gateway.demo.child import Commands, emit\ncommands = Commands()\nemit('ready', n=1)\n"
-        "print('noise')\nemit('heard', word=commands.next(20))\nemit('end', word=commands.next(20))"
+        "print('noise')\nemit('heard', word=commands.next_word(20))\nemit('end', word=commands.next_word(20))"
     )
     with DemoProcesses(tmp_path) as fleet:
         process = fleet.start("witness", "-c", code, talks=True)

@@ -89,7 +89,7 @@ def test_a_run_of_a_client_is_stored_with_what_others_sent_and_is_reported_once(
             (n, b"%d" % n) for n in range(12)
         ]
         assert store.depth == 1
-        store.forget([first])
+        store.forget_entries([first])
         assert (store.depth, store.held_bytes) == (0, 0)
         store.close()
 

@@ -193,7 +193,7 @@ def test_reports_are_guarded_beside_availability(site: Site) -> None:
             for topic in (AVAILABLE, "entities/gate/pump/trace", "entities/far/pump/availability"):
                 forger.publish(topic, b"forged", qos=1, retain=True)
                 assert (await forger.expect(PubAck)).code == ReasonCode.NOT_AUTHORIZED
-            broker.exchange.tracing._perform([TraceReport("entities/gate/pump/trace", b"{}")])  # type: ignore[union-attr]
+            broker.exchange.tracing._perform_effects([TraceReport("entities/gate/pump/trace", b"{}")])  # type: ignore[union-attr]
             assert await reader.published() == [("entities/gate/pump/trace", b"{}")]
 
     asyncio.run(scenario())

@@ -36,7 +36,9 @@ class World:
 
     def __init__(self, *plain: str) -> None:
         self.now, self.epoch, self.gateway = NOW, 7, Gateway()
-        overlay: Any = SimpleNamespace(policy=SimpleNamespace(calendar=SimpleNamespace(at=lambda now: self.epoch)))
+        overlay: Any = SimpleNamespace(
+            policy=SimpleNamespace(calendar=SimpleNamespace(epoch_at=lambda now: self.epoch))
+        )
         self.rights = LocalRights(lambda: overlay, lambda: self.now, plain)
 
     def may(self, topic: str) -> bool:
@@ -85,7 +87,7 @@ class Policy:
 
     def __init__(self, **rights: str) -> None:
         self.granted = {scope.replace("_", "/") + "/#": set(given.split()) for scope, given in rights.items()}
-        self.policy = SimpleNamespace(calendar=SimpleNamespace(at=lambda now: 0))
+        self.policy = SimpleNamespace(calendar=SimpleNamespace(epoch_at=lambda now: 0))
 
     def scope_named(self, name: str) -> Any:
         return SimpleNamespace(filter=name)

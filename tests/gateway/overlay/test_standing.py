@@ -28,7 +28,7 @@ class Dials(dict[str, Any]):
     def __init__(self, up: tuple[str, ...], *away: str) -> None:
         super().__init__({name: SimpleNamespace(last_error="", clock_ahead_s=0.5) for name in up})
         self.update({name: SimpleNamespace(last_error="cannot be reached", clock_ahead_s=None) for name in away})
-        self.up = up
+        self.connected_peers = up
 
 
 def stands(
@@ -45,7 +45,7 @@ def stands(
     def first(start: int) -> tuple[int, int] | None:
         return next(((number, int((now - rows[number]) * 1000)) for number in sorted(rows) if number >= start), None)
 
-    store = SimpleNamespace(depth=depth, held_bytes=7, first=first)
+    store = SimpleNamespace(depth=depth, held_bytes=7, first_from=first)
     reach = [HistoryState("plant/#", 1, 2, 3)]
     figures = SimpleNamespace(
         name=name, role="gateway", named={"liar": "why"}, counts=Counter(), histories=lambda: reach, readers=tuple

@@ -244,7 +244,7 @@ def test_a_ping_is_not_answered_before_what_was_asked_earlier() -> None:
             transport.writes.clear()
             connection.data_received(encode(PingReq(), Version.V5))
             assert transport.writes == []
-            connection.release(7)
+            connection.release_bytes(7)
             connection.flush()
             assert transport.writes == [b"\xd0\0"]
             connection.connection_lost(None)

@@ -62,7 +62,7 @@ def test_what_is_no_authority_is_named(tmp_path: Path) -> None:
 class Exchange:
     def __init__(self, absent: bool = True, overlay: Any = None) -> None:
         self.host, self.overlay = SimpleNamespace(is_absent=absent), overlay
-        self.router: Router[str] = Router()
+        self.delivery = SimpleNamespace(router=Router(), flood=self.flood)
         self.flooded: list[Publish] = []
         self.local: list[Any] = []
 

@@ -134,7 +134,7 @@ from tests.gateway.tracing.test_writing import ADVERTISED
 async def main():
     writer = TraceWriter(TraceStore(pathlib.Path(sys.argv[1])), print)
     for each in ADVERTISED:
-        writer.keep(each)
+        writer.keep_advertisement(each)
         writer.when_written(lambda topic=each.topic: print(topic.hex(), flush=True))
         await asyncio.sleep(0)
     await asyncio.sleep(60)
