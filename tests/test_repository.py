@@ -226,13 +226,13 @@ def last_name(node: ast.expr) -> str:
 
 
 def counted_in(path: Path) -> Iterator[str]:
-    """Names of figures in calls of `Count`, `_count_...` and `charge`, in tables `COUNTED`, and returned to be counted."""
+    """Yields names of figures in calls of `Count`, `_count...` and `charge`, in tables `COUNTED`, and returned ones."""
     for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Call):
             called, at = last_name(node.func), 0
             if called == "charge":
                 at = 1
-            elif called != "Count" and not called.startswith("_count_"):
+            elif called not in ("Count", "_count") and not called.startswith("_count_"):
                 continue
             argument = node.args[at] if len(node.args) > at else None
             if isinstance(argument, ast.Constant) and isinstance(argument.value, str):

@@ -276,7 +276,5 @@ def test_so_much_may_be_in_flight_and_no_more() -> None:
 def test_who_lacks_nothing_sendable_beyond_what_flies_gets_nothing_forward() -> None:
     lane = late_lane(6)
     assert lane.take_into_flight(0.0, lambda sequence: sequence == 0, lacked=1) == [0]
-    assert lane.take_into_flight(0.0, lambda sequence: sequence == 3, lacked=1) == [], (
-        "the one that it lacks is on its way"
-    )
+    assert lane.take_into_flight(0.0, lambda sequence: sequence == 3, lacked=1) == [], "that one is on its way"
     assert lane.take_into_flight(0.0, lambda sequence: sequence == 3, lacked=2) == [3]
