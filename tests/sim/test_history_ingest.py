@@ -106,7 +106,7 @@ class Job:
         self._live.tick(now)
         self._sent += self._live.take_asks()
         scopes = [secret.scope for secret in self._node.secrets if secret.scope.history is not None]
-        if all(self._node.interest.accepted(scope.filter) for scope in scopes):
+        if all(self._node.interest.is_accepted(scope.filter) for scope in scopes):
             self._backfill.tick("late", scopes, sorted(self._up), now)
         if self._writes_at is not None and self._writes_at <= now:
             self._writes_at = None

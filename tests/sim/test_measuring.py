@@ -69,7 +69,7 @@ def replicas(world: World) -> list[str]:
 
 def costs_at(kernel: Kernel, name: str) -> RegionCosts:
     node = kernel.nodes[name]
-    return RegionCosts(node.overlay, node.measurer.told, kernel.now)  # type: ignore[attr-defined]
+    return RegionCosts(node.overlay, node.measurer.summaries, kernel.now)  # type: ignore[attr-defined]
 
 
 @pytest.mark.slow

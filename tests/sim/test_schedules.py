@@ -168,11 +168,11 @@ MUTANTS: dict[str, tuple[type, str, Any, str, dict[str, Any]]] = {
     "what was delivered is not on disk": (
         KeptReader, "stream", lambda *_: None, "the subscriber dies between two copies", NEAR),
     "opened keys are not on disk": (
-        KeptReader, "put", put_but_keys, "shares came with what was delivered before the subscriber died", NEAR),
+        KeptReader, "put_row", put_but_keys, "shares came with what was delivered before the subscriber died", NEAR),
     "what waits is not on disk": (
         KeptReader, "waits", lambda *_: None, "a share was acknowledged before the subscriber died", FAR),
     "acknowledgements of a former sealing stay": (
-        Residents, "add", add_with_kept, "sealed anew when one had acknowledged it", NEAR),
+        Residents, "add_entry", add_with_kept, "sealed anew when one had acknowledged it", NEAR),
     "acknowledgements of a former sealing count": (
         Lanes, "outdate", lambda *_: None, "sealed anew when it was on its way", NEAR),
     "one acknowledgement is enough": (
@@ -182,14 +182,14 @@ MUTANTS: dict[str, tuple[type, str, Any, str, dict[str, Any]]] = {
     "a later sealing is a repetition, at a replica": (
         Repeats, "seen", seen_ever, "sealed anew when it was on its way", FAR),
     "what was dropped unsent is named": (
-        Predecessors, "drop", lambda *_: None, "expires before it leaves", NEAR),
+        Predecessors, "drop_entries", lambda *_: None, "expires before it leaves", NEAR),
     "what is too old leaves no void": (
         Publisher, "_drop_aged", drop_without_void, "too old when one has it and what follows it", {"max_age_s": 40.0}
     ),
     "what expired leaves no header": (Forwarder, "_is_over", lambda *_: [], "expires on its way to one", NEAR),
     "nothing waits for its predecessor": (
         Collector, "_stream_before", lambda *_: None, "left out by one, comes late", NEAR),
-    "what is late is not marked": (Stream, "deliver", never_late, "left out by one, comes late", NEAR),
+    "what is late is not marked": (Stream, "mark_delivered", never_late, "left out by one, comes late", NEAR),
     "what was given up is forgotten": (
         Head, "has_seen", lambda self, number: number <= self.number, "left out by one, comes late", NEAR),
     "nothing is retained": (

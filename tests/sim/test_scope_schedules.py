@@ -106,10 +106,10 @@ def whole_runs(self: SealedBefore, sequence: int) -> bool:
 
 TAKE, ADOPT, DELIVERED = Publisher.take_entries, Publisher.adopt_overlay, Unpacked.delivered
 MUTANTS: dict[str, tuple[type, str, Any, list[tuple[str, int]]]] = {
-    "what no scope takes is forgotten": (Publisher, "take", forget_the_homeless, DIVIDED),
-    "what was sent is forgotten at a change": (Publisher, "adopt", forget_at_a_change, SENT),
-    "the same with QoS 2": (Publisher, "adopt", forget_at_a_change, [("qos2", 4), *SENT[1:]]),
-    "parts are not on disk": (Cuts, "changes", lambda *_: [], KEPT),
+    "what no scope takes is forgotten": (Publisher, "take_entries", forget_the_homeless, DIVIDED),
+    "what was sent is forgotten at a change": (Publisher, "adopt_overlay", forget_at_a_change, SENT),
+    "the same with QoS 2": (Publisher, "adopt_overlay", forget_at_a_change, [("qos2", 4), *SENT[1:]]),
+    "parts are not on disk": (Cuts, "changed_rows", lambda *_: [], KEPT),
     "what was not sealed at QoS 2 counts as sealed": (SealedBefore, "may_be", whole_runs, PARTLY_SEALED),
     "what was sealed at QoS 2 is not remembered": (SealedBefore, "may_be", lambda *_: False, READ),
     "records of a batch come in another order": (Unpacked, "delivered", backwards, DIVIDED),

@@ -45,7 +45,7 @@ def stands(
     def first(start: int) -> tuple[int, int] | None:
         return next(((number, int((now - rows[number]) * 1000)) for number in sorted(rows) if number >= start), None)
 
-    store = SimpleNamespace(depth=depth, held_bytes=7, first=first)
+    store = SimpleNamespace(depth=depth, held_bytes=7, first_from=first)
     reach = [HistoryState("plant/#", 1, 2, 3)]
     figures = SimpleNamespace(
         name=name, role="gateway", named={"liar": "why"}, counts=Counter(), histories=lambda: reach, readers=tuple
