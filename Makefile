@@ -7,8 +7,8 @@ RUNS   := $(VENV)/.runs
 PLAIN  := $(VENV)/.plain
 OLD_PYTHON = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
   { echo "veilmq: $(PYTHON) is older than 3.11; install a newer one or say make PYTHON=python3.12" >&2; exit 2; }
-# Tests of processes mostly wait for them, so that a third worker saves a quarter of the time even on two cores.
-WORKERS ?= 3
+# Tests of processes mostly wait for them, so that two cores bear four workers.
+WORKERS ?= 4
 # Each role is a process: without byte code on disk each would compile all modules again, which doubles what a start costs.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -52,7 +52,7 @@ test: venv style ## everything that CI runs
 test-quick: venv ## before each commit, in a minute: ruff, and the tests of single rooms that start no process
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/python -m pytest --quick -m "not slow" --hypothesis-profile quick -n 3 --dist worksteal $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --quick -m "not slow and not long" --hypothesis-profile quick -n 2 --dist worksteal $(PYTEST_ARGS)
 
 test-slow: venv  ## the long runs, hours; names each test, and goes on where it was cut as long as no file changes
 	$(BIN)/python -m pytest -vv -m slow -n 2 --dist loadfile --resume .slow-passed $(PYTEST_ARGS)

@@ -29,7 +29,7 @@ from gateway.clients import INTERNAL, EntityConnected, EntityEvent, EntityGone
 from gateway.day import DayKeeper
 from gateway.following import FollowServer
 from gateway.health import DEGRADED, LEVELS, Certificates, Finding, HealthWatch, View, look
-from gateway.overlay import BrokerOverlay, standing, summaries
+from gateway.overlay import BrokerOverlay, GatewayOverlay, standing, summaries
 from gateway.telling import Hooks
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ NO_TELEMETRY = "telemetry: opentelemetry is missing; pip install 'veilmq[otel]'"
 
 
 class Attached:
-    """All parts beside a single broker. Call `begin` when the broker serves, `end` before it ends."""
+    """All parts beside a single broker. Call `begin_parts` when the broker serves, `end_parts` before it ends."""
 
     def __init__(self, settings: Settings, links: BrokerOverlay | None) -> None:
         self._settings, self._links = settings, links
@@ -60,15 +60,15 @@ class Attached:
         self._exporting: Exporting | None = None
         self._log: LogTail | None = None
 
-    def begin(self, broker: EdgeBroker) -> None:
+    def begin_parts(self, broker: EdgeBroker) -> None:
         """Begins all parts. Raises ConfigError, StartError."""
         settings = self._settings
         say_left(settings.bridges, broker)
         if settings.bridges or self._links is not None:
-            self._bridges = make_bridges(settings.bridges, broker, self._links, self._name(), settings.data)
+            self._bridges = make_bridges(settings.bridges, broker, self._links, self._broker_name(), settings.data)
             for each in self._bridges:
                 each.start()
-                broker.serve_after(each.subscribed())
+                broker.serve_after(each.wait_for_subscriptions())
         self._watch = HealthWatch(
             partial(_view, settings, self._links, broker, self._bridges, Certificates(), LinkWitness()), time.monotonic
         )
@@ -78,20 +78,22 @@ class Attached:
         look = partial(_figures, broker, self._links, self._watch, psutil.Process())
         self._day = DayKeeper(settings.data, look, self._watch.alarms)
         self._day.start()
-        broker.operation.day = self._day.shown
+        broker.operation.day = self._day.shown_day
         self._watch.start()
         if settings.telemetry is not None:
             self._export(broker, settings.telemetry)
         if settings.events:
-            self._tell(broker, self._watch)
-        followed = FollowedMessages(self._name(), lambda is_on: self._followed(broker, followed if is_on else None))
+            self._begin_hooks(broker, self._watch)
+        followed = FollowedMessages(
+            self._broker_name(), lambda is_on: self._followed(broker, followed if is_on else None)
+        )
         if settings.data is not None:
             self._follow = FollowServer(settings.data, followed)
             self._follow_starts = asyncio.get_running_loop().create_task(self._follow.start())
         if settings.console is not None:
             self._open_console(broker, settings.console, self._watch, followed)
 
-    async def end(self) -> None:
+    async def end_parts(self) -> None:
         """Ends all parts; messages handed to bridges are kept for the next start."""
         if self._follow is not None:
             await asyncio.wait([self._follow_starts])
@@ -119,33 +121,35 @@ class Attached:
             from gateway.telemetry.exporting import Exporting  # noqa: PLC0415  few have it, and it needs OpenTelemetry
         except ImportError:
             raise StartError(NO_TELEMETRY) from None
-        self._exporting = Exporting(settings, self._name(), broker.operation.collect)
+        self._exporting = Exporting(settings, self._broker_name(), broker.operation.collect)
         if settings.spans:
             broker.exchange.spans = self._exporting.spans
             broker.host.watched("spans", settings.begin > 0)
-            if self._links is not None:
+            if isinstance(self._links, GatewayOverlay):
                 self._links.spans = self._exporting.spans
         self._exporting.start()
 
     def _followed(self, broker: EdgeBroker, followed: FollowedMessages | None) -> None:
         """Lets publications say their steps to administrators that follow them; None: to nobody."""
-        broker.exchange.follow(followed)
+        broker.exchange.follow_publications(followed)
         if self._links is not None:
-            self._links.follow(followed)
+            self._links.follow_messages(followed)
 
-    def _tell(self, broker: EdgeBroker, watch: HealthWatch) -> None:
+    def _begin_hooks(self, broker: EdgeBroker, watch: HealthWatch) -> None:
         """Begins to send events to the configured receivers. Raises StartError."""
-        hooks = self._hooks = Hooks(self._settings.events, LocalEnd(f"{INTERNAL}events", broker), self._name())
+        hooks = self._hooks = Hooks(self._settings.events, LocalEnd(f"{INTERNAL}events", broker), self._broker_name())
 
         def watched(event: EntityEvent) -> None:
             if isinstance(event, EntityConnected):
-                hooks.tell("connected", event.owner, client=event.client_id, address=event.origin)
+                hooks.tell_event("connected", event.owner, client=event.client_id, address=event.origin)
             elif isinstance(event, EntityGone):
-                hooks.tell("disconnected", event.owner, client=event.client_id, clean=event.clean, reason=event.reason)
+                hooks.tell_event(
+                    "disconnected", event.owner, client=event.client_id, clean=event.clean, reason=event.reason
+                )
 
         def found(finding: Finding, begins: bool) -> None:
             key = finding.key.partition(":")[0]
-            hooks.tell("finding", level=finding.level, about=key, text=finding.text, begins=begins)
+            hooks.tell_event("finding", level=finding.level, about=key, text=finding.text, begins=begins)
 
         broker.exchange.watchers.append(watched)
         watch.on_change = found
@@ -177,7 +181,7 @@ class Attached:
         except StartError as error:
             LogEvent.CONSOLE_NOT_SERVED.say(log, error)
 
-    def _name(self) -> str:
+    def _broker_name(self) -> str:
         """Returns this broker's name for the marks of bridges: our name in the overlay, or a name drawn once."""
         if self._links is not None:
             return self._links.figures.name

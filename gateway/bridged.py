@@ -129,7 +129,7 @@ def make_bridges(
     Raises ConfigError, StartError.
     """
     circles = Circles(Marks(name, lambda topic: overlay_names(links, topic)), time.monotonic)
-    broker.exchange.circles = circles
+    broker.exchange.delivery.circles = circles
     home, machine = BridgesHome(broker, links, data), f"{uuid.getnode():x}"
     bridges = [make_bridge(bridge, one, home, circles, remote_name(one, machine)) for bridge, one in settings.items()]
     circles.bridges = [*bridges]

@@ -40,12 +40,15 @@ from gateway.outbox import Store
 from gateway.overlay import (
     BrokerOverlay,
     Dials,
+    GatewayOverlay,
     Keeping,
     KeyCache,
     KeyMaterial,
     KeyMaterialError,
+    KeyServerOverlay,
     LocalEntities,
     ReaderRows,
+    ReplicaOverlay,
     dial,
     logins,
 )
@@ -85,7 +88,7 @@ class Party:
         self.overlay = load_overlay(where.overlay, int(time.time() * 1000), where.identity / "overlay.pin")
         check_listed(local.name, self.overlay, where.overlay)
         self.local = take_listed_key(local, self.overlay)
-        self.tls = LinkTls(self.local.name, self.local.cert, self.local.key, self.overlay.members)
+        self.tls = LinkTls(self.local.name, self.local.cert, self.local.key_path, self.overlay.members)
         self.live = LiveOverlay(where.overlay, self.local, self.tls, self.overlay, seen)
         self.granted: list[ScopeSecret] = []
         self.outgoing: list[ScopeSecret] = []
@@ -194,31 +197,26 @@ def build(
     except BaseException:
         store.close()
         raise
-    live = party.live
-    availability = None
-    if settings.availability.enabled and party.local.role is Role.GATEWAY:
-        availability = LocalEntities(party.name, settings.availability.topic_prefix)
-    rows = None
-    if party.local.role is Role.GATEWAY:
-        rows = ReaderRows(data.sealing_key(b"reader state"), party.overlay.owner, party.name)
     dials = Dials(partial(_dial, party, neighbours))
-    figures = Figures(party.name, party.local.role.value, links=dials.states)
-    receipts = None
-    if party.local.role is Role.GATEWAY:
-        receipts = ReceiptKeeper(data.path, partial(data.sealing_key, RECEIPTS_PURPOSE), figures.count)
-    return BrokerOverlay(
-        wrap(node) if wrap else node,
+    figures = Figures(party.name, party.local.role.value, links=dials.link_states)
+    keeping = Keeping(data, party.live, party.keys, cache, material)
+    if party.local.role is Role.REPLICA:
+        return ReplicaOverlay(wrap(node) if wrap else node, figures, store, keeping, dials, data.path / "history")
+    if not isinstance(node, GatewayNode):
+        return KeyServerOverlay(wrap(node) if wrap else node, figures, store, keeping, dials)
+    prefix = settings.availability.topic_prefix if settings.availability.enabled else None
+    return GatewayOverlay(
+        node,
         figures,
         store,
-        Keeping(data, live, party.keys, cache, material),
+        keeping,
         dials,
-        availability,
+        ReaderRows(data.sealing_key(b"reader state"), party.overlay.owner, party.name),
+        ReceiptKeeper(data.path, partial(data.sealing_key, RECEIPTS_PURPOSE), figures.count_effect),
+        None if prefix is None else LocalEntities(party.name, prefix),
         protected=[protect.filter for protect in party.where.protect],
         plain=party.where.share_plain,
-        rows=rows,
         full_is_local=party.where.outbox_full == "local",
-        history=data.path / "history" if party.local.role is Role.REPLICA else None,
-        receipts=receipts,
     )
 
 
@@ -346,7 +344,7 @@ async def _serve(
     if settings.overlay is None:
         with contextlib.ExitStack() as ends:
             beside = Attached(settings, None)
-            joined = _traced(settings, ends, lambda count: None), _watched(settings, ends), beside.begin
+            joined = _traced(settings, ends, lambda count: None), _watched(settings, ends), beside.begin_parts
 
             def serves(broker: EdgeBroker) -> None:
                 for join in joined:
@@ -356,7 +354,7 @@ async def _serve(
             try:
                 await run_broker(settings, started=serves, read=read)
             finally:
-                await beside.end()
+                await beside.end_parts()
         return
     party = Party(settings)
     async with contextlib.AsyncExitStack() as stack:
@@ -367,16 +365,16 @@ async def _serve(
             neighbours = await stack.enter_async_context(Neighbours(party.where.discovery, party.live))
         links = build(party, wrap, neighbours)
         dialled = links.figures.links
-        trace, watch = _traced(settings, stack, links.figures.count), _watched(settings, stack)
+        trace, watch = _traced(settings, stack, links.figures.count_effect), _watched(settings, stack)
         beside = Attached(settings, links)
 
         def started(broker: EdgeBroker) -> None:
             links.figures.links = lambda: [*dialled(), *accepted_links(broker.lifecycle, links.figures)]
             broker.exchange.own_topics = links.own_topics
-            links.start(broker, partial(end_session, broker.lifecycle))
+            links.start(broker.local, partial(end_session, broker.lifecycle))
             trace(broker)
             watch(broker)
-            beside.begin(broker)
+            beside.begin_parts(broker)
             if neighbours is not None:
                 neighbours.advertise(settings, broker.port)
             collect_by_clock(asyncio.get_running_loop())
@@ -384,7 +382,7 @@ async def _serve(
         try:
             await run_broker(settings, links, overlay_context=party.tls.server, started=started, read=read)
         finally:
-            await beside.end()
+            await beside.end_parts()
             await links.stop()
 
 
@@ -413,8 +411,8 @@ def _watched(
     from gateway.tracing.watched import Watched  # noqa: PLC0415  few have it
 
     watched = Watched(settings.watched)
-    ends.callback(watched.end)
-    return lambda broker: watched.begin()
+    ends.callback(watched.end_tracing)
+    return lambda broker: watched.begin_tracing()
 
 
 def end_session(lifecycle: Lifecycle, peer: str) -> None:
@@ -423,5 +421,5 @@ def end_session(lifecycle: Lifecycle, peer: str) -> None:
     if client is None:
         return
     lifecycle.dismiss(client, ReasonCode.NOT_AUTHORIZED)
-    for action in client.session.end() if client.alive else ():
+    for action in client.session.end_session() if client.alive else ():
         lifecycle.perform(client, action)

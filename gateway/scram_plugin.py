@@ -100,7 +100,7 @@ def set_user(path: Path | str, name: str, password: str, iterations: int = ITERA
     PrivateFileError for the file.
     """
     path, name = Path(path), saslprep(name)
-    verifier = Verifier.of(password, os.urandom(SALT_BYTES), iterations)
+    verifier = Verifier.from_password(password, os.urandom(SALT_BYTES), iterations)
     with alone_in(path.parent):
         users = ScramUsers.load(path) if path.exists() else ScramUsers({}, os.urandom(DECOY_KEY_BYTES))
         ScramUsers({**users.verifiers, name: verifier}, users.decoy_key).save(path)
@@ -117,7 +117,7 @@ class _Exchange:
         try:
             if not self._began:
                 self._began = True
-                return self._scram.first(data)
+                return self._scram.first_message(data)
             answer = self._scram.final(data)
         except ScramError as error:
             raise AuthRefused(str(error)) from None
@@ -135,9 +135,9 @@ class ScramPlugin(EnhancedAuthPlugin):
         # Called with the users whose standing changed; set by the host of plugins.
         self.when_changed: Callable[[frozenset[str]], None] = lambda users: None
         self._users = ScramUsers({}, b"")
-        self._take(ScramUsers.load(Path(self.config.users_file)))
+        self._take_users(ScramUsers.load(Path(self.config.users_file)))
 
-    def _take(self, users: ScramUsers) -> None:
+    def _take_users(self, users: ScramUsers) -> None:
         before, self._users, shapes = self._users, users, users.shapes()
         self._decoys = Decoys(users.decoy_key, shapes) if shapes else Decoys(users.decoy_key)
         changed = (name for name, known in before.verifiers.items() if users.verifiers.get(name) != known)
@@ -150,7 +150,7 @@ class ScramPlugin(EnhancedAuthPlugin):
 
     def reread(self, options: dict[str, Any]) -> Callable[[], None]:
         """Reads the file anew; returns a function putting it into force. Raises StartError."""
-        return partial(self._take, ScramUsers.load(Path(options.get("users_file") or self.config.users_file)))
+        return partial(self._take_users, ScramUsers.load(Path(options.get("users_file") or self.config.users_file)))
 
     def _lookup(self, name: str) -> tuple[Verifier, bool]:
         decoy = self._decoys.verifier(name)

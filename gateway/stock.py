@@ -94,23 +94,23 @@ class GatewayPlugin(BasePlugin[BrokerContext]):  # type: ignore[misc]
         self._links.publish(client_id, publication, _log_refusal(publication.topic))
 
     async def on_broker_client_subscribed(self, *, client_id: str, topic: str, qos: int) -> None:
-        self._follow()
+        self._follow_filters()
 
     async def on_broker_client_unsubscribed(self, *, client_id: str, topic: str) -> None:
-        self._follow()
+        self._follow_filters()
 
     async def on_broker_client_disconnected(self, *, client_id: str, client_session: Any) -> None:
-        self._follow()  # a clean session ends its subscriptions without another event
+        self._follow_filters()  # a clean session ends its subscriptions without another event
 
-    def _follow(self) -> None:
+    def _follow_filters(self) -> None:
         """Tells the overlay of new and removed local filters."""
         if self._links is None:
             return
         now = frozenset(self._shell.local_filters())
         for topic_filter in sorted(now - self._filters):
-            self._links.subscribed(topic_filter)
+            self._links.filter_subscribed(topic_filter)
         for topic_filter in sorted(self._filters - now):
-            self._links.unsubscribed(topic_filter)
+            self._links.filter_unsubscribed(topic_filter)
         self._filters = now
 
 
@@ -140,6 +140,10 @@ class _Shell:
             if self._dropped & (self._dropped - 1) == 0:  # 1, 2, 4, ...: a flood of losses must not flood the log
                 LogEvent.AMQTT_BEHIND.say(log, self._dropped)
 
+    def deliver_run(self, publications: Sequence[Publication]) -> None:
+        for publication in publications:
+            self.deliver_local(publication)
+
     def deliver_stored(self, publication: Publication, groups_lost: Collection[SharedName] = ()) -> None:
         """Delivers to all local subscribers, since amqtt does not tell new subscriptions."""
         self.deliver_local(publication, groups_lost)
@@ -150,18 +154,18 @@ class _Shell:
     def local_groups(self) -> Sequence[LocalGroup]:
         return ()
 
-    def kept(self) -> Mapping[bytes, bytes]:
+    def kept_rows(self) -> Mapping[bytes, bytes]:
         """Returns no rows: amqtt keeps none of ours."""
         return {}
 
-    def retained(self, topic_filter: str) -> Sequence[tuple[str, bytes]]:
+    def retained_payloads(self, topic_filter: str) -> Sequence[tuple[str, bytes]]:
         """Returns nothing: amqtt keeps retained messages in memory, so none survive a restart."""
         return ()
 
-    def keep(self, rows: Sequence[tuple[bytes, bytes | None]]) -> None:
+    def keep_rows(self, rows: Sequence[tuple[bytes, bytes | None]], is_patient: bool = False) -> None:
         """Does nothing: amqtt's sessions are in memory, so no client can get a message twice after a restart."""
 
-    def when_kept(self, done: Callable[[], None]) -> None:
+    def when_kept(self, done: Callable[[], None], is_patient: bool = False) -> None:
         done()
 
     def end_unreadable(self, may: Callable[[str], bool]) -> None:

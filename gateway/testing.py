@@ -51,7 +51,7 @@ async def start_member(settings: Settings, ends: AsyncExitStack) -> RunningMembe
     broker = EdgeBroker(settings, overlay=links, overlay_context=party.tls.server)
     await broker.start()
     ends.push_async_callback(broker.shutdown)
-    links.start(broker, partial(end_session, broker.lifecycle))
+    links.start(broker.local, partial(end_session, broker.lifecycle))
     return RunningMember(broker, links)
 
 
@@ -76,12 +76,12 @@ class RunningRegion:
 
     def start(self, *names: str) -> None:
         """Starts members with the files that they have, and returns once all that run are linked. Raises StartError."""
-        self._wait(self._start(names))
+        self._wait_for(self._start_members(names))
 
     def stop(self, *names: str) -> None:
         """Stops members, which keep their files. A region bears the loss of fewer than half of its replicas."""
         for name in names:
-            self._wait(self._members.pop(name)[1].aclose())
+            self._wait_for(self._members.pop(name)[1].aclose())
 
     def close(self) -> None:
         """Stops all members, gateways first."""
@@ -90,10 +90,10 @@ class RunningRegion:
         self._thread.join()
         self._loop.close()
 
-    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+    def _wait_for(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
-    async def _start(self, names: Sequence[str]) -> None:
+    async def _start_members(self, names: Sequence[str]) -> None:
         for name in names:
             async with AsyncExitStack() as ends:
                 self._members[name] = await start_member(self._settings[name], ends), ends.pop_all()
@@ -107,7 +107,7 @@ class RunningRegion:
         """Returns gateways that lack a link to a replica that runs."""
         replicas = self._members.keys() - self._gateways
         running = [name for name in self._gateways if name in self._members]
-        return [name for name in running if replicas - set(self._members[name][0].links.parts.dials.up)]
+        return [name for name in running if replicas - set(self._members[name][0].links.parts.dials.connected_peers)]
 
 
 @contextmanager
@@ -126,5 +126,5 @@ def region(
         port = random.SystemRandom().choice(FIRST_PORTS)
         running = RunningRegion(make_overlay(directory, plan, port, time.time()))
         ends.callback(running.close)
-        running.start(*plan.names)
+        running.start(*plan.member_roles)
         yield running

@@ -81,7 +81,7 @@ class Entities:
     def __init__(self) -> None:
         self._states: dict[tuple[str, str], tuple[int, str]] = {}
 
-    def take(self, rows: Any, batch: int) -> None:
+    def take_batch(self, rows: Any, batch: int) -> None:
         """Takes a micro-batch; for `foreachBatch`. Within a gateway the sequence tells which state is newer."""
         for row in rows.select("gateway", "entity", "sequence", "state").collect():
             key = (row.gateway, row.entity)
@@ -113,7 +113,7 @@ def start(spark: Any, told: argparse.Namespace) -> Sequence[PatientQuery]:
     return [
         query("sink", stream("sink", **receives), sink.write, trigger=TRIGGER),
         query("windows", windows(stream("windows", topics=told.telemetry)), show_windows, "update"),
-        query("availability", stream("availability", stream="availability"), entities.take),
+        query("availability", stream("availability", stream="availability"), entities.take_batch),
     ]
 
 

@@ -68,7 +68,7 @@ class QueryTable:
             figures = self._queries.pop(label, QueryFigures())
             figures.running = True
             self._queries[label] = figures
-            self._bound()
+            self._keep_bound()
 
     def progressed(self, progress: Mapping[str, Any]) -> None:
         """`progress`: the JSON object of a StreamingQueryProgress."""
@@ -84,9 +84,9 @@ class QueryTable:
             )
             figures.reported_at = self._clock()
             figures.gauges = _gauges(progress)
-            self._bound()
+            self._keep_bound()
 
-    def ended(self, query_id: str, failed: bool) -> None:
+    def note_end(self, query_id: str, failed: bool) -> None:
         with self._lock:
             figures = self._queries.get(self._names.pop(query_id, ""))
             if figures is not None:
@@ -97,7 +97,7 @@ class QueryTable:
         with self._lock:
             return {name: replace(figures) for name, figures in self._queries.items()}
 
-    def _bound(self) -> None:
+    def _keep_bound(self) -> None:
         if len(self._queries) > QUERIES_MAX:
             ended = next((name for name, figures in self._queries.items() if not figures.running), None)
             gone = ended or next(iter(self._queries))
@@ -239,6 +239,6 @@ def _listener(table: QueryTable) -> Any:
             """Nothing came: the newest batch's figures stand."""
 
         def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
-            table.ended(str(event.id), event.exception is not None)
+            table.note_end(str(event.id), event.exception is not None)
 
     return Listener()

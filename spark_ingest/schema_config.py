@@ -78,7 +78,7 @@ class KeptSchemas:
         self._path = spool / KEPT
         self._stamps: dict[Path, FileStamp | None] = {}
 
-    def keep(self) -> None:
+    def keep_schemas(self) -> None:
         """Writes the schemas. Raises BadOption for a file that cannot be used, OSError."""
         self._stamps = {self._config: stamp(self._config)}
         entries = read_entries(self._config)
@@ -101,12 +101,12 @@ class KeptSchemas:
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return {}
 
-    def renew(self) -> None:
+    def renew_schemas(self) -> None:
         """Writes the schemas again if a file has changed; a broken file changes nothing, and is a line in the log."""
         if all(stamp(path) == before for path, before in self._stamps.items()):
             return
         try:
-            self.keep()
+            self.keep_schemas()
         except (BadOption, OSError) as error:
             LogEvent.RECEIVER_SCHEMAS_STAY.say(_log, error)
         else:

@@ -63,7 +63,7 @@ def _typed(rows: Any, file: SchemaFile, topic: str) -> Any:
 
 def _decoding(file: SchemaFile) -> Any:
     def decode(payloads: pa.Array) -> pa.Array:
-        file.renew()
+        file.renew_texts()
         rows = []
         for payload in payloads.to_pylist():
             value = more = reason = None

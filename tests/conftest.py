@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import shutil
 import threading
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ import pytest
 import typer.main
 from hypothesis import Phase, settings
 
+import keys.identity
 from gateway.base.logs import OURS
 from tests.ports import free_ports
 from tests.second_chance import SecondChance
@@ -39,14 +41,18 @@ __all__ = [
     "pytest_xdist_make_scheduler",
 ]
 
+QUICK_EXAMPLES = 20
 # Speed is measured in benches: an example that waits for a busy machine is no failure.
-settings.register_profile("veilmq", deadline=None)
-settings.register_profile("quick", deadline=None, max_examples=20)
+settings.register_profile("veilmq", deadline=None, max_examples=50)
+settings.register_profile("quick", deadline=None, max_examples=QUICK_EXAMPLES)
 settings.register_profile("unshrunk", deadline=None, database=None, phases=(Phase.explicit, Phase.generate))
 settings.load_profile("veilmq")
 
 # A process builds the tree of commands once, in an eighth of a second; a test process runs commands hundreds of times.
 typer.main.get_command = cache(typer.main.get_command)
+
+# All members of a simulation verify the same signature, and a good one stays good; a bad one raises, and is not kept.
+keys.identity.crypto_sign_open = lru_cache(maxsize=4096)(keys.identity.crypto_sign_open)
 
 ROOT = Path(__file__).resolve().parents[1]
 MQTTJS = ROOT / ".tools" / "node_modules" / "mqtt"
@@ -54,6 +60,10 @@ TOOLS = ("mosquitto", "mosquitto_pub", "mosquitto_sub", "node")
 START_S = 10.0
 SHORT_LIVED_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For drivers of Spark that live for seconds: the second compiler costs them more than its code ever spares."""
+
+MEMORY = Path("/dev/shm")
+MEMORY_BYTES = 4 << 30
+"""Free space from which on tests have their files in memory: on a disk, thousands of tests wait at each `fsync`."""
 
 _ran = 0
 _skipped: list[str] = []
@@ -80,10 +90,38 @@ def missing_browser() -> list[str]:
     return missing if MQTTJS.is_dir() else [*missing, "MQTT.js"]
 
 
+def in_memory() -> bool:
+    """Returns true if there is memory for files, from which programs may be started, too."""
+    if not MEMORY.is_dir():
+        return False
+    room = os.statvfs(MEMORY)
+    return room.f_bavail * room.f_frsize >= MEMORY_BYTES and not room.f_flag & os.ST_NOEXEC
+
+
 def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("SPARK_SUBMIT_OPTS", SHORT_LIVED_JAVA)
+    if in_memory():
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
     if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
         config.pluginmanager.register(SecondChance())
+
+
+def pytest_collection() -> None:
+    """Looks for no garbage while thousands of tests are collected, which all stay."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.enable()
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Draws few examples with `--quick`, also where a property asks for more than the profile has."""
+    test = getattr(item, "obj", None)
+    test = getattr(test, "__func__", test)
+    asked = getattr(test, "_hypothesis_internal_use_settings", None)
+    if asked is not None and asked.max_examples > QUICK_EXAMPLES and item.config.getoption("--quick"):
+        test._hypothesis_internal_use_settings = settings(asked, max_examples=QUICK_EXAMPLES)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -29,8 +29,15 @@ ROOT = Path(__file__).resolve().parents[1]
 IMPORTED = (
     *("gateway.cli", "gateway.party", "gateway.broker.running", "gateway.checking.check", "gateway.operation"),
     *("gateway.owner.signing", "gateway.overlay.region_client", "gateway.base.config", "uvloop"),
+    *("spark_ingest.receiver.daemon", "spark_ingest.sample.spool", "spark_ingest.spool.standing"),
 )
-"""What members and the owner's commands need. Nothing of it may start a thread."""
+"""What members, receivers and the owner's commands need. Nothing of it may start a thread."""
+SOONER = (
+    ("gateway.overlay.driver", "LOOK_EVERY_S", 0.25),
+    ("gateway.health.watching", "LOOK_EVERY_S", 0.25),
+    ("gateway.health.watching", "SETTLE_S", 4.0),
+)
+"""Periods of members, shorter than in operation: a test waits again and again for the next look."""
 
 
 class Forked:
@@ -134,6 +141,9 @@ def _serve(link: int) -> str:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the test's
     for module in IMPORTED:
         importlib.import_module(module)
+    for module, name, seconds in SOONER:
+        assert getattr(sys.modules[module], name) > seconds
+        setattr(sys.modules[module], name, seconds)
     typer.main.get_command = cache(typer.main.get_command)
     typer.main.get_command(importlib.import_module("gateway.cli").app)
     gc.freeze()
@@ -146,6 +156,8 @@ def _serve(link: int) -> str:
             if answer == 0 and "pid" not in asked:
                 _become(asked)
                 return str(asked["code"])
+            if "pid" not in asked:
+                ended.pop(answer, None)  # of a process that had this number before
             print(json.dumps(answer), file=told, flush=True)
     return ""
 

@@ -1,6 +1,6 @@
 """What failed while other tests crowded the machine is run once more, alone.
 
-Several hundred tests start real processes and wait for what these do; three files run at a time on two cores. Now and
+Several hundred tests start real processes and wait for what these do; four files run at a time on two cores. Now and
 then one of them fails for want of processor time alone. Such tests are run again by themselves at the end, and a run in
 which they all pass then is green. Nothing is hidden: the first failure is printed whole as ever, and the summary names
 each test that passed only alone. Two ends are kept tight:

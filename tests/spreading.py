@@ -1,11 +1,12 @@
 """Which test files run beside each other, and which first, with several workers.
 
 A file stays on one worker (`--dist loadfile`). Left to itself, that plan hands out files by their number of tests: the
-files of one long test come last, and at the end one worker is at work where three could be. And each worker starts a
+files of one long test come last, and at the end one worker is at work where four could be. And each worker starts a
 Spark of its own, which costs half a minute of two cores. So:
 
     all files that use the fixture `spark`    one after the other on one worker, begun first
-    files of a test that may take hours       next, with those
+    the longest others                        next: begun late, one of them would be at work alone
+    files of a test that may take hours       then, with those
     files that start processes                which take long and mostly wait
     all others                                fill the gaps
 
@@ -29,14 +30,30 @@ STARTS_PROCESSES = re.compile(
 ONE_ROOM = re.compile(r"tests/(keys|fuzz|(bridge|gateway|spark_ingest)/\w+)/")
 TAKES_HOURS = re.compile(r"\btimeout\(7_200\)")
 
+LONGEST = (
+    *("tests/sim/test_organiser.py", "tests/sim/test_wrapped_paths.py", "tests/sim/test_restarts.py"),
+    *("tests/sim/test_planes.py", "tests/sim/test_key_repository.py", "tests/test_repository.py"),
+    *("tests/interop/test_hosted_brokers.py", "tests/gateway/test_region.py", "tests/bridge/test_witnesses.py"),
+    *("tests/gateway/console/test_page.py", "tests/sim/test_behaviours.py", "tests/sim/test_content.py"),
+    *("tests/sim/test_trees.py", "tests/sim/test_placements.py", "tests/sim/test_history.py"),
+)
+"""As `make test PYTEST_ARGS="--times 30"` prints them, longest first. A name too many or too few costs seconds."""
+
 
 @cache
 def rank(path: str) -> int:
-    """When a test file is begun, from 0 (first) to 2."""
+    """Returns 0 for a file of Spark's, 1 for one that starts processes or may take hours, 2 for any other."""
     text = (ROOT / path).read_text()
     if path.startswith("tests/spark_ingest/") and USES_SPARK.search(text):
         return 0
     return 1 if TAKES_HOURS.search(text) or STARTS_PROCESSES.search(text) else 2
+
+
+def turn(path: str) -> tuple[int, int]:
+    """Returns when a test file is begun: the least first."""
+    if path in LONGEST:
+        return 1, LONGEST.index(path)
+    return (2 * rank(path), 0)
 
 
 def is_quick(path: str) -> bool:
@@ -55,7 +72,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: rank(item.path.relative_to(ROOT).as_posix()))
+    items.sort(key=lambda item: turn(item.path.relative_to(ROOT).as_posix()))
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:

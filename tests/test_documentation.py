@@ -149,6 +149,7 @@ def test_the_changelog_keeps_its_form() -> None:
     assert all(heading in kinds or re.match(r"\[[\w.]+\]( - \d{4}-\d\d-\d\d)?$", heading) for heading in headings)
 
 
+@pytest.mark.slow
 def test_the_site_builds_without_a_warning_and_needs_no_other_host(tmp_path: Path) -> None:
     build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}

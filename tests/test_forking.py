@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.forking import Forked, Process, run
+from tests.spark_ingest.warm_python import warm_python
+from tests.waits import wait_until
 
 NOTHING = "import gateway\n"
 
@@ -60,3 +62,25 @@ def test_other_programs_are_not_forked(tmp_path: Path) -> None:
     process = run(["-c", "print(1)"], tmp_path, {}, tmp_path / "out", tmp_path / "err")
     assert isinstance(process, subprocess.Popen)
     assert process.wait(20) == 0
+
+
+def test_periods_are_shorter_than_in_operation(tmp_path: Path) -> None:
+    code = "from gateway.overlay import driver; from gateway.trust import live_overlay as operation\n"
+    code += "print(driver.LOOK_EVERY_S < operation.LOOK_EVERY_S)"
+    assert begin(tmp_path, code).wait(20) == 0
+    assert (tmp_path / "out").read_text() == "True\n"
+
+
+def test_a_worker_of_spark_that_is_forked_has_its_streams_and_ends_with_the_process_that_asked(tmp_path: Path) -> None:
+    with warm_python(tmp_path) as program:
+        shown = subprocess.run(
+            [program, "-m", "json.tool", "--compact"], input=b"[1, 2]", capture_output=True, check=True
+        )
+        assert (shown.stdout, shown.stderr) == (b"[1,2]\n", b"")
+        endless = [program, "-m", "timeit", "-n", "1", "open('begun', 'w'); import time; time.sleep(60)"]
+        with subprocess.Popen(endless, cwd=tmp_path, stdout=subprocess.PIPE) as asking:
+            assert asking.stdout is not None
+            assert wait_until((tmp_path / "begun").exists)
+            asking.terminate()
+            assert asking.stdout.read() == b"", "the end of a stream that both had"
+        assert asking.returncode == -signal.SIGTERM

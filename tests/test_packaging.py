@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -13,6 +12,7 @@ import pytest
 import yaml
 
 from tests import debian
+from tests.gateway.overlay_processes import run_veilmq
 
 ROOT = Path(__file__).parent.parent
 UNITS = sorted(p for p in (ROOT / "configs" / "systemd").iterdir() if p.suffix in (".service", ".timer"))
@@ -107,10 +107,7 @@ def test_the_container_runs_as_nobody_special_and_says_how_it_is() -> None:
 
 
 def test_the_manual_page_is_read_without_complaint() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "gateway.cli", "man"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    page = done.stdout
+    page = run_veilmq("man").stdout
     for command in ("init", "up", "join", "status", "passwd", "import", "overlay attach", "users add", "backup"):
         assert f".B veilmq {command} " in page, command
     if shutil.which("man") is not None and shutil.which("groff") is not None:
@@ -160,8 +157,7 @@ def test_compose_runs_what_init_makes(tmp_path: Path) -> None:
     command = next(line for line in text.splitlines() if line.startswith("#   veilmq init"))[4:]
     assert f"    {command}" in page.splitlines()
     services = yaml.safe_load(text)["services"]
-    run = [sys.executable, "-m", "gateway.cli", *command.split()[1:]]
-    subprocess.run(run, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, check=True)
+    assert run_veilmq(*command.split()[1:], cwd=tmp_path).returncode == 0
     members = {path.parent.name: yaml.safe_load(path.read_text()) for path in tmp_path.glob("site/*/broker.yaml")}
     assert services.keys() == members.keys()
     for name, service in services.items():

@@ -226,13 +226,13 @@ def last_name(node: ast.expr) -> str:
 
 
 def counted_in(path: Path) -> Iterator[str]:
-    """Names of figures in calls of `Count`, `_count` and `charge`, in tables `COUNTED`, and returned to be counted."""
+    """Names of figures in calls of `Count`, `_count_...` and `charge`, in tables `COUNTED`, and returned to be counted."""
     for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Call):
             called, at = last_name(node.func), 0
             if called == "charge":
                 at = 1
-            elif called not in ("Count", "_count"):
+            elif called != "Count" and not called.startswith("_count_"):
                 continue
             argument = node.args[at] if len(node.args) > at else None
             if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
@@ -260,7 +260,7 @@ LOGS_BY_ITSELF = {
     "spark_ingest/spool/index.py": "runs in queries",
     "spark_ingest/spool/view.py": "runs in queries",
     "spark_ingest/sinks/iceberg.py": "runs in a query's driver",
-    "spark_ingest/writing/dropped_rows.py": "runs in a query's driver",
+    "spark_ingest/writing/repeats.py": "runs in a query's driver",
     "spark_ingest/dashboard/page.py": "a page of the demo, which is no broker",
 }
 """Modules that may log at info and above by themselves, and why."""

@@ -20,6 +20,32 @@ def test_the_tables_of_the_page_are_those_of_the_result_files() -> None:
     assert {found[1] for found in results.MARK.findall(text)} >= {path.stem for path in FILES}
 
 
+@pytest.mark.parametrize("name", results.SHOWN)
+def test_each_pattern_names_a_row_of_its_file(name: str) -> None:
+    rows = [json.loads(line) for line in (results.RESULTS / f"{name}.jsonl").read_text().splitlines()[1:]]
+    for pattern in results.SHOWN[name]:
+        assert any(results.is_named(row, pattern) for row in rows), pattern
+
+
+def test_the_page_has_the_rows_that_are_named_and_show_has_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(results, "RESULTS", tmp_path)
+    monkeypatch.setattr(results, "SHOWN", {"few": ("seal*", "join | third")})
+    row = {"work": "sealing", "ours": 2.5, "peer": 5.0, "peer_name": "other", "ratio": None, "unit": "us"}
+    goal = {"goal": "<= 3 us", "met": True}
+    rows = [row, row | {"work": "join", **goal}, row | {"work": "join", "peer_name": "third", **goal, "met": False}]
+    path = tmp_path / "few.jsonl"
+    head = {"command": "make bench", "day": "2026-11-28"}
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in (head, *rows)))
+    said, _, _, _, *shown = results.table(path).splitlines()
+    assert said.endswith("1 of 2 goals met.")
+    assert shown == ["| join | 2.5 µs | third: 5 | ≤ 3 us, **missed** |", "| sealing | 2.5 µs | other: 5 | |"]
+    monkeypatch.setattr(sys, "argv", ["results", "show", "few"])
+    assert results.main() == 0
+    assert capsys.readouterr().out.count("2.5 µs") == 3
+
+
 def test_between_marks_of_a_bench_that_is_not_kept_the_text_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

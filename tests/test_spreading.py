@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.spreading import ROOT, is_quick, rank
+from tests.spreading import LONGEST, ROOT, is_quick, rank, turn
 
 
 def test_what_uses_spark_is_one_group_and_what_starts_processes_comes_before_the_rest() -> None:
@@ -21,8 +21,14 @@ def test_every_file_of_tests_has_a_rank() -> None:
 
 
 def test_tests_are_collected_in_that_order(request: pytest.FixtureRequest) -> None:
-    ranks = [rank(item.path.relative_to(ROOT).as_posix()) for item in request.session.items]
-    assert ranks == sorted(ranks)
+    turns = [turn(item.path.relative_to(ROOT).as_posix()) for item in request.session.items]
+    assert turns == sorted(turns)
+
+
+def test_the_longest_come_between_spark_and_all_others() -> None:
+    assert turn("tests/spark_ingest/test_functions.py") < turn(LONGEST[0]) < turn(LONGEST[-1])
+    assert turn(LONGEST[-1]) < turn("tests/gateway/test_attach_detach.py") < turn("tests/keys/test_issuing.py")
+    assert not [path for path in LONGEST if not (ROOT / path).is_file() or rank(path) == 0]
 
 
 def test_quick_tests_start_nothing_and_are_of_one_room() -> None:

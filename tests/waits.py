@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 PATIENCE_S = 120.0
-"""What a machine of two slow cores with three workers may need for anything that happens at all."""
+"""What a machine of two slow cores with four workers may need for anything that happens at all."""
 
 
 def wait_until(condition: Callable[[], object], seconds: float = PATIENCE_S, every_s: float = 0.02) -> bool:

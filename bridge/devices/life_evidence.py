@@ -12,23 +12,110 @@ Evidence counts in this order; the first evidence at hand decides:
        may come and go between its messages
     4  the device said that it sleeps: ALIVE, whatever its silence, also where that was before a restart
     5  silence, by the configured heartbeat: SUSPECTED after two periods, FAILED after three
-    6  else silence, by the habit that was learned of it (`regularity`): SUSPECTED when phi reaches the threshold,
+    6  else silence, by the habit that was learned of it: SUSPECTED when phi reaches the threshold,
        FAILED when the silence lasts twice as long. Who has no rhythm has none that its silence could break
     7  its Sparkplug node was born again, and the device was not: SUSPECTED until the device is
     8  silence of its own connection beyond its keep-alive: SUSPECTED; the broker then ends the connection (see 3)
 
 Pure and without memory: `judge` is asked whenever something came or `until` is reached. Not here: whose word counts
 (`devices`), who is told.
+
+How regularly something speaks, and when its silence is suspicious: phi-accrual over learned intervals.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from math import erfc, log10, sqrt
+from statistics import NormalDist
 
 from bridge.devices.conventions import Said
-from bridge.devices.regularity import Regularity
 from bridge.traces import TraceKind
+
+WINDOW = 100  # intervals that count
+LEARNED_AFTER = 8  # intervals without which nothing is suspicious: two messages are no habit
+LEARNED_S = 60.0  # that these must span, to be a habit: a burst is none
+DEVIATION_MAX = 0.5  # of the mean: whatever speaks less evenly has no rhythm that its silence could break
+DEVIATION_MIN = 0.1  # of the mean: clocks and networks are never more regular than that for long
+THRESHOLD = 8.0
+PHI_MAX = 300.0  # where a double's tail ends
+
+
+class Regularity:
+    """A source. Times in seconds."""
+
+    __slots__ = ("_deviation_min_s", "_intervals", "_last", "_squares", "_sum")
+
+    def __init__(self, deviation_min_s: float = 0.05) -> None:
+        """`deviation_min_s`: no interval is believed to be steadier than that."""
+        self._deviation_min_s = deviation_min_s
+        self._intervals: deque[float] = deque()
+        self._sum = self._squares = 0.0
+        self._last: float | None = None
+
+    def note_heard(self, now: float) -> None:
+        """It spoke."""
+        if self._last is not None and now >= self._last:
+            self._learn_interval(now - self._last)
+        self._last = now
+
+    def note_resumed(self, now: float) -> None:
+        """It spoke after a silence somebody knows the reason of: the interval teaches nothing."""
+        self._last = now
+
+    @property
+    def learned(self) -> bool:
+        return len(self._intervals) >= LEARNED_AFTER
+
+    @property
+    def regular(self) -> bool:
+        """True if the source speaks so evenly, for so long, that a silence counts against it."""
+        if not self.learned or self._sum < LEARNED_S:
+            return False
+        usual = self._usual()
+        return usual.stdev <= max(DEVIATION_MAX * usual.mean, self._deviation_min_s)
+
+    @property
+    def mean_s(self) -> float | None:
+        """The usual interval; None before there is one."""
+        return self._sum / len(self._intervals) if self._intervals else None
+
+    def phi(self, now: float) -> float:
+        """Returns the suspicion the silence raises; 0 while nothing is known."""
+        if not self.learned:
+            return 0.0
+        assert self._last is not None
+        usual = self._usual()
+        later = 0.5 * erfc((now - self._last - usual.mean) / (usual.stdev * sqrt(2)))
+        return PHI_MAX if later <= 10.0**-PHI_MAX else -log10(later)
+
+    def suspicious_at(self, threshold: float = THRESHOLD) -> float | None:
+        """Returns the time at which phi reaches the threshold if the source stays silent; None while nothing is
+        known.
+        """
+        if not self.learned:
+            return None
+        assert self._last is not None
+        usual = self._usual()
+        return self._last + usual.mean - usual.stdev * NormalDist().inv_cdf(10.0**-threshold)
+
+    def _usual(self) -> NormalDist:
+        count = len(self._intervals)
+        mean = self._sum / count
+        variance = max(self._squares / count - mean * mean, 0.0)
+        return NormalDist(mean, max(sqrt(variance), DEVIATION_MIN * mean, self._deviation_min_s))
+
+    def _learn_interval(self, interval_s: float) -> None:
+        self._intervals.append(interval_s)
+        self._sum += interval_s
+        self._squares += interval_s * interval_s
+        if len(self._intervals) > WINDOW:
+            gone = self._intervals.popleft()
+            self._sum -= gone
+            self._squares -= gone * gone
+
 
 SUSPECT_PERIODS, FAIL_PERIODS = 2.0, 3.0  # of a configured heartbeat, without a message
 SILENCE_MIN_S = 5.0  # a shorter silence is never held against a habit: networks have such

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from bridge.base import matches
-from bridge.contract import Blame, Count, Deliver, Effect, Numbered, Publication, unpacked
+from bridge.contract import Blame, Count, Deliver, Effect, Numbered, Publication, is_bare, unpacked
 from bridge.document import RecordRights, ScopeSecret, read_wire_topic
 from bridge.reader.key_opening import KeyRing
 from bridge.reader.newest_retained import Joining, Rank
@@ -53,7 +53,7 @@ class Unpacked:
                 not fits
                 or publication.retain is not header.retain
                 or not is_of_a_time(publication.time_ms)
-                or not _has_fit_texts(publication)
+                or not (is_bare(publication) or _has_fit_texts(publication))
             ):
                 self.refused += 1
             elif publication.expiry_s is not None and has_expired(

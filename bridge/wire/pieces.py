@@ -27,7 +27,7 @@ from keys.errors import BadContent, BadFrame
 PROPERTY_PART = "vmq-part"
 NO_PART = "-"
 INLINE_BYTES = 512  # such content rides on all cross links: a signed header is nearly as long, and has to anyway
-AUTO_COPIES_BYTES = 4096  # `auto` cuts longer content into blocks; measured, see docs/measured.md
+AUTO_COPIES_BYTES = 4096  # `auto` cuts longer content into blocks; measured: docs/explanation/reasons.md
 _LENGTH_BYTES = 4
 
 Pieces: TypeAlias = Mapping[int, bytes]

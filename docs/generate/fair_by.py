@@ -25,7 +25,7 @@ _NAMES = {
         bridge.reader.streams.MARKS_MAX bridge.reader.key_opening.DOUBLINGS_MAX
         bridge.reader.key_opening.KNOWN_MAX""",
     "entity": """
-        bridge.devices.regularity.DEVIATION_MAX bridge.devices.regularity.PHI_MAX
+        bridge.devices.life_evidence.DEVIATION_MAX bridge.devices.life_evidence.PHI_MAX
         bridge.devices.sparkplug.ALIASES_MAX""",
     "message": """
         bridge.base.topics.MAX_LEVELS bridge.base.topics.MAX_NAME_BYTES bridge.devices.dashboards.SLUG_MAX
@@ -59,7 +59,7 @@ _NAMES = {
         gateway.auth.access_tokens.GROUPS_MAX gateway.auth.access_tokens.GROUP_CHARS_MAX
         gateway.auth.access_tokens.KEYS_MAX gateway.auth.access_tokens.RSA_BITS_MAX
         gateway.auth.access_tokens.USER_CHARS_MAX gateway.auth.oidc.FILE_BYTES_MAX
-        gateway.auth.revoked_users.REVOKED_MAX
+        gateway.auth.oidc.REVOKED_MAX
         gateway.auth.acl_file.FILE_BYTES_MAX gateway.auth.api_tokens.NOTE_MAX gateway.auth.api_tokens.USER_MAX
         gateway.auth.claimed_names.SHOWN_MAX gateway.auth.password_file.FILE_BYTES_MAX
         gateway.auth.password_file.USER_BYTES_MAX gateway.auth.password_hashes.ITERATIONS_MAX
@@ -90,8 +90,9 @@ _NAMES = {
     "none": """
         bridge.document.record_rights.TEXTS_KEPT bridge.publisher.intake.CHAINS_MAX
         gateway.auth.passwords.REMEMBERED_MAX gateway.base.figures.LABELS_MAX
-        gateway.base.figures.LINKS_SHOWN_MAX gateway.broker.for_overlay.NARROWED_AT_ONCE
-        gateway.outbox.database.MAX_TOPICS gateway.outbox.store.GROUP_MAX gateway.overlay.discovery.FOUND_MAX
+        gateway.base.figures.LINKS_SHOWN_MAX gateway.broker.local_clients.NARROWED_AT_ONCE
+        gateway.outbox.database.MAX_TOPICS gateway.outbox.store.GROUP_MAX gateway.sessions.batch.PATIENT_MAX
+        gateway.overlay.discovery.FOUND_MAX
         gateway.overlay.discovery.RESOLVES_MAX gateway.sessions.database.ROWS_MAX
         gateway.sockets.audit.CAUSES_MAX keys.fetching.EXTRA_MAX keys.identity.PUBLIC_KEYS_KEPT
         keys.keyopening.OUTLINES_KEPT keys.sealedbox.CHECKED_MAX keys.shamir.POWERS_KEPT

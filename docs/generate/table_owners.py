@@ -103,7 +103,7 @@ OWNERS: dict[str, dict[str, str]] = {
             bridge.devices.device_tracing.DeviceTracer _heap _topics _voiced
             bridge.devices.judging.Judging _heap
             bridge.devices.speaking.Speaking _children _levels _links _speaks
-            bridge.devices.device_work.WorkInTurns _heap _works
+            bridge.devices.judging.WorkInTurns _heap _works
             gateway.console.door.ConsoleDoor _idle _open""",
         "bridge.devices.devices.WORDS_MAX": """
             bridge.devices.life_evidence.LifeEvidence words""",
@@ -203,7 +203,7 @@ OWNERS: dict[str, dict[str, str]] = {
             bridge.replica.forwarder.Forwarder _met _newcomers _retells
             bridge.replica.plane_routing.PlaneRouting _links _takers
             bridge.replica.resplitting.Resplitter _new_keys
-            bridge.replica.silent_hosts.SilentHosts waiting
+            bridge.replica.destinations.SilentHosts waiting
             bridge.replica.statement_relay.StatementRelay _answers
             bridge.replica.untold_keys.UntoldKeys peers
             bridge.topology.routes.Routes up
@@ -220,6 +220,7 @@ OWNERS: dict[str, dict[str, str]] = {
             gateway.overlay.broker_overlay.BrokerOverlay _refused _shown
             gateway.overlay.delays.Delays _timers
             gateway.overlay.dials.Dials _clients _closing _refused_bytes
+            gateway.overlay.gateway_overlay.GatewayOverlay _came
             gateway.overlay.loading.Loading _before
             gateway.overlay.standing.OverlayStanding clocks ends named proposal refusals refused swaps versions
             gateway.overlay.wires.Wires _cut _lanes
@@ -311,7 +312,7 @@ OWNERS: dict[str, dict[str, str]] = {
             bridge.replica.resplitting.Resplitter _held
             bridge.replica.retained.Owing _owed
             bridge.replica.retained.Retained _kept
-            bridge.replica.silent_hosts._Waiting words
+            bridge.replica.destinations._Waiting words
             bridge.wire.pulling.Pulls _pulls
             bridge.wire.sealings.Sealings _known""",
         "keys.replay.BLOCKS_MAX": """
@@ -331,7 +332,7 @@ OWNERS: dict[str, dict[str, str]] = {
             bridge.traces.reporting.Reporter _held _paces""",
         "each": """
             bridge.devices.entities.SaidOfEntities heard words
-            bridge.devices.regularity.Regularity _intervals
+            bridge.devices.life_evidence.Regularity _intervals
             bridge.traces.reporting._Pace steady
             bridge.tracking.following.Followed candidates heard_on keys sources wishes
             bridge.tracking.following.Source answered numbers unopened
@@ -414,7 +415,7 @@ OWNERS: dict[str, dict[str, str]] = {
             gateway.bridging.circles.Circles bridges
             gateway.broker.edge_broker.EdgeBroker _contexts _first _sockets
             gateway.broker.exchange.Exchange watchers
-            gateway.broker.renewed.RenewedCertificates _stamps
+            gateway.broker.running.RenewedCertificates _stamps
             gateway.client.wanted.WantedSubscriptions _unwanted _wanted
             gateway.clients.bounds.Reached _logged
             gateway.console.editing.Editing _ending
@@ -440,8 +441,8 @@ OWNERS: dict[str, dict[str, str]] = {
             gateway.base.followed.FollowedMessages _passed""",
         "gateway.base.followed.STEPS_MAX": """
             gateway.base.followed.Following _steps""",
-        "gateway.auth.revoked_users.REVOKED_MAX": """
-            gateway.auth.revoked_users.RevokedUsers before""",
+        "gateway.auth.oidc.REVOKED_MAX": """
+            gateway.auth.oidc.RevokedUsers before""",
         "gateway.day.minutes.MINUTES_MAX": """
             gateway.day.day_keeper.DayKeeper _rows""",
         "gateway.health.alarms.ALARMS_MAX": """
@@ -460,7 +461,7 @@ OWNERS: dict[str, dict[str, str]] = {
             gateway.bridging.crossing.Way seen states
             gateway.bridging.exact.ExactWay _cleared _clearing lost stages
             gateway.bridging.relaying.RelaySession _had over wanted
-            gateway.bridging.releases.Releases _repeated _since""",
+            gateway.bridging.relaying.Releases _repeated _since""",
         "gateway.tracing.client.OBSERVED_MAX": """
             gateway.tracing.client.Tracker _observed""",
         "gateway.tracing.writing.PENDING_MAX": """
@@ -552,7 +553,7 @@ OWNERS: dict[str, dict[str, str]] = {
             gateway.clients.routing.Choices _by_slot _clients
             gateway.outbox.outgoing.Outgoing _appending _gathered
             gateway.sessions.batch.Batch debts deliveries gated gone_deliveries gone_messages kept messages received
-            gateway.sessions.batch.Batch retained sessions subscriptions waiters
+            gateway.sessions.batch.Batch patient retained sessions subscriptions waiters
             gateway.sessions.database.Changes deliveries gone_deliveries gone_kept gone_messages gone_received
             gateway.sessions.database.Changes gone_retained gone_sessions gone_subscriptions kept messages received
             gateway.sessions.database.Changes retained sessions subscriptions

@@ -46,11 +46,11 @@ class _RulesPlugin(BaseTopicPlugin):  # type: ignore[misc]
         """Returns True if the client may receive all topics the filter matches (`plugins/host.py`)."""
         return self._rules.covers(session.username, session.client_id or "", topic_filter)
 
-    def names(self) -> list[str]:
+    def ruled_users(self) -> list[str]:
         """Returns user names that have rules of their own (`acl_rules.AclRules`)."""
-        return self._rules.names()
+        return self._rules.ruled_users()
 
-    def _take(self, rules: AclRules) -> None:
+    def _take_rules(self, rules: AclRules) -> None:
         self._rules = rules
 
     async def topic_filtering(
@@ -66,10 +66,10 @@ class AclFilePlugin(_RulesPlugin):
 
     def __init__(self, context: BrokerContext) -> None:
         super().__init__(context)
-        self._rules = self._read(self.config.acl_file)
+        self._rules = self._read_rules(self.config.acl_file)
 
     @staticmethod
-    def _read(acl_file: str | Path) -> AclRules:
+    def _read_rules(acl_file: str | Path) -> AclRules:
         path = Path(acl_file)
         try:
             if path.stat().st_size > FILE_BYTES_MAX:
@@ -83,7 +83,7 @@ class AclFilePlugin(_RulesPlugin):
 
     def reread(self, options: dict[str, Any]) -> Callable[[], None]:
         """Reads the file anew; returns a function putting it into force. Raises StartError."""
-        return partial(self._take, self._read(options.get("acl_file") or self.config.acl_file))
+        return partial(self._take_rules, self._read_rules(options.get("acl_file") or self.config.acl_file))
 
     @dataclass
     class Config:
@@ -95,12 +95,12 @@ class AclPlugin(_RulesPlugin):
 
     def __init__(self, context: BrokerContext) -> None:
         super().__init__(context)
-        self._rules = self._read(vars(self.config))
+        self._rules = self._read_rules(vars(self.config))
         # Warnings for the operator, printed at the start and by `veilmq check`.
         self.warnings = () if self.config.publish_acl else (OPEN,)
 
     @staticmethod
-    def _read(options: Mapping[str, Any]) -> AclRules:
+    def _read_rules(options: Mapping[str, Any]) -> AclRules:
         subscribe = options.get("subscribe_acl") or None
         if subscribe and options.get("acl"):
             raise StartError("plugins: acl is the old name of subscribe_acl; give one of them")
@@ -116,7 +116,7 @@ class AclPlugin(_RulesPlugin):
 
     def reread(self, options: dict[str, Any]) -> Callable[[], None]:
         """Reads other tables; returns a function putting them into force. Raises StartError."""
-        return partial(self._take, self._read(options))
+        return partial(self._take_rules, self._read_rules(options))
 
     @dataclass
     class Config:

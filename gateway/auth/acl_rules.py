@@ -45,7 +45,7 @@ class AclRules(Protocol):
         """Returns the verdict on an action. `topic`: a name, or the filter of a subscription without share prefix."""
         ...
 
-    def names(self) -> list[str]:
+    def ruled_users(self) -> list[str]:
         """Returns user names that have rules of their own; `%u` for rules applying to any claimed name."""
         ...
 
@@ -91,7 +91,7 @@ class Table:
     def covers(self, user: str | None, client_id: str, topic_filter: str) -> bool:
         return self.permits(user, client_id, topic_filter, Action.RECEIVE)  # a rule must cover all topics of a filter
 
-    def names(self) -> list[str]:
+    def ruled_users(self) -> list[str]:
         tables = [table for table in (self._publish, self._subscribe, self._receive) if table is not None]
         found = {user for table in tables for user in table if user not in (ANONYMOUS, EVERYBODY)}
         filters = [pattern for table in tables for patterns in table.values() for pattern in patterns]
@@ -150,25 +150,25 @@ class FileRules:
         self, user: str | None, client_id: str, topic: str, action: Action, groups: Sequence[str] | None = None
     ) -> bool:
         """Returns the verdict on an action. `groups`: those of a user who is none of the file's."""
-        for rules in (self._own(user, groups), self.patterns):
+        for rules in (self._own_rules(user, groups), self.patterns):
             verdict = _verdict(_for_client(rules, user, client_id), topic, action)
             if verdict is not None:
                 return verdict
         return False
 
-    def _own(self, user: str | None, groups: Sequence[str] | None) -> Sequence[Rule]:
+    def _own_rules(self, user: str | None, groups: Sequence[str] | None) -> Sequence[Rule]:
         if groups is None:
             return self.of_user.get(user, ())
         everybody = self.of_user.get(None, ())
         return (*everybody, *(rule for group in groups for rule in self.of_group.get(group, ())))
 
     def covers(self, user: str | None, client_id: str, topic_filter: str, groups: Sequence[str] | None = None) -> bool:
-        own, everybody = (_for_client(r, user, client_id) for r in (self._own(user, groups), self.patterns))
+        own, everybody = (_for_client(r, user, client_id) for r in (self._own_rules(user, groups), self.patterns))
         if any(not access and overlaps(text, topic_filter) for text, access in (*own, *everybody)):
             return False
         return any(access & READ and covers(text, topic_filter) for text, access in (*own, *everybody))
 
-    def names(self) -> list[str]:
+    def ruled_users(self) -> list[str]:
         rules = [*self.patterns, *(rule for own in self.of_user.values() for rule in own)]
         users = sorted(user for user in self.of_user if user is not None)
         return users + ["%u"] * any(rule.is_pattern and "%u" in rule.filter for rule in rules)

@@ -71,7 +71,7 @@ class ApiTokens:
         self._tokens: dict[str, ApiToken] = {}
         self._stamps = Stamps([] if path is None else [path])
         self._taking = threading.Lock()  # held while `_tokens` is replaced from the file
-        self._read()
+        self._read_tokens()
 
     def issue(
         self, user: str, days: int, days_max: int, note: str, now: float, mark: str | None = None
@@ -108,13 +108,13 @@ class ApiTokens:
 
     def user_of(self, secret: str, now: float) -> str | None:
         """Returns the user of a token, or None if the token is unknown or has ended."""
-        self._look()
+        self._reread_if_changed()
         token = self._tokens.get(_digest(secret))
         return token.user if token is not None and self._counts(token, now) else None
 
-    def of(self, user: str | None, now: float) -> list[ApiToken]:
+    def tokens_of(self, user: str | None, now: float) -> list[ApiToken]:
         """Returns the valid tokens of a user, or of all users if `user` is None."""
-        self._look()
+        self._reread_if_changed()
         return [token for token in self._tokens.values() if user in (None, token.user) and self._counts(token, now)]
 
     def revoke(self, id_: str, user: str | None) -> bool:
@@ -131,7 +131,7 @@ class ApiTokens:
 
     def revoke_all(self, users: Collection[str]) -> None:
         """Ends the tokens of these users, who were removed or have another password. Raises PrivateFileError."""
-        self._look()
+        self._reread_if_changed()
         if any(token.user in users for token in self._tokens.values()):
             with self._changing() as tokens:
                 for token in [one for one in tokens.values() if one.user in users]:
@@ -147,7 +147,7 @@ class ApiTokens:
         """
         with contextlib.nullcontext() if self._path is None else alone_in(self._path.parent):
             with self._taking:
-                self._read()
+                self._read_tokens()
                 tokens = dict(self._tokens)
             yield tokens
             if tokens == self._tokens:
@@ -156,19 +156,19 @@ class ApiTokens:
                 entries = [asdict(token) for token in tokens.values()]
                 write_private(self._path, json.dumps(entries, indent=1).encode() + b"\n", replace=True)
             with self._taking:
-                self._stamps.changed()
+                self._stamps.have_changed()
                 self._tokens = tokens
 
-    def _look(self) -> None:
+    def _reread_if_changed(self) -> None:
         """Reads the file if another process changed it. A damaged file leaves the tokens unchanged."""
         with self._taking:
-            if self._stamps.changed():
+            if self._stamps.have_changed():
                 try:
-                    self._read()
+                    self._read_tokens()
                 except PrivateFileError as error:
                     LogEvent.TOKENS_NOT_REREAD.say(log, error)
 
-    def _read(self) -> None:
+    def _read_tokens(self) -> None:
         if self._path is None:
             return
         if not self._path.exists():

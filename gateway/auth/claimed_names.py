@@ -21,7 +21,7 @@ def claimed_names(plugins: Iterable[object], allow_anonymous: bool) -> str | Non
     if any(isinstance(one, provers) and not isinstance(one, AnonymousAuthPlugin) for one in found):
         return None
     says_yes = any(isinstance(one, AnonymousAuthPlugin) for one in found)
-    names = [name for one in found if isinstance(one, AclFilePlugin | AclPlugin) for name in one.names()]
+    names = [name for one in found if isinstance(one, AclFilePlugin | AclPlugin) for name in one.ruled_users()]
     if not names or not (allow_anonymous or says_yes):
         return None
     shown = ", ".join(names[:SHOWN_MAX]) + (", ..." if len(names) > SHOWN_MAX else "")

@@ -40,7 +40,7 @@ class DynamicUsers(Users):
     def __init__(self, path: Path) -> None:
         self.path, self.security = path, Security.load(path)
         super().__init__(self.security.hashes)
-        self.rules = self.security.check()
+        self.rules = self.security.checked_rules()
 
 
 class DynamicPlugin(PasswordPlugin, BaseTopicPlugin):  # type: ignore[misc]
@@ -50,25 +50,25 @@ class DynamicPlugin(PasswordPlugin, BaseTopicPlugin):  # type: ignore[misc]
         self._watching: asyncio.Task[None] | None = None
         self._following = asyncio.Lock()
         super().__init__(context)
-        self._adopt(self._users)
+        self._adopt_users(self._users)
 
-    def _read(self, path: str | Path | None) -> DynamicUsers:  # type: ignore[override]
+    def _read_users(self, path: str | Path | None) -> DynamicUsers:  # type: ignore[override]
         try:
             return DynamicUsers(Path(path or self.config.file))
         except SecurityError as error:
             raise StartError(str(error)) from None
 
-    def _adopt(self, users: Users) -> None:
+    def _adopt_users(self, users: Users) -> None:
         assert isinstance(users, DynamicUsers)
         self.path, self.security, self._rules = users.path, users.security, users.rules
 
-    def _take(self, users: Users) -> None:
-        self._adopt(users)
-        super()._take(users)
+    def _take_users(self, users: Users) -> None:
+        self._adopt_users(users)
+        super()._take_users(users)
 
     def reread(self, options: dict[str, Any]) -> Callable[[], None]:
         """Reads the file anew; returns a function putting it into force. Raises StartError."""
-        return partial(self._take, self._read(options.get("file")))
+        return partial(self._take_users, self._read_users(options.get("file")))
 
     async def on_broker_post_start(self) -> None:
         """Starts to follow the file; amqtt calls this when the broker serves."""
@@ -76,22 +76,22 @@ class DynamicPlugin(PasswordPlugin, BaseTopicPlugin):  # type: ignore[misc]
 
     async def _watch(self) -> None:
         path, stamps = self.path, Stamps([self.path])
-        await self._follow()  # for a change between the start and the first check
+        await self._follow_file()  # for a change between the start and the first check
         while True:
             await asyncio.sleep(LOOK_S)
             if self.path != path:  # SIGHUP named another file
                 path, stamps = self.path, Stamps([self.path])
-                await self._follow()
-            elif stamps.changed():
-                await self._follow()
+                await self._follow_file()
+            elif stamps.have_changed():
+                await self._follow_file()
 
-    async def _follow(self) -> None:
+    async def _follow_file(self) -> None:
         try:
-            await self.follow()
+            await self.follow_file()
         except StartError as error:
             LogEvent.USERS_NOT_REREAD.say(log, error)
 
-    async def follow(self) -> None:
+    async def follow_file(self) -> None:
         """Reads the file in a thread, since a hundred thousand users take seconds, and puts it into force.
 
         Raises StartError for a damaged file.
@@ -99,9 +99,9 @@ class DynamicPlugin(PasswordPlugin, BaseTopicPlugin):  # type: ignore[misc]
         async with self._following:
             while True:
                 before = self._users
-                users = await asyncio.to_thread(self._read, self.path)
+                users = await asyncio.to_thread(self._read_users, self.path)
                 if self._users is before:  # otherwise SIGHUP came between and may have read a newer file
-                    self._take(users)
+                    self._take_users(users)
                     return
 
     def decides(self, session: Session, topic: str, action: Action) -> bool:

@@ -112,7 +112,7 @@ class EnhancedAuth:
             raise MqttError(f"no end of {method} within {self._timeout_s:g} s", ReasonCode.NOT_AUTHORIZED) from None
         raise MqttError(f"no end of {method} after {STEPS_MAX} steps", ReasonCode.NOT_AUTHORIZED)
 
-    async def again(
+    async def authenticate_again(
         self,
         client: Client,
         packet: Auth,

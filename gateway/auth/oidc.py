@@ -10,6 +10,8 @@ The token is the password of CONNECT, or the data of the MQTT 5 method `OAUTH2-J
 connected. The user's name is that of the token: a name in CONNECT must be the same, or empty. A login by a token is
 judged by this plugin alone. The connection ends with the token. Groups of the token count wherever rights are asked
 (`dynamic.py`). Not here: verification (`access_tokens.py`), the fetching of keys (`provider_keys.py`).
+
+Users of an identity provider who are shut out here before their tokens end: a file, a line each.
 """
 
 from __future__ import annotations
@@ -28,7 +30,6 @@ from amqtt.plugins.base import BaseAuthPlugin
 from amqtt.session import Session
 
 from gateway.auth.enhanced_auth import AuthRefused, EnhancedAuthPlugin, Proven
-from gateway.auth.revoked_users import RevokedError, RevokedUsers
 from gateway.base import Stamps, StartError
 from gateway.base.log_events import LogEvent
 from gateway.plugins import BusyError
@@ -37,6 +38,57 @@ if TYPE_CHECKING:
     from gateway.auth.access_tokens import KeySet, TokenLogin
     from gateway.auth.provider_fetch import ProviderFetch
     from gateway.auth.provider_keys import ProviderKeys
+import math
+from collections.abc import Mapping
+from datetime import datetime
+
+from bridge.base import text_lines
+
+REVOKED_MAX = 100_000  # users of a file
+
+
+class RevokedError(ValueError):
+    """An error of a line: number and cause."""
+
+
+@dataclass(frozen=True, slots=True)
+class RevokedUsers:
+    """Users who are shut out. `before`: by name, the Unix time from which on tokens must be issued to count."""
+
+    before: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, text: str) -> RevokedUsers:
+        """Raises RevokedError."""
+        before: dict[str, float] = {}
+        for number, line in enumerate(text_lines(text), 1):
+            words = line.partition("#")[0].split()
+            if not words:
+                continue
+            if len(words) > 2 or len(before) >= REVOKED_MAX:
+                raise RevokedError(f"line {number}: more than a user and a time, or more than {REVOKED_MAX} users")
+            until = math.inf if len(words) == 1 else _time(words[1], number)
+            before[words[0]] = max(until, before.get(words[0], 0.0))
+        return cls(before)
+
+    def counts(self, user: str, issued: float) -> bool:
+        """Returns True if a token of the user counts. `issued`: Unix time; 0 if the token does not tell."""
+        return issued >= self.before.get(user, 0.0)
+
+    def more_than(self, earlier: RevokedUsers) -> frozenset[str]:
+        """Returns the users of whom more is shut out than in `earlier`."""
+        return frozenset(user for user, until in self.before.items() if until > earlier.before.get(user, 0.0))
+
+
+def _time(text: str, number: int) -> float:
+    try:
+        found = datetime.fromisoformat(text)
+        if found.tzinfo is not None:
+            return found.timestamp()
+    except ValueError:
+        pass
+    raise RevokedError(f"line {number}: {text} is no time; write e.g. 2026-11-29T10:00:00Z")
+
 
 log = logging.getLogger("veilmq.auth")
 
@@ -117,7 +169,9 @@ class OidcPlugin(BaseAuthPlugin, EnhancedAuthPlugin):  # type: ignore[misc]
         cafile = self.config.cafile
         self.fetching = ProviderFetch(None if cafile is None else Path(cafile))
         check = partial(check_address, what="keys")
-        self.provider = ProviderKeys(self.config.issuer, self.config.jwks_url, self.fetching.get, time.monotonic, check)
+        self.provider = ProviderKeys(
+            self.config.issuer, self.config.jwks_url, self.fetching.get_content, time.monotonic, check
+        )
 
     def _read_keys(self, path: str | Path) -> KeySet:
         try:
@@ -156,7 +210,7 @@ class OidcPlugin(BaseAuthPlugin, EnhancedAuthPlugin):  # type: ignore[misc]
         """Starts to follow provider and files; amqtt calls this when the broker serves."""
         loop = asyncio.get_running_loop()
         if self.provider is not None:
-            self._tasks.append(loop.create_task(self.provider.follow(), name="identity provider"))
+            self._tasks.append(loop.create_task(self.provider.follow_keys(), name="identity provider"))
         self._tasks.append(loop.create_task(self._watch(), name="files of the identity provider"))
 
     async def _watch(self) -> None:
@@ -168,7 +222,7 @@ class OidcPlugin(BaseAuthPlugin, EnhancedAuthPlugin):  # type: ignore[misc]
             is_new = config is not followed  # a change between the start, or SIGHUP, and this look counts, too
             if is_new:
                 followed, stamps = config, Stamps([path for path in (config.jwks_file, config.revoked_file) if path])
-            if is_new or stamps.changed():
+            if is_new or stamps.have_changed():
                 try:
                     self._reread(config)()
                 except StartError as error:
@@ -238,7 +292,7 @@ class OidcPlugin(BaseAuthPlugin, EnhancedAuthPlugin):  # type: ignore[misc]
                 raise BusyError(f"{WAITING_MAX} logins wait for keys of the provider") from None
             self._waiting += 1
             try:
-                fetched = await provider.renew()
+                fetched = await provider.renew_keys()
             finally:
                 self._waiting -= 1
             if provider.keys is None or not (fetched or had):
@@ -248,7 +302,7 @@ class OidcPlugin(BaseAuthPlugin, EnhancedAuthPlugin):  # type: ignore[misc]
             except self._tokens.UnknownProviderKey as unknown:
                 raise AuthRefused(str(unknown)) from None
 
-    def shown(self, token: str) -> TokenLogin | None:
+    def login_of_token(self, token: str) -> TokenLogin | None:
         """Returns the login of a token by the keys that are known; None if it does not count."""
         try:
             return self.login_now(token)

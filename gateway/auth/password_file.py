@@ -72,7 +72,7 @@ class PasswordFile:
         """The users whose hash is of an unknown kind, which we cannot verify."""
         return [user for user, hashed in self.users.items() if not is_known(hashed)]
 
-    def put(self, user: str, hashed: str) -> bool:
+    def put_hash(self, user: str, hashed: str) -> bool:
         """Sets a user's hash; returns True if the user is new.
 
         Raises PasswordFileError for a name no line can hold.
@@ -85,16 +85,16 @@ class PasswordFile:
             or user[0] == "#"
         ):
             raise PasswordFileError(f"user name {user!r} cannot stand in a password file; take one without : or #")
-        is_new = not self._drop(user)
+        is_new = not self._drop_user(user)
         self._lines.append(f"{user}:{hashed}")
         return is_new
 
-    def remove(self, user: str) -> None:
+    def remove_user(self, user: str) -> None:
         """Removes a user. Raises PasswordFileError for an unknown user."""
-        if not self._drop(user):
+        if not self._drop_user(user):
             raise PasswordFileError(f"{self.path}: no user {user}; nothing is changed")
 
-    def _drop(self, user: str) -> bool:
+    def _drop_user(self, user: str) -> bool:
         kept = [line for line in self._lines if line.partition(":")[0] != user or ":" not in line]
         found, self._lines = len(kept) < len(self._lines), kept
         return found

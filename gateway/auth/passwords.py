@@ -83,7 +83,7 @@ class Users:
     def hash_of(self, user: str) -> str:
         return self._hashes.get(user, "")
 
-    def check(self, user: str, password: bytes) -> bool:
+    def check_password(self, user: str, password: bytes) -> bool:
         """Returns True if the password is right; takes equally long for an unknown user. Runs in a thread."""
         found = self._verifiers.get(user)
         if found is not None:
@@ -92,7 +92,7 @@ class Users:
             self._dummy(password)
         return False
 
-    def mark(self, user: str) -> str | None:
+    def mark_of(self, user: str) -> str | None:
         """Returns a short text changing with the user's password; None for an unknown user.
 
         Logins and tokens store the mark and count as long as the user's mark is unchanged.
@@ -121,7 +121,7 @@ class PasswordPlugin(BaseAuthPlugin):  # type: ignore[misc]
         self._right: dict[bytes, float] = {}
         # Called with the users whose standing changed; set by the host of plugins.
         self.when_changed: Callable[[frozenset[str]], None] = lambda users: None
-        self._users = self._read(self.config.password_file)
+        self._users = self._read_users(self.config.password_file)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -131,7 +131,7 @@ class PasswordPlugin(BaseAuthPlugin):  # type: ignore[misc]
         return (said,) if names else ()
 
     @staticmethod
-    def _read(path: str | Path | None) -> Users:
+    def _read_users(path: str | Path | None) -> Users:
         if not path:
             raise StartError("plugins: password_file is missing; name the file")
         try:
@@ -142,15 +142,15 @@ class PasswordPlugin(BaseAuthPlugin):  # type: ignore[misc]
 
     def reread(self, options: dict[str, Any]) -> Callable[[], None]:
         """Reads the file anew; returns a function putting it into force. Raises StartError."""
-        return partial(self._take, self._read(options.get("password_file") or self.config.password_file))
+        return partial(self._take_users, self._read_users(options.get("password_file") or self.config.password_file))
 
-    def _take(self, users: Users) -> None:
+    def _take_users(self, users: Users) -> None:
         before, self._users = self._users, users
         self.when_changed(users.changed_since(before))
 
     def mark(self, user: str) -> str | None:
-        """Returns the mark of a user among the present users, as `Users.mark`."""
-        return self._users.mark(user)
+        """Returns the mark of a user among the present users, as `Users.mark_of`."""
+        return self._users.mark_of(user)
 
     async def authenticate(self, *, session: Session) -> bool | None:
         """Returns the verdict on a login; None without a user name, which other plugins decide on.
@@ -166,7 +166,7 @@ class PasswordPlugin(BaseAuthPlugin):  # type: ignore[misc]
         until = self._right.get(memory)
         if until is not None and until > time.monotonic():
             return True
-        check = partial(users.check, session.username, password)
+        check = partial(users.check_password, session.username, password)
         if getattr(session, "from_console", False):  # one at a time (`EdgeSession.from_console`)
             is_right = await asyncio.get_running_loop().run_in_executor(self._console_threads, check)
         else:

@@ -50,15 +50,15 @@ class ProviderFetch:
         except OSError as error:
             raise StartError(f"plugins: cafile {cafile}: {error.strerror or error}; name a PEM file") from None
 
-    async def get(self, url: str) -> bytes:
+    async def get_content(self, url: str) -> bytes:
         """Returns the content of an address. Raises FetchError."""
-        return await self._ask("GET", url)
+        return await self._send_request("GET", url)
 
     async def post(self, url: str, form: Mapping[str, str], login: tuple[str, str] | None = None) -> bytes:
         """Returns the answer to a form. `login`: name and password (RFC 6749 §2.3.1). Raises FetchError."""
-        return await self._ask("POST", url, form, None if login is None else aiohttp.BasicAuth(*login))
+        return await self._send_request("POST", url, form, None if login is None else aiohttp.BasicAuth(*login))
 
-    async def _ask(
+    async def _send_request(
         self, method: str, url: str, form: Mapping[str, str] | None = None, login: aiohttp.BasicAuth | None = None
     ) -> bytes:
         timeout = aiohttp.ClientTimeout(total=FETCH_S)

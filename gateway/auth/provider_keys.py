@@ -63,7 +63,7 @@ class ProviderKeys:
         """The keys that count now; None while none are known."""
         return self._keys if self._keys is not None and self._now() - self._fetched_at < STALE_S else None
 
-    async def renew(self) -> bool:
+    async def renew_keys(self) -> bool:
         """Fetches because a client needs a key that is not known; returns False if that was done just now."""
         if self._running is None and self._ended_at is not None and self._now() - self._ended_at < PAUSE_S:
             return False
@@ -108,7 +108,7 @@ class ProviderKeys:
             raise ProviderError("its discovery document names no jwks_uri")
         return Discovered(*found)
 
-    async def follow(self) -> None:
+    async def follow_keys(self) -> None:
         """Fetches again and again until it is cancelled."""
         while True:
             await self.fetch()

@@ -58,7 +58,7 @@ class Verifier:
     server_key: bytes = field(repr=False)
 
     @classmethod
-    def of(cls, password: str, salt: bytes, iterations: int) -> Verifier:
+    def from_password(cls, password: str, salt: bytes, iterations: int) -> Verifier:
         """Makes a verifier from a password with this number of iterations.
 
         Raises ValueError for an invalid password or number.
@@ -112,7 +112,7 @@ class Decoys:
 class ScramServer:
     """An exchange. `lookup` returns (verifier, is it a real user) for a prepared name; `nonce`: fresh random bytes.
 
-    `first` and `final` raise ScramError; after that, or after `final`, the exchange is over.
+    `first_message` and `final` raise ScramError; after that, or after `final`, the exchange is over.
     """
 
     def __init__(self, lookup: Callable[[str], tuple[Verifier, bool]], nonce: bytes) -> None:
@@ -126,7 +126,7 @@ class ScramServer:
         # The proven user name, once `final` has returned.
         self.username: str | None = None
 
-    def first(self, message: bytes) -> bytes:
+    def first_message(self, message: bytes) -> bytes:
         """Returns the server-first-message for a client-first-message (RFC 5802 §7)."""
         if self._gs2:
             raise ScramError("a second client-first-message")

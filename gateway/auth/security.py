@@ -77,7 +77,7 @@ class Security(_Model):
         except PrivateFileError as error:
             raise SecurityError(str(error)) from None
 
-    def check(self) -> FileRules:
+    def checked_rules(self) -> FileRules:
         """Returns all rules. Raises SecurityError for an invalid rule, name or group."""
         for name, user in self.users.items():
             _check_name(name)
@@ -129,7 +129,7 @@ def changing(path: Path) -> Iterator[Security]:
         security = Security.load(path)
         yield security
         security.version += 1
-        security.check()
+        security.checked_rules()
         security.save(path)
 
 

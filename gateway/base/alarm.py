@@ -39,22 +39,22 @@ class Alarm:
         if deadline is None:
             self.stop()
         elif self._timer is None or deadline < self._looks_at:
-            self._start(deadline)
+            self._start_timer(deadline)
 
-    def _start(self, deadline: float) -> None:
+    def _start_timer(self, deadline: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
         self._looks_at = deadline
         delay_s = max(DELAY_MIN_S, deadline - self._clock())
-        self._timer = asyncio.get_running_loop().call_later(delay_s, self._look)
+        self._timer = asyncio.get_running_loop().call_later(delay_s, self._look_at_deadline)
 
-    def _look(self) -> None:
+    def _look_at_deadline(self) -> None:
         self._timer = None
         deadline = self._deadline
         if deadline is None:
             return
         if self._clock() < deadline:
-            self._start(deadline)
+            self._start_timer(deadline)
             return
         self._deadline = None
         self._call()

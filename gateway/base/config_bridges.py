@@ -127,7 +127,7 @@ class BridgeSettings(Model):
         return self.model_copy(update={"tls": tls, "password_file": password_file})
 
     @model_validator(mode="after")
-    def _fits(self) -> BridgeSettings:
+    def _settings_fit(self) -> BridgeSettings:
         if self.password_file is not None and self.username is None:
             raise ValueError("password_file without username; give both")
         return self

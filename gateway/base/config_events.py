@@ -28,7 +28,7 @@ class EventHook(Model):
     filters: list[str] = Field(default=[], description="topics whose messages are told, for the kind message")
 
     @model_validator(mode="after")
-    def _fits(self) -> EventHook:
+    def _settings_fit(self) -> EventHook:
         if (self.url is None) == (self.topic is None):
             raise ValueError("give either url or topic")
         if self.url is not None:

@@ -26,7 +26,7 @@ class Defects:
         self._now = now
         self._said_at: dict[LogEvent, float] = {}
 
-    def note(self, log: logging.Logger, event: LogEvent, error: BaseException, *args: object) -> None:
+    def note_error(self, log: logging.Logger, event: LogEvent, error: BaseException, *args: object) -> None:
         """Counts `error`, and logs `event` with the traceback unless the event was logged within LOG_EVERY_S. `args`
         fill the event's text.
         """

@@ -146,12 +146,12 @@ class Figures:
     heard: dict[str, LinkFigures] = field(default_factory=dict)
     """Counters of publications from members that connected here; bounded by the number of members of the overlay."""
 
-    def count(self, effect: Count) -> None:
+    def count_effect(self, effect: Count) -> None:
         key = f"{effect.name}.{effect.label}" if effect.label else effect.name
         if key in self.counts or len(self.counts) < LABELS_MAX:
             self.counts[key] += effect.amount
 
-    def received(self, peer: str, payload_bytes: int) -> None:
+    def count_received(self, peer: str, payload_bytes: int) -> None:
         """Counts a publication of a member that connected here."""
         heard = self.heard.get(peer)
         if heard is None:

@@ -114,21 +114,21 @@ class Following:
         """Returns the oldest waiting step; None if there is none."""
         return self._steps.popleft() if self._steps else None
 
-    def name(self, message: str) -> None:
+    def name_message(self, message: str) -> None:
         """Follows a message that another member named, from the steps on that have passed already."""
         if message in self._messages:
             return
         _remember(self._messages, message, MESSAGES_MAX)
         for step in list(self._passed):
             if message in (step.message, step.then) and not self._is_of_another(step):
-                self._keep(step)
+                self._keep_step(step)
 
     def offer(self, step: MessageStep) -> None:
         """Takes a step if it is wished for."""
         if self._wants(step):
-            self._keep(step)
+            self._keep_step(step)
 
-    def _keep(self, step: MessageStep) -> None:
+    def _keep_step(self, step: MessageStep) -> None:
         for name in (step.message, step.then):
             if name:
                 _remember(self._messages, name, MESSAGES_MAX)
@@ -184,7 +184,7 @@ class FollowedMessages:
         self.current = ""
         """The name of the message that is in hand at this moment, for steps which have no other."""
 
-    def begin(self, wish: Wish) -> Following:
+    def begin_following(self, wish: Wish) -> Following:
         """Begins to follow. Raises FollowError if there are too many already."""
         if len(self._open) >= FOLLOWINGS_MAX:
             raise FollowError(f"{FOLLOWINGS_MAX} follow messages of {self.member} already; end one of them first")
@@ -194,7 +194,7 @@ class FollowedMessages:
             self._changed(True)
         return following
 
-    def end(self, following: Following) -> None:
+    def end_following(self, following: Following) -> None:
         """Ends a following."""
         if following in self._open:
             self._open.remove(following)
@@ -203,7 +203,7 @@ class FollowedMessages:
                 self.current = ""
                 self._changed(False)
 
-    def say(
+    def say_step(
         self, name: str, *, message: str = "", then: str = "", client: str = "", publisher: str = "", topic: str = "",
         address: str = "", **about: Any,
     ) -> None:  # fmt: skip

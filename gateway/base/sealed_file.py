@@ -44,10 +44,10 @@ class SealedFile:
         """
         try:
             if self._new.exists():
-                content = self._open(self._new)
+                content = self._open_content(self._new)
                 self._take_new()
                 return content
-            return self._open(self.path) if self.path.exists() else None
+            return self._open_content(self.path) if self.path.exists() else None
         except (PrivateFileError, OSError) as error:
             raise SealedFileError(str(error)) from None
 
@@ -67,7 +67,7 @@ class SealedFile:
         os.rename(self._new, self.path)  # noqa: PTH104  as read: the new one takes the old one's name
         sync_directory(self.path.parent)
 
-    def _open(self, path: Path) -> bytes:
+    def _open_content(self, path: Path) -> bytes:
         sealed = read_private(path)
         nonce = sealed[len(MAGIC) : len(MAGIC) + NONCE_BYTES]
         if not sealed.startswith(MAGIC) or len(sealed) < len(MAGIC) + NONCE_BYTES + TAG_BYTES:

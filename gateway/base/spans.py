@@ -16,11 +16,13 @@ class PublicationSpans(Protocol):
     is the parent, and a function that ends the span.
     """
 
-    def published(self, topic: str, qos: int, size: int, user: UserPairs) -> tuple[UserPairs, Callable[[int], None]]:
+    def span_of_published(
+        self, topic: str, qos: int, size: int, user: UserPairs
+    ) -> tuple[UserPairs, Callable[[int], None]]:
         """Begins the span of a local client's publication; it ends with the reason code that the client is told."""
         ...
 
-    def opened(
+    def span_of_opened(
         self, publisher: str, number: int, topic: str, size: int, user: UserPairs
     ) -> tuple[UserPairs, Callable[[], None]]:
         """Begins the span of a publication that was opened here, until it is with local clients."""

@@ -13,12 +13,12 @@ class Stamps:
 
     def __init__(self, paths: Iterable[Path | str]) -> None:
         self._paths = tuple(Path(path) for path in paths)
-        self._seen = self._look()
+        self._seen = self._present_stamps()
 
-    def changed(self) -> bool:
+    def have_changed(self) -> bool:
         """Returns True if a file differs from the last call, or from the start."""
-        before, self._seen = self._seen, self._look()
+        before, self._seen = self._seen, self._present_stamps()
         return self._seen != before
 
-    def _look(self) -> tuple[FileStamp | None, ...]:
+    def _present_stamps(self) -> tuple[FileStamp | None, ...]:
         return tuple(map(stamp, self._paths))

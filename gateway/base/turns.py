@@ -63,15 +63,15 @@ class FairTurns:
         acts.append(act)
         if not self._is_running:
             self._is_running = True
-            behind_reads(self._next)
+            behind_reads(self._give_next_turn)
 
-    async def next(self, owner: str) -> None:
+    async def wait_for_turn(self, owner: str) -> None:
         """Returns in a turn that the caller has for itself."""
         turn = asyncio.get_running_loop().create_future()
         self.call(owner, partial(_begin, turn))
         await turn
 
-    def _next(self) -> None:
+    def _give_next_turn(self) -> None:
         """Gives the next owner its turn."""
         owner, acts = self._waiting.popitem(last=False)
         ends = perf_counter() + TURN_S
@@ -85,9 +85,9 @@ class FairTurns:
                 self._waiting[owner] = acts if more is None else acts + more
             self._is_running = bool(self._waiting)
             if self._is_running:
-                behind_reads(self._next)
+                behind_reads(self._give_next_turn)
 
-    def came(self, reader: object) -> None:
+    def note_data(self, reader: object) -> None:
         """Notes that data of a connection came."""
         if self._reader is not reader:
             self._reader, self._shared_until = reader, perf_counter() + SHARED_S
@@ -127,7 +127,7 @@ def _begin(turn: asyncio.Future[None]) -> bool:
 
 
 class Turn:
-    """Turn of a long task, of its owner: `is_over` is asked between two pieces, and `end` awaited if so."""
+    """Turn of a long task, of its owner: `is_over` is asked between two pieces, and `end_turn` awaited if so."""
 
     __slots__ = ("_ends", "_owner", "_turns")
 
@@ -138,7 +138,7 @@ class Turn:
     def is_over(self) -> bool:
         return perf_counter() > self._ends
 
-    async def end(self) -> None:
+    async def end_turn(self) -> None:
         """Returns when the next turn of the task begins."""
-        await self._turns.next(self._owner)
+        await self._turns.wait_for_turn(self._owner)
         self._ends = perf_counter() + TURN_S

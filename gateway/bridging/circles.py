@@ -52,7 +52,7 @@ class Circles:
         """The name of this broker in marks."""
         return self.marks.name
 
-    def came(self, client_id: str, bridge: str | None, publish: Publish) -> bool:
+    def drops_publish(self, client_id: str, bridge: str | None, publish: Publish) -> bool:
         """Returns True if the PUBLISH of a client is to be dropped: it has been here, or is a copy. `bridge`: see
         `bridge_clients.bridge_name`. A message without marks gets the mark UNMARKED.
         """
@@ -71,7 +71,7 @@ class Circles:
         known, meets = ("", "") if has_marks else (OF_BRIDGE, OF_CLIENT)
         return self._is_copy(f"bridge {bridge}", topic, payload, properties.user, known, meets)
 
-    def arrived(self, topic: str, payload: bytes, user: UserProperties, group: str = "") -> bool:
+    def drops_arrival(self, topic: str, payload: bytes, user: UserProperties, group: str = "") -> bool:
         """Returns True if a publication of the overlay is to be dropped; `group`: it is for this shared group
         alone.
         """
@@ -83,17 +83,17 @@ class Circles:
             return True
         return self._is_copy(f"overlay {passed}", f"{group}\0{topic}" if group else topic, payload, user, "", "")
 
-    def left(self, bridge: str, topic: str, payload: bytes, has_marks: bool, echoes: bool) -> None:
+    def remember_leaving(self, bridge: str, topic: str, payload: bytes, has_marks: bool, echoes: bool) -> None:
         """Remembers a message leaving over a bridge. `echoes`: the other broker sends it back."""
         way = f"to {bridge}" if echoes else f"bridge {bridge}"
-        self._twins.left(way, topic, payload, self._now(), has_marks, ECHO_S if echoes else TWIN_S)
+        self._twins.remember_leaving(way, topic, payload, self._now(), has_marks, ECHO_S if echoes else TWIN_S)
 
     def given(self, client_id: str, bridge: str, message: Message) -> Message:
         """Remembers a message the bridge of another broker gets from this one; returns the message for that bridge,
         with the brokers that this broker's bridges reach.
         """
         topic, properties = message.topic, message.properties
-        self._twins.left(f"client {client_id}", topic, message.payload, self._now(), has_marks=bridge != "")
+        self._twins.remember_leaving(f"client {client_id}", topic, message.payload, self._now(), has_marks=bridge != "")
         others = self._others(bridge, topic, properties.user) if bridge else []
         if not others:
             return message

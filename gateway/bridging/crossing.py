@@ -74,7 +74,7 @@ class Way:
         self.passed = self.refused = 0
         self.keep_refused: Callable[[Publish, int], None] = lambda changed, code: None
 
-    def connected(self) -> None:
+    def source_connected(self) -> None:
         """Takes a new connection of the source; without its session, identifiers stand for other messages."""
         self.seen.clear()
         if not self.source.session_present:
@@ -93,21 +93,21 @@ class Way:
         self.seen[identifier] = publish
         state = self.states.get(identifier)
         if state == TAKEN:
-            self._finish(publish)
+            self._finish_message(publish)
             return
         if state == UNDER_WAY:
             return  # sent again by a source that lost its connection; the target still has it
         self.states[identifier] = UNDER_WAY
         self._offer_again(publish, changed)
 
-    def released(self, identifier: int) -> None:
+    def answer_pubrel(self, identifier: int) -> None:
         """Answers a PUBREL of the source: of a former process, or of a QoS 2 message in a direction without QoS 2."""
         self.source.complete(identifier)
 
-    def completed(self, identifier: int, is_free: bool = True) -> None:
+    def take_pubcomp(self, identifier: int, is_free: bool = True) -> None:
         """Takes a PUBCOMP of the target, or the loss of its session. `is_free` False: the target never answered."""
 
-    def drop(self, publish: Publish) -> None:
+    def drop_message(self, publish: Publish) -> None:
         """Acknowledges a message that does not cross, so that the source forgets it."""
         if publish.qos:
             self.source.acknowledge(publish)
@@ -125,7 +125,7 @@ class Way:
             return True
 
     def _give(self, publish: Publish, changed: Publish) -> bool:
-        done, refused = partial(self._taken, publish), partial(self._refused, publish, changed)
+        done, refused = partial(self._taken, publish), partial(self._take_refusal, publish, changed)
         return self.target.publish(
             changed.topic, changed.payload, min(changed.qos, 1), changed.retain, changed.properties, done, refused
         )
@@ -134,23 +134,23 @@ class Way:
         if not publish.qos:
             return
         self.passed += 1
-        self._settle(publish)
+        self._settle_message(publish)
 
-    def _settle(self, publish: Publish) -> None:
+    def _settle_message(self, publish: Publish) -> None:
         self.states[publish.packet_id] = TAKEN
-        self._finish(publish)
+        self._finish_message(publish)
 
-    def _finish(self, publish: Publish) -> None:
+    def _finish_message(self, publish: Publish) -> None:
         if self.source.connected and (present := self.seen.pop(publish.packet_id, None)) is not None:
             self.states.pop(publish.packet_id, None)
             self.source.acknowledge(present)
 
-    def _refused(self, publish: Publish, changed: Publish, code: int) -> None:
+    def _take_refusal(self, publish: Publish, changed: Publish, code: int) -> None:
         if code in FINAL:
             self.refused += 1
             self.keep_refused(changed, code)
             if publish.qos:
-                self._settle(publish)
+                self._settle_message(publish)
             return
         asyncio.get_running_loop().call_later(AGAIN_S, self._offer_again, publish, changed)
 
@@ -214,8 +214,8 @@ class Bridge:
         self._was_reached = False
         self._unanswered = 0  # subscriptions of ours here
         self._ready = asyncio.Event()
-        local.on_release, remote.on_complete = self._out.released, self._out.completed
-        remote.on_release, local.on_complete = self._in.released, self._in.completed
+        local.on_release, remote.on_complete = self._out.answer_pubrel, self._out.take_pubcomp
+        remote.on_release, local.on_complete = self._in.answer_pubrel, self._in.take_pubcomp
         local.on_publish, remote.on_publish = self._from_here, self._from_there
         local.on_up, remote.on_up, remote.on_down = self._local_up, self._remote_up, self._remote_down
 
@@ -230,9 +230,9 @@ class Bridge:
             self._ready.set()
         self._local.start()
         self._remote.start()
-        self._task = asyncio.get_running_loop().create_task(self._follow(), name=f"bridge {self.name}")
+        self._task = asyncio.get_running_loop().create_task(self._follow_remote(), name=f"bridge {self.name}")
 
-    async def subscribed(self) -> None:
+    async def wait_for_subscriptions(self) -> None:
         """Returns when the local broker has answered all subscriptions: from then on it keeps what crosses."""
         await self._ready.wait()
 
@@ -267,14 +267,16 @@ class Bridge:
         topic, user = publish.topic, publish.properties.user
         there = self.carries(topic, user)
         if there is None or self._circles.carried_before(self, topic, user, there):
-            self._out.drop(publish)
+            self._out.drop_message(publish)
         elif not self._home.may_leave(topic):
             if not self._kept:
                 LogEvent.BRIDGE_KEEPS.say(log, self.name)
             self._kept += 1
-            self._out.drop(publish)
+            self._out.drop_message(publish)
         else:
-            self._circles.left(self.name, topic, publish.payload, self._remote.has_marks, self._echoes(there))
+            self._circles.remember_leaving(
+                self.name, topic, publish.payload, self._remote.has_marks, self._echoes(there)
+            )
             changed = replace(publish, topic=there, properties=self._circles.leaving(self, topic, publish.properties))
             self._out.pass_on(publish, changed)
 
@@ -286,22 +288,22 @@ class Bridge:
     def _from_there(self, publish: Publish) -> None:
         topic, marks = self._topics.inwards(publish.topic), self._circles.marks
         if topic is None or marks.has_been(topic, publish.properties):
-            self._in.drop(publish)
+            self._in.drop_message(publish)
             return
         if not self._home.may_enter(topic):
             if not self._kept_out:
                 LogEvent.BRIDGE_KEEPS_OUT.say(log, self.name, topic)
             self._kept_out += 1
-            self._in.drop(publish)
+            self._in.drop_message(publish)
             return
         if publish.retain and self._state.is_known(topic, publish.payload, asyncio.get_running_loop().time()):
-            self._in.drop(publish)
+            self._in.drop_message(publish)
             return
         has_marks = self._remote.has_marks
         properties = marks.entering(publish.properties, (self.remote, *(() if has_marks else (UNMARKED,))))
         is_again = publish.qos and publish.packet_id in self._in.states
         if not is_again and self._circles.entered(self.name, topic, publish.payload, properties, has_marks):
-            self._in.drop(publish)
+            self._in.drop_message(publish)
             return
         qos = publish.qos or int(
             publish.retain and not self._local.connected
@@ -321,26 +323,26 @@ class Bridge:
             self._turn.set()
 
     def _local_up(self) -> None:
-        self._out.connected()
+        self._out.source_connected()
         self._in.target_connected()
-        self._tell()
+        self._publish_status()
         self._turn.set()
 
     def _remote_up(self) -> None:
-        self._in.connected()
+        self._in.source_connected()
         self._out.target_connected()
         self._compare_retained()
-        self._note()
+        self._note_connection()
         LogEvent.BRIDGE_UP.say(log, self.name, self._remote.address)
 
     def _remote_down(self) -> None:
         self._state.stop()
-        self._note()
+        self._note_connection()
 
     def _compare_retained(self) -> None:
         """Asks both brokers for their retained messages; the local broker sends them behind waiting ones."""
         loop = asyncio.get_running_loop()
-        self._state.begin(self.remote, self._remote.session_present, loop.time())
+        self._state.begin_comparison(self.remote, self._remote.session_present, loop.time())
         loop.call_at(self._state.ends_at or 0.0, self._end_comparing)
         self._local.ask_again()
         if self._remote.session_present:  # otherwise it was just asked
@@ -372,22 +374,22 @@ class Bridge:
             loop.call_at(ends_at, self._end_comparing)
             return
         properties = self._circles.marks.entering(NO_PROPERTIES, (self.remote,))
-        for topic in self._state.end():
+        for topic in self._state.end_comparison():
             self._local.publish(topic, b"", 0, True, properties)
 
-    def _note(self) -> None:
+    def _note_connection(self) -> None:
         self._changed_at = asyncio.get_running_loop().time()
-        self._tell()
+        self._publish_status()
         self._turn.set()
 
-    def _tell(self) -> None:
+    def _publish_status(self) -> None:
         """Publishes the status at QoS 0, since an identifier of the bridge's own could be one that crosses. Each
         connection here begins so.
         """
         if self._settings.status_topic is not None:
             self._local.publish(self._settings.status_topic, b"1" if self._remote.connected else b"0", 0, True)
 
-    async def _follow(self) -> None:
+    async def _follow_remote(self) -> None:
         """Keeps the local connection exactly while the other broker is reached; once before, to begin the session."""
         standing = True
         while True:

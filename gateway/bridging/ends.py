@@ -131,7 +131,7 @@ class RemoteEnd(Remote):
         """
         if self.greeting is Greeting.KIN:
             self.refusal = ReasonCode.UNSUPPORTED_PROTOCOL_VERSION
-            self._end()
+            self._end_connection()
         else:
             super()._useless(why, code)
 
@@ -141,9 +141,9 @@ class RemoteEnd(Remote):
             return f"if that broker {USE_3}"
         return super()._cure(reason)
 
-    async def _open(self, host: str, port: int) -> None:
+    async def _open_connection(self, host: str, port: int) -> None:
         """Opens a connection with the present certificates; keeps the former ones if replaced files cannot be used."""
-        if self._tls is not None and self._stamps.changed():
+        if self._tls is not None and self._stamps.have_changed():
             try:
                 self._ssl = tls_context(self._tls)
             except StartError as error:
@@ -154,7 +154,7 @@ class RemoteEnd(Remote):
                 )
         self._greet()
         self._is_reached = False
-        await super()._open(host, port)
+        await super()._open_connection(host, port)
         self._is_reached = True
 
     def _greet(self) -> None:

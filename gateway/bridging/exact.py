@@ -4,7 +4,7 @@ After a crash the source repeats a step. Suppose that the source sends a message
 under an identifier that this process has not seen free at the target. The target may then have a half done handshake
 there, of a lost session of the source, and would take the message for its repetition: the identifier is released
 first. A target that began a new session has no handshake: all identifiers are free. A target that leaves a PUBREL
-without an answer (`releases`) is asked for no release beforehand from then on.
+without an answer (`relaying`) is asked for no release beforehand from then on.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ class ExactWay(Way):
         self._is_free = bytearray(MAXIMUM_PACKET_ID + 1)
         self._is_said = False
 
-    def connected(self) -> None:
+    def source_connected(self) -> None:
         if not self.source.session_present:
             self.lost.update(self.stages)
             for identifier in [one for one, stage in self.stages.items() if stage == HAD]:
                 self._release(identifier)
-        super().connected()
+        super().source_connected()
 
     def target_connected(self) -> None:
         if not self.target.session_present:
             self._is_free = bytearray(b"\1") * (MAXIMUM_PACKET_ID + 1)
 
-    def released(self, identifier: int) -> None:
+    def answer_pubrel(self, identifier: int) -> None:
         if identifier in self.lost:
             self.source.complete(identifier)  # of a message that did not cross; the target's message is another
         elif self.stages.get(identifier) != RELEASED:
             self._release(identifier)
 
-    def completed(self, identifier: int, is_free: bool = True) -> None:
+    def take_pubcomp(self, identifier: int, is_free: bool = True) -> None:
         stage = self.stages.pop(identifier, None)
         self._is_free[identifier] = is_free
         if not (is_free or self._is_said):
@@ -88,7 +88,7 @@ class ExactWay(Way):
             return True
         self._cleared.discard(identifier)
         self.stages[identifier] = OFFERED
-        done, refused = partial(self._taken, publish), partial(self._refused, publish, changed)
+        done, refused = partial(self._taken, publish), partial(self._take_refusal, publish, changed)
         taken = self.target.relay(changed, may_be_there, done, refused)
         if not taken:
             self.stages.pop(identifier, None)
@@ -107,20 +107,20 @@ class ExactWay(Way):
         else:
             self.lost.discard(identifier)
 
-    def _settle(self, publish: Publish) -> None:
+    def _settle_message(self, publish: Publish) -> None:
         if publish.qos == 2:
             self.source.acknowledge(publish)
         else:
-            super()._settle(publish)
+            super()._settle_message(publish)
 
-    def _refused(self, publish: Publish, changed: Publish, code: int) -> None:
+    def _take_refusal(self, publish: Publish, changed: Publish, code: int) -> None:
         self.stages.pop(publish.packet_id, None)
         self.lost.discard(publish.packet_id)
         if code == ReasonCode.QOS_NOT_SUPPORTED and changed.qos == 2 and self.target.maximum_qos == 1:
             self._offer_again(publish, changed)  # as QoS 1, now that it is known
         else:
-            super()._refused(publish, changed, code)
+            super()._take_refusal(publish, changed, code)
 
     def _release(self, identifier: int) -> None:
         self.stages[identifier] = RELEASED
-        self.target.release(identifier)
+        self.target.send_pubrel(identifier)

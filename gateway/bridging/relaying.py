@@ -8,6 +8,9 @@
 
 After a kill the bridge hears from the source the step reached, under the same identifier, and repeats that step. Here
 are the session and the client passing handshakes on; `exact` decides the time. Source: MQTT 5.0 §4.3.3, §4.4.
+
+PUBRELs that the other broker leaves without an answer, and when a bridge goes on without one. No I/O, time is
+passed in.
 """
 
 from __future__ import annotations
@@ -17,7 +20,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gateway.bridging.releases import ENDS_MAX, Releases
 from gateway.client import MqttClient
 from gateway.client.awaited import Acknowledgements, Awaiting
 from gateway.client.redial import STABLE_S
@@ -26,6 +28,79 @@ from gateway.mqtt5.delivery import Connection, Queued
 from gateway.mqtt5.flows import HeardFlow, OutboundFlows
 from gateway.mqtt5.packets import Packet, Properties, PubAck, PubComp, Publish, PubRec, PubRel, Version
 from gateway.mqtt5.types import ReasonCode
+
+ENDS_MAX = 3
+"""Connections that the other broker ends on one packet: it will never take this packet. A broker of 3.1.1, or one that
+does not state its bounds, has no other way to refuse it.
+"""
+ANSWER_S = 60.0
+"""Seconds on one connection after which a PUBREL is left without its answer."""
+
+
+class Releases:
+    """The PUBRELs of a client towards its server, oldest first. `are_left`: the server has left one without an answer,
+    and has answered none since that was repeated on a later connection.
+    """
+
+    def __init__(self) -> None:
+        self._since: dict[int, float] = {}
+        self._repeated: set[int] = set()
+        self._suspect, self._ends = 0, 0
+        self.are_left = False
+
+    @property
+    def due_at(self) -> float | None:
+        """The time at which the oldest PUBREL is given up."""
+        return next(iter(self._since.values())) + ANSWER_S if self._since else None
+
+    @property
+    def are_open(self) -> bool:
+        """True if a PUBREL has no answer yet."""
+        return bool(self._since)
+
+    def sent(self, packet_id: int, now: float) -> None:
+        """Notes a PUBREL."""
+        self._since[packet_id] = now
+
+    def begin_connection(self, has_session: bool, now: float) -> None:
+        """Begins a new connection, on which open PUBRELs are repeated; without the session there are none."""
+        self._since = dict.fromkeys(self._since, now) if has_session else {}
+        self._repeated = set(self._since)
+
+    def note_pubcomp(self, packet_id: int) -> None:
+        """Notes a PUBCOMP."""
+        self._since.pop(packet_id, None)
+        if packet_id in self._repeated:
+            self._repeated.discard(packet_id)
+            self.are_left = False
+
+    def count_connection_end(self) -> int | None:
+        """Counts the end of a connection by the server. Returns the identifier of a PUBREL to give up, if the server
+        ended one connection after the other on it: the oldest, since open PUBRELs are repeated first.
+        """
+        oldest = next(iter(self._since), None)
+        if oldest is None:
+            return None
+        self._ends = self._ends + 1 if oldest == self._suspect else 1
+        self._suspect = oldest
+        if self._ends < ENDS_MAX and not self.are_left:
+            return None
+        self._give_up(oldest)
+        return oldest
+
+    def overdue(self, now: float) -> list[int]:
+        """Returns the identifiers of PUBRELs to give up, since they have no answer for too long."""
+        found = [packet_id for packet_id, since in self._since.items() if since + ANSWER_S <= now]
+        for packet_id in found:
+            self._give_up(packet_id)
+        return found
+
+    def _give_up(self, packet_id: int) -> None:
+        del self._since[packet_id]
+        self._repeated.discard(packet_id)
+        self._suspect, self._ends = 0, 0
+        self.are_left = True
+
 
 WINDOW_3 = 20
 """The window towards a broker of 3.1.1, which cannot state its own: Mosquitto drops QoS 2 beyond 20 silently."""
@@ -50,10 +125,10 @@ class _Numbered(Awaiting):
 class _Numbering(Acknowledgements):
     next: tuple[int, bool] | None = None
 
-    def of(
+    def awaiting_for(
         self, on_ack: Callable[[], object] | None, on_refused: Callable[[int], None] | None, written_now: bool
     ) -> Awaiting:
-        plain = super().of(on_ack, on_refused, written_now)
+        plain = super().awaiting_for(on_ack, on_refused, written_now)
         return plain if self.next is None else _Numbered(on_ack, on_refused, plain.written_at, *self.next)
 
 
@@ -67,7 +142,7 @@ class _Numbers(OutboundFlows[Queued]):
         self.quota -= 1
         return token.packet_id
 
-    def begin(self, item: Queued, qos: int) -> int:
+    def begin_flow(self, item: Queued, qos: int) -> int:
         return self.start(item, qos) if self.may_start else 0
 
     def give_up_release(self, packet_id: int) -> None:
@@ -79,7 +154,7 @@ class RelaySession(ClientSession):
 
     `wanted`: identifiers whose PUBREL came; `complete` answers. `over`: identifiers whose PUBCOMP came, or that a
     server without this session no longer knows. A message given to `publish` is Completed by its PUBREC already;
-    `release` sends the PUBREL, also for messages of a former process. `packet_bytes`: the largest packet to send,
+    `pubrel` sends the PUBREL, also for messages of a former process. `packet_bytes`: the largest packet to send,
     whatever the server states; None: no bound of ours.
     """
 
@@ -120,7 +195,7 @@ class RelaySession(ClientSession):
         assert isinstance(self.outbound, _Numbers)
         self.outbound.give_up_release(packet_id)
 
-    def release(self, packet_id: int) -> bytes:
+    def pubrel(self, packet_id: int) -> bytes:
         """Returns the PUBREL, empty without a connection; repeats it on every new connection until its PUBCOMP
         comes.
         """
@@ -132,8 +207,8 @@ class RelaySession(ClientSession):
         self.inbound.awaiting_pubrel.pop(packet_id, None)
         return b"\x70\2" + packet_id.to_bytes(2, "big") if self.state is Connection.CONNECTED else b""
 
-    def received_all(self, packets: Iterable[Packet], now: float) -> list[ClientAction]:
-        return super().received_all(self._without_releases(packets), now)
+    def take_packets(self, packets: Iterable[Packet], now: float) -> list[ClientAction]:
+        return super().take_packets(self._without_releases(packets), now)
 
     def _without_releases(self, packets: Iterable[Packet]) -> Iterator[Packet]:
         for packet in packets:
@@ -166,18 +241,20 @@ class RelaySession(ClientSession):
         self.wanted.clear()
         super()._start_anew(actions)
 
-    def _heard(self, packet: PubAck | PubRec | PubComp, what: HeardFlow, now: float, actions: list[Any]) -> None:
+    def _take_acknowledgement(
+        self, packet: PubAck | PubRec | PubComp, what: HeardFlow, now: float, actions: list[Any]
+    ) -> None:
         packet_id = packet.packet_id
         if packet_id in self._had:
             return  # a repeated PUBREC; PUBREL follows in its time
         known = self.outbound.unacknowledged.get(packet_id)
         if what is HeardFlow.PUBREC and known is not None and known[1] == 2:
-            self.outbound.heard(packet_id, what)
+            self.outbound.take_acknowledgement(packet_id, what)
             self._in_flight_bytes -= known[0].size
             self._had[packet_id] = self.outbound.released.pop(packet_id)
             actions.append(Completed(known[0].token, ReasonCode.SUCCESS))
             return
-        super()._heard(packet, what, now, actions)
+        super()._take_acknowledgement(packet, what, now, actions)
 
     def _finished(self, packet: PubAck | PubRec | PubComp, queued: Queued | None, actions: list[Any]) -> None:
         if queued is None:
@@ -211,8 +288,8 @@ class RelayClient(MqttClient):
 
     def ask_again(self) -> None:
         """Subscribes to all wanted filters once more, so that the server sends its retained messages."""
-        self._wanted.again()
-        self._ask()
+        self._wanted.mark_all_unsent()
+        self._send_wanted()
 
     @property
     def _relay(self) -> RelaySession:
@@ -247,15 +324,15 @@ class RelayClient(MqttClient):
         """True if the server has left a PUBREL without an answer."""
         return self._releases.are_left
 
-    def release(self, packet_id: int) -> None:
+    def send_pubrel(self, packet_id: int) -> None:
         """Sends PUBREL until PUBCOMP comes, or the server proves to send none."""
         self._releases.sent(packet_id, self._now())
-        self._say(self._relay.release(packet_id))
+        self._write_if_any(self._relay.pubrel(packet_id))
         self._watch_releases()
 
     def complete(self, packet_id: int) -> None:
         """Answers PUBREL."""
-        self._say(self._relay.complete(packet_id))
+        self._write_if_any(self._relay.complete(packet_id))
 
     def connection_lost(self, error: Exception | None) -> None:
         """Notes the packet on which one connection after the other ends, and gives it up: the oldest PUBREL without an
@@ -269,7 +346,7 @@ class RelayClient(MqttClient):
         if not is_suspicious:
             return
         if self._releases.are_open:
-            given_up = self._releases.ended()
+            given_up = self._releases.count_connection_end()
             if given_up is not None:
                 self._got_on = True
                 self._give_up_release(given_up)
@@ -283,11 +360,11 @@ class RelayClient(MqttClient):
         if self._ends >= ENDS_MAX:
             self._suspect = None
             self._relay.give_up(packet_id)
-            self.acks.completed(Completed(token, ReasonCode.PACKET_TOO_LARGE))
+            self.acks.take_completed(Completed(token, ReasonCode.PACKET_TOO_LARGE))
 
-    def _connected(self, action: Connected) -> None:
-        self._releases.connected(action.connack.session_present, self._now())
-        super()._connected(action)
+    def _take_connack(self, action: Connected) -> None:
+        self._releases.begin_connection(action.connack.session_present, self._now())
+        super()._take_connack(action)
         self._watch_releases()
 
     def _watch_releases(self) -> None:
@@ -314,17 +391,17 @@ class RelayClient(MqttClient):
         up_s = await super()._connection()
         return up_s if up_s is None or not self._got_on else max(up_s, STABLE_S)
 
-    def _say(self, data: bytes) -> None:
+    def _write_if_any(self, data: bytes) -> None:
         if data:
             self._write(data)
 
-    def _perform(self, actions: Sequence[ClientAction]) -> None:
-        super()._perform(actions)
+    def _perform_actions(self, actions: Sequence[ClientAction]) -> None:
+        super()._perform_actions(actions)
         session = self._relay
         wanted, session.wanted = session.wanted, []
         over, session.over = session.over, []
         for packet_id in over:
-            self._releases.answered(packet_id)
+            self._releases.note_pubcomp(packet_id)
             self.on_complete(packet_id, True)
         for packet_id in wanted:
             self.on_release(packet_id)

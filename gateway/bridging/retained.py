@@ -44,7 +44,7 @@ class RetainedState:
         self.brought: list[Message] = []
         """Messages retained here that came from the other broker."""
 
-    def begin(self, remote: str, has_session: bool, now: float) -> None:
+    def begin_comparison(self, remote: str, has_session: bool, now: float) -> None:
         """Begins the comparison: the other broker, of this name, is connected and sends its retained values."""
         self.ends_at = now + QUIET_S
         self._changed = frozenset(self._kept.retained_waiting(self._bridge))
@@ -71,7 +71,7 @@ class RetainedState:
         held = next(self._kept.retained(topic), None)
         return held.payload == payload if held is not None else not payload
 
-    def end(self) -> list[str]:
+    def end_comparison(self) -> list[str]:
         """Returns topics that are cleared at the other broker and not here."""
         self.ends_at, self.brought = None, []
         missing, self._missing = self._missing - self._changed, set()

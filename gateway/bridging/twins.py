@@ -61,7 +61,9 @@ class Twins:
         self._weights = NameWeights()
         self._count = 0
 
-    def left(self, way: str, topic: str, payload: bytes, now: float, has_marks: bool, lasts_s: float = TWIN_S) -> None:
+    def remember_leaving(
+        self, way: str, topic: str, payload: bytes, now: float, has_marks: bool, lasts_s: float = TWIN_S
+    ) -> None:
         """Remembers a leaving message, by its local topic. If it has marks, only a message that lost them elsewhere is
         its copy.
         """
@@ -96,25 +98,25 @@ class Twins:
         keys.append(key)
         self._weights.set_weight(one.topic, len(keys))
         if len(equal) > EQUAL_MAX:
-            self._drop(key, equal[0])
+            self._drop_twin(key, equal[0])
         while self._count > TWINS_MAX:
             spent = self._of_topic[self._weights.heaviest()][0]
-            self._drop(spent, self._seen[spent][0])
+            self._drop_twin(spent, self._seen[spent][0])
         oldest = next(iter(self._seen))
         for each in [old for old in self._seen[oldest] if old.until_s < now]:
-            self._drop(oldest, each)
+            self._drop_twin(oldest, each)
 
     def _note_copy(self, key: bytes, one: _Seen, way: str, now: float) -> None:
         """Notes that the copy of a message came by a way. Others may follow in TWIN_S: a ring with a double link has
         three ways.
         """
         if len(one.ways) >= WAYS_MAX:
-            self._drop(key, one)
+            self._drop_twin(key, one)
             return
         seen = self._seen[key]
         seen[seen.index(one)] = replace(one, ways=one.ways | {way}, until_s=min(one.until_s, now + TWIN_S))
 
-    def _drop(self, key: bytes, one: _Seen) -> None:
+    def _drop_twin(self, key: bytes, one: _Seen) -> None:
         kept = self._seen[key]
         kept.remove(one)
         self._count -= 1

@@ -17,13 +17,13 @@ class ChangedUsers:
 
     def __init__(self, host: PluginHost, lifecycle: Lifecycle) -> None:
         self._host, self._lifecycle = host, lifecycle
-        host.follow_users(self.changed)
+        host.follow_users(self.take_changed_users)
 
-    def changed(self, users: frozenset[str]) -> None:
+    def take_changed_users(self, users: frozenset[str]) -> None:
         """Takes the users whose standing changed; none if only rights changed."""
         self._lifecycle.rights_changed()
         for client in list(self._lifecycle.clients.values()) if users else ():
             if client.peer is None and not client.view.is_internal and client.view.username in users:
                 self._lifecycle.dismiss(client, ReasonCode.ADMINISTRATIVE_ACTION)
                 if self._host.standing(client.view.username) is None:
-                    self._lifecycle.end(client)
+                    self._lifecycle.end_session(client)

@@ -31,5 +31,5 @@ async def all_gone(connections: Collection[MqttConnection], reached: Reached, ti
             while connections:  # noqa: ASYNC110
                 await asyncio.sleep(LOOK_S)
     for connection in list(connections):
-        reached.note("shutdown_s", connection.address)
+        reached.note_bound("shutdown_s", connection.address)
         connection.abort()

@@ -33,8 +33,8 @@ from gateway.base.log_events import LogEvent
 from gateway.broker.changed_users import ChangedUsers
 from gateway.broker.draining import all_gone, drain
 from gateway.broker.exchange import Exchange
-from gateway.broker.for_overlay import ForOverlay
 from gateway.broker.lifecycle import Lifecycle
+from gateway.broker.local_clients import LocalClients
 from gateway.broker.observing import observe
 from gateway.broker.restoring import restore
 from gateway.broker.terms import Terms, internal_listeners
@@ -78,7 +78,7 @@ WAITING_PUBLICATIONS = 10_000
 """Publications that wait for a plugin and have no connection to hold back; more are dropped."""
 
 
-class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
+class EdgeBroker(Broker):  # type: ignore[misc]
     """Broker of a process. Create and `start` it on a running event loop; `shutdown` ends it.
 
     `config` is amqtt's `BrokerConfig` or dictionary, or `Settings`. `overlay_context` is the TLS context of listeners
@@ -115,9 +115,10 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
         self.lifecycle = Lifecycle(self.exchange, self._terms(), grace_s, self._sessions, self._servers)
         self.lifecycle.response_information = settings.response_information if settings else None
         ChangedUsers(self.host, self.lifecycle)
+        self.local = LocalClients(self.exchange, self.lifecycle)
         self.operation = Operation(
             settings,
-            self.exchange.limits,
+            self.exchange.delivery.limits,
             partial(observe, self.lifecycle, self.exchange),
             self.exchange.inject,
             lambda: self.exchange.overlay,
@@ -127,7 +128,6 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
         self._first: list[Coroutine[Any, Any, None]] = []
         self._flusher = Flusher(self._loop)
         self.exchange.turns.first = self._flusher.flush
-        self._store: SessionStore | None = None
         self._files: int | None = None
         self._sockets: dict[str, list[socket.socket]] = {}
         self._contexts: dict[str, ssl.SSLContext | None] = {}
@@ -138,7 +138,7 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
             expiry_s = min(expiry_s, self.config.session_expiry_interval)
         settings = self._settings
         listeners = {**settings.listeners, **internal_listeners(settings)} if settings else {}
-        return Terms(self.limits, expiry_s, listeners, self.exchange.reached.note)
+        return Terms(self.limits, expiry_s, listeners, self.exchange.reached.note_bound)
 
     def now(self) -> float:
         """Returns seconds since the UNIX epoch, from a clock that does not jump: no step makes keep-alives run out."""
@@ -153,7 +153,7 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
         try:
             self.operation.prepare()
             if self._settings is not None and self._settings.data is not None:
-                self._store = SessionStore.open(self._settings.data)
+                self.local.store = SessionStore.open(self._settings.data)
             elif self._settings is not None and self._settings.history:
                 raise StartError("history needs a directory for its files; add data: DIRECTORY, or give --data")
         except (StartError, StoreError):
@@ -165,8 +165,8 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
                 LogEvent.PLUGIN_WARNS.say(log, warning)
         if (claimed := claimed_names(self.host.plugins, self.host.allows_anonymous)) is not None:
             LogEvent.PLUGIN_WARNS.say(log, claimed)
-        if self._store is not None:
-            restore(self._store, self.lifecycle, self.exchange)
+        if self.local.store is not None:
+            restore(self.local.store, self.lifecycle, self.exchange)
         if self._settings is not None:
             self._keep_history(self._settings)
         if self.before_serving is not None:
@@ -259,15 +259,15 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
         if context is not None and self._contexts.get(name) is not None:
             self._contexts[name] = context
 
-    def adopt(self, settings: Settings) -> None:
+    def adopt_settings(self, settings: Settings) -> None:
         """Takes bounds, queues and admission of a configuration that was read again; connections stay."""
         self._settings, self.limits = settings, settings.limits
         for name, listener in settings.listeners.items():
             if name in self.listeners_config:
                 self.listeners_config[name].max_connections = listener.max_connections
-        self.host.adopt(settings.allow_anonymous)
-        self.exchange.adopt(settings.limits)
-        self.lifecycle.adopt(self._terms())
+        self.host.adopt_anonymous(settings.allow_anonymous)
+        self.exchange.adopt_limits(settings.limits)
+        self.lifecycle.adopt_terms(self._terms())
         self.lifecycle.response_information = settings.response_information
         self.operation.limits = settings.limits
 
@@ -333,13 +333,13 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
         await drain(self.lifecycle.connections, self.limits.shutdown_s / 4)
         self.lifecycle.close_all()
         await all_gone(self.lifecycle.connections, self.lifecycle.reached, self.limits.shutdown_s / 2)
-        self._is_ending = True
+        self.local.is_ending = True
         self.exchange.keep_in(None)
         if self.exchange.history is not None:
             self.exchange.history.close()
             self.exchange.record_in(None)
-        if self._store is not None:
-            await self._store.close()
+        if self.local.store is not None:
+            await self.local.store.close()
         await self.operation.stop()
         self.exchange.overlay = (
             None  # amqtt ends every session now; the overlay must keep the subscriptions of stored sessions
@@ -356,7 +356,7 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
         """Forgets a session: amqtt's shutdown calls this for every session."""
         client = self.lifecycle.clients.get(client_id)
         if client is not None:
-            self.lifecycle.forget(client)
+            self.lifecycle.forget_session(client)
 
     async def _session_monitor(self) -> None:
         """Sweeps retained messages. amqtt starts this task; sessions here have their own deadlines."""
@@ -395,9 +395,9 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
         """Serves an established connection of another server until it ends (amqtt's extension point)."""
         await serve_adapter(reader, writer, self._protocol(listener_name), self.limits.packet_bytes)
 
-    def tick(self, now: float) -> None:
+    def do_due_work(self, now: float) -> None:
         """Does all work that is due at `now`. Called by the broker's own timer; tests pass their own time."""
-        self.lifecycle.tick(now)
+        self.lifecycle.do_due_work(now)
 
     # ------------------------------------------------------------------------- what plugins and amqtt call
 
@@ -408,12 +408,12 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
         if self.operation.owns(topic):
             return
         message = Message(topic, bytes(data), 2 if qos is None else qos)
-        self.exchange.record(message, "", None)
-        later = self.exchange.route(message, None)
+        self.exchange.record_message(message, "", None)
+        later = self.exchange.delivery.route(message, None)
         if later is not None:
             await later
-        if receivers := self.exchange.holding.burdened():
-            await self.exchange.holding.until_all_taken(receivers)
+        if receivers := self.exchange.delivery.holding.burdened():
+            await self.exchange.delivery.holding.until_all_taken(receivers)
 
     async def retain_message(
         self,
@@ -449,7 +449,7 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
     def subscriptions(self) -> dict[str, list[tuple[Any, int]]]:
         """The subscriptions by filter as (session, QoS), computed for plugins when they ask."""
         found: dict[str, list[tuple[Any, int]]] = {}
-        for entry in self.exchange.router.entries():
+        for entry in self.exchange.delivery.router.entries():
             found.setdefault(entry.options.filter, []).append((entry.client.view, entry.options.qos))
         return found
 

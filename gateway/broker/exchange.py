@@ -1,6 +1,6 @@
 """Data plane between connections: publish, retain, acknowledgements, members.
 
-amqtt's plugins decide on rights (`plugin.PluginHost`), `delivering.py` finds receivers. A method returning a coroutine
+amqtt's plugins decide on rights (`plugin.PluginHost`), `delivery.py` finds receivers. A method returning a coroutine
 (`Later`) could not finish without waiting; the connection then holds back all later packets. Not here: waits for
 receivers (`holding.py`), SUBSCRIBE (`subscribing.py`), wills (`wills.py`), CONNECT and the end of sessions
 (`lifecycle.py`).
@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from amqtt.events import BrokerEvents, MQTTEvents
 
-from bridge.contract import Publication
+from bridge.base import check_name
+from bridge.contract import Publication, is_bare
 from bridge.document import OwnTopics
 from gateway.base import RECEIPTS_ROOT, TURN_S, Limits
 from gateway.base.followed import FollowedMessages
@@ -26,14 +27,15 @@ from gateway.base.log_events import LogEvent
 from gateway.base.spans import PublicationSpans
 from gateway.broker import followed_clients
 from gateway.broker import member_sessions as members
-from gateway.broker.delivering import Delivering
+from gateway.broker.delivery import ClientDelivery
 from gateway.broker.holding import Backlog
-from gateway.broker.offering import offer_for
+from gateway.broker.offering import offer_for, offer_run
 from gateway.broker.session_shares import owner_of
 from gateway.clients import (
     FINAL_REFUSALS,
     INTERNAL,
     Client,
+    ClientConnection,
     Constraining,
     EdgeRetained,
     EntityEvent,
@@ -77,16 +79,24 @@ SYSTEM_TOPICS, SYSTEM_BYTES = 10_000, 16 << 20
 """Stops a plugin of amqtt that invents names below `$SYS/` from filling memory."""
 
 
+OFFERED_MAX = 128
+"""Publications of a client that are offered to the overlay before the time is looked at. Stops a read of many small
+ones from keeping others waiting.
+"""
+
+
 def is_reserved(topic: str) -> bool:
     """Returns True if only the broker itself publishes on a topic."""
     return topic[:1] == "$" and f"{topic}/".startswith(RESERVED_TOPICS)
 
 
-class Exchange(Delivering):
+class Exchange:
     """Router of publications between clients. A thread, the event loop's."""
 
     def __init__(self, host: PluginHost, limits: Limits, now: Callable[[], float]) -> None:
-        super().__init__(host, limits, now)
+        self.delivery = ClientDelivery(host, limits, now)
+        self.host, self.now, self.holding = host, now, self.delivery.holding
+        self.reached, self.traffic, self.turns = self.delivery.reached, self.delivery.traffic, self.delivery.turns
         self.audit = Audit(now)
         self.overlay: OverlayPort | None = None
         self.history: LocalHistory | None = None  # of a broker without overlay
@@ -94,7 +104,7 @@ class Exchange(Delivering):
         self.tracing: Constraining | None = None  # constrained topics; None: they are ordinary ones
         self.own_topics = OwnTopics()  # besides topics below RESERVED_TOPICS
         self.retained = RetainedStore(limits.retained_messages, limits.retained_bytes)
-        self.retained.full = self.reached.note
+        self.retained.full = self.reached.note_bound
         # Messages of the broker and its plugins below `$SYS/`: with bounds of their own, and not stored.
         self.system = RetainedStore(SYSTEM_TOPICS, SYSTEM_BYTES)
         # Store of persistent sessions and retained messages; None: in memory only.
@@ -122,29 +132,29 @@ class Exchange(Delivering):
         self.history = history
         self.host.watched("history", history is not None and history.has_history)
 
-    def record(self, message: Message, publisher: str, view: Any) -> None:
+    def record_message(self, message: Message, publisher: str, view: Any) -> None:
         """Adds a message to the broker's own history, if there is one. `view`: the client's; None: nobody's."""
         if self.history is not None:
             owner = publisher if view is None else owner_of(view)
-            self.history.record(publication_of(message, self.now()), publisher, owner)
+            self.history.record_publication(publication_of(message, self.now()), publisher, owner)
 
-    def adopt(self, limits: Limits) -> None:
-        super().adopt(limits)
-        self.retained.adopt(limits.retained_messages, limits.retained_bytes)
+    def adopt_limits(self, limits: Limits) -> None:
+        self.delivery.adopt_limits(limits)
+        self.retained.adopt_bounds(limits.retained_messages, limits.retained_bytes)
 
     # ------------------------------------------------------------------------------------------- from clients
 
-    def received(self, client: Client, packets: Sequence[Packet], now: float) -> list[SessionAction]:
+    def take_packets(self, client: Client, packets: Sequence[Packet], now: float) -> list[SessionAction]:
         """Takes the packets of a read through the session, with the events that plugins asked for. An exception of the
         broker ends the client's connection.
         """
         try:
-            return self._received(client, packets, now)
+            return self._take_packets(client, packets, now)
         except Exception as error:  # noqa: BLE001  counted, and the log has its traceback
-            self.traffic.defects.note(log, LogEvent.CONNECTION_FAILED, error, client.client_id)
+            self.traffic.defects.note_error(log, LogEvent.CONNECTION_FAILED, error, client.client_id)
             return [client.session.close(ReasonCode.UNSPECIFIED_ERROR, "internal error")]
 
-    def _received(self, client: Client, packets: Sequence[Packet], now: float) -> list[SessionAction]:
+    def _take_packets(self, client: Client, packets: Sequence[Packet], now: float) -> list[SessionAction]:
         if self.host.sees_packets_received:
             for packet in packets:
                 view = PacketView(packet, client.session.version)
@@ -154,69 +164,69 @@ class Exchange(Delivering):
         elif now - client.seen_at >= SEEN_INTERVAL_S:
             self._seen(client, now)
         if not client.is_behind:
-            return client.session.received_all(packets, now)
-        before = Backlog.of(client)
-        actions = client.session.received_all(packets, now)
-        self.holding.heard(client, before)
+            return client.session.take_packets(packets, now)
+        before = Backlog.of_client(client)
+        actions = client.session.take_packets(packets, now)
+        self.holding.note_read(client, before)
         return actions
 
     def took_alone(self, client: Client, acknowledged: int | None, now: float) -> bool:
         """Takes a read that is one PINGREQ, or one PUBACK of the packet identifier `acknowledged`, if no more than a
-        PINGRESP follows. False: `received` must take it.
+        PINGRESP follows. False: `take_packets` must take it.
         """
         if client.is_behind or client.peer is not None or self.host.sees_packets_received:
             return False
         session = client.session
         try:
-            taken = session.heard(now) if acknowledged is None else session.acknowledged(acknowledged, now)
+            taken = session.note_sign_of_life(now) if acknowledged is None else session.take_puback(acknowledged, now)
             if taken and now - client.seen_at >= SEEN_INTERVAL_S:
                 self._seen(client, now)
         except Exception as error:  # noqa: BLE001  counted, and the log has its traceback
-            self.traffic.defects.note(log, LogEvent.CONNECTION_FAILED, error, client.client_id)
+            self.traffic.defects.note_error(log, LogEvent.CONNECTION_FAILED, error, client.client_id)
             self.close(client, session.close(ReasonCode.UNSPECIFIED_ERROR, "internal error"))
             return False
         return taken
 
     def took_publish(self, client: Client, topic: str, payload: bytes, now: float) -> bool:
         """Routes a read that is one plain PUBLISH of QoS 1, if it needs nothing but routes; the caller acknowledges it.
-        False: `received` must take it.
+        False: `take_packets` must take it.
         """
         if self.holding.behind or client.is_behind or client.pace is not None or client.undecided is not None:
             return False
-        if topic[0] == "$" or self.host.sees_packets_received or not self.passes_runs(client):
+        if topic[0] == "$" or self.host.sees_packets_received or not self._routes_runs(client):
             return False
         if not client.session.begins_plainly(now):
             return False
         if now - client.seen_at >= SEEN_INTERVAL_S:
             self._seen(client, now)
-        return self.forward(client, Message(topic, payload, 1, publisher=client.client_id))
+        return self.delivery.forward(client, Message(topic, payload, 1, publisher=client.client_id))
 
     def _seen(self, client: Client, now: float) -> None:
         client.seen_at = now
-        client.session.outbound.rest()
-        client.session.inbound.rest()
+        client.session.outbound.give_back_tables()
+        client.session.inbound.give_back_tables()
         if self.overlay is not None or self.tracing is not None or self.watchers:
-            self.tell(EntitySeen(client.client_id))
+            self.tell_entity_event(EntitySeen(client.client_id))
 
-    def resumed(self, client: Client) -> list[bytes]:
+    def waiting_bytes(self, client: Client) -> list[bytes]:
         """Returns the waiting bytes of a client whose write buffer drained, without expired messages."""
         waited = client.session.resume(self.now())
         if client.is_behind:
             self.holding.let_in(client)
         return waited
 
-    def published(self, client: Client, publish: Publish) -> Later | Waiting | None:
+    def route_publish(self, client: Client, publish: Publish) -> Later | Waiting | None:
         """Authorises, routes and acknowledges a PUBLISH whose alias is resolved."""
         host = self.host
         if not publish.retain and publish.properties is NO_PROPERTIES and host.is_absent and client.bridge is None:
             if self.tracing is None:
                 if self.overlay is None and publish.topic[0] != "$":
                     if not publish.qos:
-                        self.flood(client, publish)
+                        self.delivery.flood(client, publish)
                         return None
                     if not self.holding.behind and self._passed_plainly(client, publish):
                         return None
-            elif not publish.qos and client.peer is None and self.tracing.answered(client.client_id, publish):
+            elif not publish.qos and client.peer is None and self.tracing.take_plain(client.client_id, publish):
                 return None
             if publish.qos == 1 and self.passes_runs(client):
                 passed, waits = self.pass_run(client, (publish,))
@@ -226,8 +236,8 @@ class Exchange(Delivering):
             assert self.overlay is not None
             members.published(client, publish, self.overlay)
             return None
-        if self.followed is not None:
-            followed_clients.came(self.followed, client, publish)
+        if self.delivery.followed is not None:
+            followed_clients.came(self.delivery.followed, client, publish)
         verdict = self.tracing is None or self.tracing.publishing(client.client_id, publish)
         verdict = verdict and publish.topic not in self.own_topics
         if host.sees_messages:
@@ -242,15 +252,21 @@ class Exchange(Delivering):
         return host.catch_up() if later is None and host.is_behind else later
 
     def passes_runs(self, client: Client) -> bool:
-        """True if plain publications of this client need nothing but routes and acknowledgements."""
-        if not self.host.is_absent or self.tracing is not None or self.overlay is not None or self.store is not None:
+        """True if plain publications of this client need nothing but the overlay, or routes, and acknowledgements."""
+        if not self.host.is_absent or self.tracing is not None or client.bridge is not None or client.peer is not None:
             return False
-        return client.bridge is None and client.peer is None and not client.acks
+        return self.spans is None if self.overlay is not None else self.store is None and not client.acks
+
+    def _routes_runs(self, client: Client) -> bool:
+        """True if plain publications of this client need nothing but routes and acknowledgements."""
+        return self.overlay is None and self.passes_runs(client)
 
     def pass_run(self, client: Client, run: Sequence[Publish]) -> tuple[int, Waiting | None]:
         """Routes leading plain publications of QoS 1 and acknowledges the run with a write. Ends at a publication with
         a slow receiver or for the general path. Returns the length of the run, and the wait of the next publication.
         """
+        if self.overlay is not None:
+            return self._offer_run(client, run, self.overlay), None
         passed, later, publisher = 0, None, client.client_id
         for publish in run:
             topic = publish.topic
@@ -258,11 +274,39 @@ class Exchange(Delivering):
                 break
             if self.holding.behind and (later := self._hold_plain(client, publish)) is not None:
                 break
-            if not self.forward(client, Message(topic, publish.payload, 1, publisher=publisher)):
+            if not self.delivery.forward(client, Message(topic, publish.payload, 1, publisher=publisher)):
                 break
             passed += 1
         self._acknowledge_run(client, run if passed == len(run) else run[:passed])
         return passed, later
+
+    def _offer_run(self, client: Client, run: Sequence[Publish], overlay: OverlayPort) -> int:
+        """Offers leading plain publications without local receivers to the overlay. Returns how many are taken."""
+        count, last = 0, ""
+        for publish in run[:OFFERED_MAX]:
+            topic = publish.topic
+            if topic == last:
+                count += 1
+                continue
+            found, last = self.delivery.router.plan(topic), topic
+            if found.is_odd or found.targets or found.groups or topic[0] == "$" or topic in self.own_topics:
+                break
+            count += 1
+        if not count:
+            return 0
+        count = offer_run(
+            overlay, client, run[:count], self._send_decided_acks, self.traffic.defects, self.delivery.circles
+        )
+        if count and client.session.inbound.full and client.connection is not None:
+            self._make_wait(client, client.connection)
+        return count
+
+    def _make_wait(self, client: Client, connection: ClientConnection) -> None:
+        """Reads no more of a client with too many unacknowledged publications. MQTT 5 clients know our Receive Maximum;
+        others are made to wait.
+        """
+        self.reached.note_bound("receive_maximum", client.client_id)
+        connection.pause(UNACKNOWLEDGED)
 
     def _acknowledge_run(self, client: Client, run: Sequence[Publish]) -> None:
         data = client.session.acknowledge_all(run) if run else b""
@@ -276,11 +320,13 @@ class Exchange(Delivering):
         if not receivers or client.connection is None:
             return None
         client.connection.read_on()
-        return self.holding.hold(obstacles, partial(self._pass_held, client, publish, self.now()), receivers, client)
+        return self.holding.hold_publication(
+            obstacles, partial(self._pass_held, client, publish, self.now()), receivers, client
+        )
 
     def _plain_obstacles(self, client: Client, publish: Publish, passed: Collection[Client]) -> list[Client]:
         """Returns `_obstacles` of a plain publication with fewer calls: no plugin decides."""
-        plan = self.router.plan(publish.topic)
+        plan = self.delivery.router.plan(publish.topic)
         if plan.is_odd or plan.groups:
             return self._obstacles(client, publish, set(passed))
         for target in plan.targets:
@@ -291,17 +337,17 @@ class Exchange(Delivering):
 
     def _pass_held(self, client: Client, publish: Publish, since: float) -> Later | None:
         """Passes a publication after a wait, and following publications of the publisher within the room."""
-        if not is_plain(publish) or not self.passes_runs(client):
+        if not is_plain(publish) or not self._routes_runs(client):
             return self._pass_on(client, publish, since)
         publisher = client.client_id
-        if not self.forward(client, Message(publish.topic, publish.payload, 1, publisher=publisher)):
+        if not self.delivery.forward(client, Message(publish.topic, publish.payload, 1, publisher=publisher)):
             return self._pass_on(client, publish, since)
         passed, ends = [publish], perf_counter() + TURN_S
         connection = client.connection
         while connection is not None and (following := connection.next_held()) is not None:
             if perf_counter() > ends or not self._has_room(client, following):
                 break
-            if not self.forward(client, Message(following.topic, following.payload, 1, publisher=publisher)):
+            if not self.delivery.forward(client, Message(following.topic, following.payload, 1, publisher=publisher)):
                 break
             connection.take_held()
             passed.append(following)
@@ -310,7 +356,7 @@ class Exchange(Delivering):
 
     def _has_room(self, client: Client, publish: Publish) -> bool:
         """True if every slow receiver of a plain publication has room."""
-        plan = self.router.plan(publish.topic)
+        plan = self.delivery.router.plan(publish.topic)
         if plan.is_odd or plan.groups:
             return False
         for target in plan.targets:
@@ -330,26 +376,26 @@ class Exchange(Delivering):
             return None
         known = self.host.verdict(view, name, Action.PUBLISH)
         if known is None:
-            known = await self.host.ask(view, name, Action.PUBLISH)
+            known = await self.host.ask_topic_plugins(view, name, Action.PUBLISH)
         return name if known else None
 
     def _passed_plainly(self, client: Client, publish: Publish) -> bool:
         """Routes QoS 1 and 2 the short way, with an acknowledgement waiting for the disk where necessary."""
         store, message = self.store, Message(publish.topic, publish.payload, publish.qos, publisher=client.client_id)
         if store is None:
-            if not self.forward(client, message):
+            if not self.delivery.forward(client, message):
                 return False
             self._acknowledge(client, publish)
             return True
         before = store.changes
-        if store.is_full or not self.forward(client, message):
+        if store.is_full or not self.delivery.forward(client, message):
             return False
-        self._answer(client, OwedAck(publish), message, before)
+        self._acknowledge_publish(client, OwedAck(publish), message, before)
         return True
 
     async def _publish_asking(self, client: Client, publish: Publish) -> None:
         async with asyncio.timeout(ASK_S):
-            permitted = await self.host.ask(client.view, publish.topic, Action.PUBLISH)
+            permitted = await self.host.ask_topic_plugins(client.view, publish.topic, Action.PUBLISH)
         later = self._accept(client, publish, permitted)
         if later is not None:
             await later
@@ -371,7 +417,7 @@ class Exchange(Delivering):
                 client_id=client.client_id,
                 message=application_message(publish),
             )
-        if (refused := self.reached.check_publish(publish, self.limits, client.client_id)) is not None:
+        if (refused := self.reached.check_publish(publish, self.delivery.limits, client.client_id)) is not None:
             self._acknowledge(client, publish, refused)
             return None
         if self._has_been_here(client, publish):
@@ -380,26 +426,28 @@ class Exchange(Delivering):
         store = self.store
         if store is not None and store.is_full and publish.qos and self._must_store(client, publish):
             client.owe(OwedAck(publish, ReasonCode.QUOTA_EXCEEDED))
-            self._settle(client)
+            self._send_decided_acks(client)
             return None
-        if self.tracing is not None and self.tracing.heard(client.client_id, publish) and publish.qos < 2:
+        if self.tracing is not None and self.tracing.take_accepted(client.client_id, publish) and publish.qos < 2:
             self._acknowledge(client, publish)
             return None
         if publish.qos and self.holding.behind and client.connection is not None:
             obstacles = partial(self._obstacles, client, publish)
             if receivers := obstacles(set()):  # neither routed nor acknowledged before they have room
                 client.connection.read_on()
-                if self.followed is not None:
-                    followed_clients.waits(self.followed, client, publish, receivers)
-                return self.holding.hold(obstacles, partial(self._pass_on, client, publish, self.now()), receivers)
+                if self.delivery.followed is not None:
+                    followed_clients.waits(self.delivery.followed, client, publish, receivers)
+                return self.holding.hold_publication(
+                    obstacles, partial(self._pass_on, client, publish, self.now()), receivers
+                )
         return self._pass_on(client, publish, self.now())
 
     def _has_been_here(self, client: Client, publish: Publish) -> bool:
         """True if a bridge brought a message that this broker has had; bridges of this broker have checked before."""
-        circles = self.circles
+        circles = self.delivery.circles
         if circles is None or client.view.is_internal or (client.bridge is None and not publish.properties.user):
             return False
-        return circles.came(client.client_id, client.bridge, publish)
+        return circles.drops_publish(client.client_id, client.bridge, publish)
 
     def _obstacles(self, client: Client, publish: Publish, passed: set[Client]) -> list[Client]:
         """Returns the receivers for which a publication waits, without clients that may not receive it, as far as a
@@ -409,13 +457,15 @@ class Exchange(Delivering):
         def may(receiver: Client) -> bool:
             return self.host.verdict(receiver.view, publish.topic, Action.RECEIVE) is not False
 
-        return self.holding.obstacle(self.router.plan_for(publish.topic, publish), publish.qos, client, passed, may)
+        return self.holding.obstacle(
+            self.delivery.router.plan_for(publish.topic, publish), publish.qos, client, passed, may
+        )
 
     def _pass_on(self, client: Client, publish: Publish, since: float) -> Later | None:
         """Routes and acknowledges a permitted publication within bounds. `since`: the time of its arrival, when its
         expiry began.
         """
-        message = Message.of(publish, since, client.client_id)
+        message = Message.from_publish(publish, since, client.client_id)
         if self.spans is not None:
             return self._pass_traced(client, publish, message, self.spans)
         return self._pass_message(client, publish, message, None)
@@ -423,7 +473,7 @@ class Exchange(Delivering):
     def _pass_traced(self, client: Client, publish: Publish, message: Message, spans: PublicationSpans) -> Later | None:
         """Passes a publication within a span, which is the parent of what follows."""
         properties, before = message.properties, message.properties.user
-        user, end = spans.published(message.topic, message.qos, len(message.payload), before)
+        user, end = spans.span_of_published(message.topic, message.qos, len(message.payload), before)
         if user is not before:
             message.properties = replace(properties, user=user)
         later = self._pass_message(client, publish, message, end)
@@ -438,36 +488,44 @@ class Exchange(Delivering):
         before = 0 if store is None else store.changes
         owed = OwedAck(publish)
         is_half_done = bool(client.session.inbound.half_done) and client.session.inbound.is_half_done(publish)
-        settle = self._settle if publish.qos < 2 or store is None else partial(self._settle_offered, owed)
+        settle = self._send_decided_acks if publish.qos < 2 or store is None else partial(self._settle_offered, owed)
         if self.overlay is not None and not offer_for(
-            self.overlay, client, owed, message, self.now(), settle, self.traffic.defects, self.circles, answered
+            self.overlay,
+            client,
+            owed,
+            message,
+            self.now(),
+            settle,
+            self.traffic.defects,
+            self.delivery.circles,
+            answered,
         ):
             return None
         if is_half_done:  # its receivers here have it, since a former process
-            self._answer(client, owed, message, before)
+            self._acknowledge_publish(client, owed, message, before)
             return None
         if publish.retain:
             self.retain(client.view, message)
-        self.record(message, client.client_id, client.view)
-        later = self.route(message, client)
+        self.record_message(message, client.client_id, client.view)
+        later = self.delivery.route(message, client)
         if later is not None:
             return self._answer_after(later, client, owed, message, before)
-        self._answer(client, owed, message, before)
+        self._acknowledge_publish(client, owed, message, before)
         return None
 
     def _must_store(self, client: Client, publish: Publish) -> bool:
         if publish.retain or (publish.qos == 2 and client.session.journal is not None):
             return True
-        plan = self.router.plan_for(publish.topic, publish)
+        plan = self.delivery.router.plan_for(publish.topic, publish)
         receivers = [target.client for target in plan.targets]
         receivers += [member for group in plan.groups for member in group.members]
         return any(receiver.session.journal is not None for receiver in receivers)
 
     async def _answer_after(self, later: Later, client: Client, owed: OwedAck, message: Message, before: int) -> None:
         await later
-        self._answer(client, owed, message, before)
+        self._acknowledge_publish(client, owed, message, before)
 
-    def _answer(self, client: Client, owed: OwedAck, message: Message, before: int) -> None:
+    def _acknowledge_publish(self, client: Client, owed: OwedAck, message: Message, before: int) -> None:
         """Acknowledges now, or when the message is on disk for sessions or the overlay needing it.
 
         `before`: changes of the store before the message was routed.
@@ -483,43 +541,44 @@ class Exchange(Delivering):
             return
         client.owe(owed)
         if client.is_refused or (client.acks and client.acks[0].code is not None):
-            self._settle(client)
+            self._send_decided_acks(client)
         if client.acks and client.session.inbound.full and client.connection is not None:
-            # MQTT 5 clients know our Receive Maximum; others are made to wait.
-            self.reached.note("receive_maximum", client.client_id)
-            client.connection.pause(UNACKNOWLEDGED)
+            self._make_wait(client, client.connection)
 
     def _acknowledge(self, client: Client, publish: Publish, code: int = 0) -> None:
         if publish.qos and client.acks:
             client.owe(OwedAck(publish, code))
-            self._settle(client)
+            self._send_decided_acks(client)
             return
-        if self.followed is not None:
-            followed_clients.answered(self.followed, client, publish, code)
+        if self.delivery.followed is not None:
+            followed_clients.answered(self.delivery.followed, client, publish, code)
         if not publish.qos:
             return
         data = client.session.acknowledge(publish, code)
         if data and client.connection is not None:
             client.connection.write(data)
 
-    def _settle(self, client: Client) -> None:
+    def _send_decided_acks(self, client: Client) -> None:
         """Sends the acknowledgements that are decided, in the order of their messages (MQTT-4.6.0-2)."""
         session, acks = client.session, client.acks
         if client.is_refused:
             self._turn_away(client)
         while acks and (code := acks[0].code) is not None:
             owed = acks.popleft()
-            publish = owed.publish
-            if self.followed is not None:
-                followed_clients.answered(self.followed, client, publish, code)
-            if code in FINAL_REFUSALS:
-                self.audit.may_not("publish", client, publish.topic, code)
-            if session.version == Version.V5 or not owed.refuses:
-                # "Packet too large" is no code of PUBACK and PUBREC (MQTT 5.0 §3.4.2.1, §3.5.2.1).
-                said = ReasonCode.QUOTA_EXCEEDED if code == ReasonCode.PACKET_TOO_LARGE else ReasonCode(code)
-                data = session.acknowledge(publish, said)
-                if data and client.connection is not None:
-                    client.connection.write(data)
+            if owed.run and code == ReasonCode.SUCCESS and self.delivery.followed is None:
+                self._acknowledge_run(client, owed.run)
+                continue
+            for publish in owed.run or (owed.publish,):
+                if self.delivery.followed is not None:
+                    followed_clients.answered(self.delivery.followed, client, publish, code)
+                if code in FINAL_REFUSALS:
+                    self.audit.may_not("publish", client, publish.topic, code)
+                if session.version == Version.V5 or not owed.refuses:
+                    # "Packet too large" is no code of PUBACK and PUBREC (MQTT 5.0 §3.4.2.1, §3.5.2.1).
+                    said = ReasonCode.QUOTA_EXCEEDED if code == ReasonCode.PACKET_TOO_LARGE else ReasonCode(code)
+                    data = session.acknowledge(publish, said)
+                    if data and client.connection is not None:
+                        client.connection.write(data)
         # A client that owes PUBRELs is read again, however many there are.
         if client.connection is not None and not (acks and session.inbound.full):
             client.connection.resume(UNACKNOWLEDGED)
@@ -528,7 +587,7 @@ class Exchange(Delivering):
         """Settles after an answer of the overlay to a publication of QoS 2."""
         if self.store is not None and owed.is_good_so_far:
             self.store.offered(client, owed.publish)
-        self._settle(client)
+        self._send_decided_acks(client)
 
     def _turn_away(self, client: Client) -> None:
         """Ends the connection of a client below MQTT 5 after a refusal: the client keeps the message and repeats.
@@ -537,29 +596,30 @@ class Exchange(Delivering):
         client.is_refused, session = False, client.session
         if session.version == Version.V5:
             return
-        forgone = [session.inbound.accepted(one.publish, refused=True) for one in client.acks if one.refuses]
+        refused = [publish for one in client.acks if one.refuses for publish in one.run or (one.publish,)]
+        forgone = [session.inbound.settle_routed(publish, refused=True) for publish in refused]
         if any(forgone) and client.connection is not None:
             self.close(client, session.close(ReasonCode.QUOTA_EXCEEDED, "publication refused"))
 
-    def follow(self, followed: FollowedMessages | None) -> None:
+    def follow_publications(self, followed: FollowedMessages | None) -> None:
         """Says the steps of publications there from now on; None: nowhere. Short ways stay unused meanwhile."""
-        self.followed = followed
+        self.delivery.followed = followed
         self.host.watched("administrators", followed is not None)
 
     def keep_in(self, store: SessionStore | None) -> None:
         """Reports every change to the store from now on; None: no longer."""
         self.store = store
-        self.retained.changed = None if store is None else store.retained
+        self.retained.changed = None if store is None else store.note_retained
         if store is not None:
-            store.decided = self._settle
+            store.decided = self._send_decided_acks
 
     def retain(self, view: Any, message: Message) -> None:
         """Keeps a message for later subscribers, or clears its topic, and tells plugins."""
         try:
             store = self.system if is_reserved(message.topic) else self.retained
-            is_changed = store.keep(message)
+            is_changed = store.retain_message(message)
         except StoreFullError as error:
-            self.reached.note(error.bound, message.topic)
+            self.reached.note_bound(error.bound, message.topic)
             return
         if is_changed and store is self.retained and self.host.declares(BrokerEvents.RETAINED_MESSAGE):
             kept = EdgeRetained(view, message)
@@ -570,18 +630,18 @@ class Exchange(Delivering):
     def inject(self, message: Message, view: Any = None, groups_lost: Collection[SharedName] = ()) -> None:
         """Retains and routes a message no connection waits for."""
         if message.properties is NO_PROPERTIES and message.qos and not (message.retain or groups_lost):
-            if self.host.is_absent and not self.holding.behind and self.forward(None, message):
+            if self.host.is_absent and not self.holding.behind and self.delivery.forward(None, message):
                 return
         elif self.overlay is not None and message.properties.user:
             message.properties = without_reserved(message.properties)
         if message.retain:
             self.retain(view, message)
-        self.record(message, message.publisher, view)
-        later = self.route(message, None, groups_lost)
+        self.record_message(message, message.publisher, view)
+        later = self.delivery.route(message, None, groups_lost)
         if later is not None:
             self.in_order(later)
 
-    def tell(self, event: EntityEvent) -> None:
+    def tell_entity_event(self, event: EntityEvent) -> None:
         """Tells the overlay and tracing an event of a local client. Parts of this process are no clients."""
         if event.client_id.startswith(INTERNAL):
             return
@@ -592,12 +652,39 @@ class Exchange(Delivering):
         for watcher in self.watchers:
             watcher(event)
 
+    def deliver_run(self, publications: Sequence[Publication]) -> None:
+        """Delivers publications of the overlay in order, with the effect of `deliver_local` for each; plain ones on a
+        topic go to their receivers together. Raises TopicError.
+        """
+        run: list[Message] = []
+        goes_together = self.tracing is None and self.host.is_absent
+        for publication in publications:
+            topic = publication.topic
+            if run and topic != run[0].topic:
+                self._inject_run(run)
+                run = []
+            if goes_together and publication.qos and not publication.retain and is_bare(publication):
+                run.append(Message(topic if run else check_name(topic), publication.payload, publication.qos))
+                continue
+            if run:
+                self._inject_run(run)
+                run = []
+            self.deliver_local(publication)
+        if run:
+            self._inject_run(run)
+
+    def _inject_run(self, run: Sequence[Message]) -> None:
+        """Routes plain messages of QoS 1 and 2 on one topic."""
+        if self.holding.behind or not self.delivery.forward_run(run):
+            for message in run:
+                self.inject(message)
+
     def deliver_local(self, publication: Publication, groups_lost: Collection[SharedName] = ()) -> None:
         """Delivers a publication of the overlay, to local clients only. Raises TopicError."""
-        if self.tracing is not None and self.tracing.arrived(publication):
+        if self.tracing is not None and self.tracing.take_arrival(publication):
             return
-        circles, user = self.circles, publication.properties
-        if user and circles is not None and circles.arrived(publication.topic, publication.payload, user):
+        circles, user = self.delivery.circles, publication.properties
+        if user and circles is not None and circles.drops_arrival(publication.topic, publication.payload, user):
             return
         self.inject(message_of(publication, self.now()), groups_lost=groups_lost)
 

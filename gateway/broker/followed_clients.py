@@ -47,14 +47,14 @@ def left_out(followed: FollowedMessages, client: Client, message: Message) -> No
 
 def nobody(followed: FollowedMessages, message: Message) -> None:
     """Says that no client here subscribed to a message."""
-    followed.say("nobody", publisher=message.publisher, topic=message.topic, reason="no local subscription")
+    followed.say_step("nobody", publisher=message.publisher, topic=message.topic, reason="no local subscription")
 
 
 def _say(followed: FollowedMessages, name: str, client: Client, topic: str, publisher: str = "", **about: Any) -> None:
     if client.client_id.startswith(INTERNAL):
         about["part"] = client.client_id.removeprefix(INTERNAL)
     address = client.connection.address if client.connection is not None else ""
-    followed.say(name, client=client.client_id, publisher=publisher, topic=topic, address=address, **about)
+    followed.say_step(name, client=client.client_id, publisher=publisher, topic=topic, address=address, **about)
 
 
 def _reason(code: int) -> str | None:

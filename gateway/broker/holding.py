@@ -84,7 +84,7 @@ class Backlog(NamedTuple):
     held_bytes: int
 
     @classmethod
-    def of(cls, client: Client) -> Backlog:
+    def of_client(cls, client: Client) -> Backlog:
         session = client.session
         figures = session.figures
         messages = session.outbound.in_flight + len(session.waiting) + figures.dropped_expired
@@ -117,9 +117,9 @@ class _Behind:
         self.slow_at = math.inf
         self.paced_at, self.acknowledged, self.acknowledged_bytes = now, 0, 0
 
-    def heard(self, before: Backlog, now: float) -> None:
+    def count_acknowledged(self, before: Backlog, now: float) -> None:
         """Counts the acknowledgements of a read of the receiver, which had `before` unacknowledged."""
-        session, after = self.client.session, Backlog.of(self.client)
+        session, after = self.client.session, Backlog.of_client(self.client)
         self.acknowledged += before.messages - after.messages
         self.acknowledged_bytes += before.held_bytes - after.held_bytes
         is_window = self.acknowledged >= session.outbound.window_max
@@ -164,9 +164,9 @@ class Holding:
             client.session.is_stretched = True  # before it connected anew
         self.behind[client] = _Behind(client, self._now())
 
-    def heard(self, client: Client, before: Backlog) -> None:
+    def note_read(self, client: Client, before: Backlog) -> None:
         """Notes a single read of a client that is behind, and had `before` unacknowledged."""
-        self.behind[client].heard(before, self._now())
+        self.behind[client].count_acknowledged(before, self._now())
         self.let_in(client)
 
     def let_in(self, client: Client) -> None:
@@ -229,7 +229,7 @@ class Holding:
                 too_early.append((client, turn))
             else:
                 behind.is_letting_in = True
-                self._look(turn.held)
+                self._look_again(turn.held)
                 behind.is_letting_in = False
             if number < len(turns) and perf_counter() > ends:
                 # Hundreds of publishers, each with a thousand publications behind the one that waits.
@@ -238,14 +238,14 @@ class Holding:
                 break
         for client, turn in reversed(too_early):
             if (again := self.behind.get(client)) is not None:
-                self._wait(again, turn, in_front=True)
+                self._queue_turn(again, turn, in_front=True)
             else:  # given up at this moment
-                self._look(turn.held)
+                self._look_again(turn.held)
         for client in receivers:
             if client.is_behind:
                 self.let_in(client)  # acknowledgements to the overlay wait too, and take no room
 
-    def _review(self, behind: _Behind) -> None:
+    def _review_receiver(self, behind: _Behind) -> None:
         """Gives the receiver up, or sets the timer to the earliest time to do so: a timer for each receiver."""
         behind.timer = None
         behind.forget_gone()
@@ -254,7 +254,7 @@ class Holding:
         now, client = self._now(), behind.client
         ends_at = max(behind.waiting[0].since, behind.paced_at) + self.limits.hold_s
         if now >= ends_at:
-            self._reached.note("hold_s", client.client_id)
+            self._reached.note_bound("hold_s", client.client_id)
             client.hold_again_at = now + RESPITE * self.limits.hold_s
             self.lift(client)
             return
@@ -264,7 +264,7 @@ class Holding:
             for turn in brief:
                 self._wake(behind, turn)
         left_s = (ends_at if now >= behind.slow_at else min(ends_at, behind.slow_at)) - now
-        behind.timer = asyncio.get_running_loop().call_later(left_s, self._review, behind)
+        behind.timer = asyncio.get_running_loop().call_later(left_s, self._review_receiver, behind)
 
     # --------------------------------------------------------------------------------------- of publications
 
@@ -292,7 +292,7 @@ class Holding:
                 return there
         return []
 
-    def hold(
+    def hold_publication(
         self,
         obstacles: Obstacles,
         go: Callable[[], Later | None],
@@ -309,7 +309,7 @@ class Holding:
         self._wait_for(held, receivers)
         return held.done
 
-    def _look(self, held: _Held) -> None:
+    def _look_again(self, held: _Held) -> None:
         self._wait_for(held, held.obstacles(held.passed))
 
     def _wait_for(self, held: _Held, receivers: list[Client]) -> None:
@@ -319,9 +319,9 @@ class Holding:
         held.passed.update(receivers)
         turn = _Turn(held, self._now())
         for receiver in receivers:
-            self._wait(self.behind[receiver], turn)
+            self._queue_turn(self.behind[receiver], turn)
 
-    def _wait(self, behind: _Behind, turn: _Turn, in_front: bool = False) -> None:
+    def _queue_turn(self, behind: _Behind, turn: _Turn, in_front: bool = False) -> None:
         if in_front:
             turn.woken = None
             behind.waiting.appendleft(turn)
@@ -329,7 +329,7 @@ class Holding:
             behind.forget_gone()
             behind.waiting.append(turn)
         if behind.timer is None:
-            self._review(behind)
+            self._review_receiver(behind)
 
     async def until_taken(self, client: Client) -> None:
         """Returns when the client is no longer behind, for messages to it alone."""
@@ -361,7 +361,7 @@ class Holding:
             return [one for one in there if now < self.behind[one].slow_at][:1]
 
         slow_at = self._now() + self.limits.hold_s
-        return self.hold(obstacles, go, obstacles(set()), is_brief=is_brief)
+        return self.hold_publication(obstacles, go, obstacles(set()), is_brief=is_brief)
 
 
 def _finish(held: _Held) -> None:

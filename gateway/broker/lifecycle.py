@@ -78,11 +78,15 @@ class Lifecycle:
         exchange.close = self._close
         self.now = exchange.now
         # Called for each read and each publication: directly, without a method in between.
-        self.received, self.published, self.resumed = exchange.received, exchange.published, exchange.resumed
+        self.take_packets, self.route_publish, self.waiting_bytes = (
+            exchange.take_packets,
+            exchange.route_publish,
+            exchange.waiting_bytes,
+        )
         self.took_alone, self.took_publish = exchange.took_alone, exchange.took_publish
         self.passes_runs, self.pass_run = exchange.passes_runs, exchange.pass_run
 
-    def adopt(self, terms: Terms) -> None:
+    def adopt_terms(self, terms: Terms) -> None:
         """Takes other bounds from now on; sessions get those of their listener."""
         self.terms, self.limits = terms, terms.limits
         self.door.limits = self.failures.limits = terms.limits
@@ -91,7 +95,7 @@ class Lifecycle:
             if client.pace is not None or self.limits.publish_rate:
                 client.pace = self._new_pace(client.peer, self.now())
             if client.is_behind and not client.holds:
-                self.exchange.holding.lift(client)
+                self.exchange.delivery.holding.lift(client)
         self.rights_changed()
 
     def rights_changed(self) -> None:
@@ -101,10 +105,10 @@ class Lifecycle:
 
     # ------------------------------------------------------------------------------- what connections call
 
-    def opened(self, connection: MqttConnection) -> bool:
+    def admit_connection(self, connection: MqttConnection) -> bool:
         """Counts a new connection; False if there are too many to answer it even with a refusal."""
         self.traffic.sockets += 1
-        if not self.door.enter(connection):
+        if not self.door.enter_connection(connection):
             return False
         self.connections.add(connection)
         if (server := self._servers.get(connection.listener)) is not None:
@@ -118,11 +122,11 @@ class Lifecycle:
         peer = connection.peer
         return (origin_of(peer[0]) if peer is not None else None) or HERE
 
-    def lost(self, connection: MqttConnection, error: Exception | None) -> None:
+    def take_connection_end(self, connection: MqttConnection, error: Exception | None) -> None:
         """Takes the end of a network connection, whichever side ended it."""
         if connection in self.connections:
             self.connections.discard(connection)
-            self.door.leave(connection)
+            self.door.leave_connection(connection)
             if (server := self._servers.get(connection.listener)) is not None:
                 server.conn_count -= 1
         if connection.client is not None:
@@ -137,7 +141,7 @@ class Lifecycle:
             client_id = connect.client_id or f"veilmq-{secrets.token_hex(10)}"
             if self._host.sees_packets_received:
                 self._host.fire(MQTTEvents.PACKET_RECEIVED, packet=PacketView(connect, connect.version))
-            view = EdgeSession.of(connect, client_id, connection.peer, connection.tls)
+            view = EdgeSession.from_connect(connect, client_id, connection.peer, connection.tls)
             if connection.is_internal:
                 view.is_internal = True
             if peer is not None:  # recognised by its certificate, which is more than a password
@@ -179,7 +183,7 @@ class Lifecycle:
         """Admits an authenticated client; returns the remaining wait, or None."""
         if connection.closed:
             return None
-        self._begin(connection, connect, view, peer, proof)
+        self._begin_session(connection, connect, view, peer, proof)
         is_undecided = peer is None and view.client_id in self.exchange.undecided
         return decided(self.exchange, view.client_id) if is_undecided else None
 
@@ -187,7 +191,7 @@ class Lifecycle:
         if error.reason in _FAILED_LOGIN and not connection.is_overlay and connection.peer is not None:
             self.failures.failed(connection.peer[0])
         self._audit.not_accepted(connection, connect, error)
-        connection.refuse(error.reason, connect.version, connect.properties.maximum_packet_size)
+        connection.refuse_connect(error.reason, connect.version, connect.properties.maximum_packet_size)
 
     def perform(self, client: Client, action: Action) -> Later | None:
         """Performs an action of a session, other than writing and publishing."""
@@ -201,11 +205,11 @@ class Lifecycle:
             case PublishWill():
                 publish_will(self.exchange, client, action.will)
                 if self.exchange.store is not None:
-                    self.exchange.store.changed(client)
+                    self.exchange.store.note_changed(client)
             case SessionEnded(unfinished):
-                self.forget(client, unfinished)
+                self.forget_session(client, unfinished)
             case Auth():
-                return self.enhanced_auth.again(client, action, self._close, self._proven_again)
+                return self.enhanced_auth.authenticate_again(client, action, self._close, self._proven_again)
             case _:
                 raise AssertionError(f"unexpected {type(action).__name__}")
         return None
@@ -219,7 +223,7 @@ class Lifecycle:
             self._host.forget_verdicts((view,))
             self.subscribing.rejudge(client)
             if self.exchange.store is not None:
-                self.exchange.store.changed(client)
+                self.exchange.store.note_changed(client)
         self._deadlines.wake(client, self._deadline_of(client), len(self.clients))
 
     # ---------------------------------------------------------------------------------------- the beginning
@@ -242,13 +246,13 @@ class Lifecycle:
         assert self.exchange.overlay is not None
         return recognised(connection.tls, connect, self.exchange.overlay)
 
-    def _begin(
+    def _begin_session(
         self, connection: MqttConnection, connect: Connect, view: EdgeSession, peer: str | None, proof: Properties
     ) -> None:
         """Begins or resumes the session, without any wait: two connections of a client id cannot interleave."""
         now = self.now()
         properties = tellings(connect, view.client_id, proof, self.response_information)
-        circles = self.exchange.circles
+        circles = self.exchange.delivery.circles
         properties = as_told_to_bridge(properties, connect, None if circles is None else circles.name)
         offer = self.terms.offered(connection.is_internal, is_member=peer is not None)
         check_connect(connect, offer, properties)
@@ -257,9 +261,9 @@ class Lifecycle:
         # Starting anew does not fill the bucket.
         pace = (client.pace if client is not None else None) or self._new_pace(peer, now)
         if client is None and peer is None and len(self.clients) >= self.limits.sessions:
-            self._make_room(view, connection)
+            self._make_room_for_session(view, connection)
         if client is not None:
-            for action in client.session.tick(now) if client.alive and client.connection is None else ():
+            for action in client.session.due_actions(now) if client.alive and client.connection is None else ():
                 self.perform(client, action)  # a will that fell due this moment is not lost
             if peer is None and client.alive and proven_name(client.view) not in (None, proven_name(view)):
                 # Otherwise any user could end another user's session, with messages acknowledged for it.
@@ -268,17 +272,17 @@ class Lifecycle:
             # A client with a name does not inherit the subscriptions of a nameless client.
             is_other = client.view.owner_known and client.view.username != view.username
             if connect.clean_start or not client.alive or is_other:
-                self.end(client)
+                self.end_session(client)
                 client = None
-        client = self._adopt(client, key, connect, view, connection)
+        client = self._adopt_session(client, key, connect, view, connection)
         client.peer, client.connection, client.goodbye = peer, connection, (False, "connection lost")
         client.pace, client.bridge = pace, bridge_name(connect)
         self.terms.grant(client)
         client.session.permits = partial(self._permits, client.view) if self._host.filters_topics else None
         self._count_in(client, connection)
-        answer = client.session.connected(connect, offer, now, properties)
+        answer = client.session.take_connect(connect, offer, now, properties)
         if self.exchange.store is not None:
-            self.exchange.store.opened(client)
+            self.exchange.store.note_opened(client)
         for data in answer:
             connection.write(data)
         asked, is_ours = connect.properties, peer is not None or client.bridge is not None
@@ -286,7 +290,7 @@ class Lifecycle:
         client.plain = int(connect.version == Version.V5) if is_plain else None
         connection.established(client)
         self._deadlines.wake(client, self._deadline_of(client), len(self.clients))
-        self.exchange.holding.given(client)
+        self.exchange.delivery.holding.given(client)
         self._restore_from_plugin(client, now)
         self._announce(client, is_named=bool(connect.client_id))
 
@@ -294,34 +298,34 @@ class Lifecycle:
         """True if a waiting message may still be sent; a plugin needing time was asked when the message was queued."""
         return view.is_internal or self._host.verdict(view, topic, Right.RECEIVE) is not False
 
-    def end(self, client: Client) -> None:
+    def end_session(self, client: Client) -> None:
         """Ends a session now, with its will."""
-        for action in client.session.end() if client.alive else ():
+        for action in client.session.end_session() if client.alive else ():
             self.perform(client, action)
 
-    def _make_room(self, view: EdgeSession, connection: MqttConnection) -> None:
+    def _make_room_for_session(self, view: EdgeSession, connection: MqttConnection) -> None:
         """Ends a session where `limits.sessions` is reached: one of the owner with most. Raises MqttError if the new
         one is refused.
         """
-        self.reached.note("sessions", connection.address)
+        self.reached.note_bound("sessions", connection.address)
         gone = self.shares.loses(owner_of(view))
         if gone is None:
             raise MqttError("limits.sessions is reached", ReasonCode.QUOTA_EXCEEDED)
-        self.end(self.clients[gone])
+        self.end_session(self.clients[gone])
 
     def _new_pace(self, peer: str | None, now: float) -> Pace | None:
         limits, is_paced = self.limits, peer is None and self.limits.publish_rate
         return Pace(limits.publish_rate, limits.publish_burst, now) if is_paced else None
 
     def _count_in(self, client: Client, connection: MqttConnection) -> None:
-        self.door.accepted(connection)
+        self.door.take_accepted(connection)
         traffic = self.traffic
         traffic.connects += 1
         if client.peer is None:
             self._connected += 1
             traffic.clients_maximum = max(traffic.clients_maximum, self._connected)
 
-    def _adopt(
+    def _adopt_session(
         self, client: Client | None, key: str, connect: Connect, view: EdgeSession, connection: MqttConnection
     ) -> Client:
         if client is None:
@@ -330,7 +334,7 @@ class Lifecycle:
         else:
             # Plugins may hold on to the session object of a client that comes back, as in amqtt.
             kept = client.view
-            kept.adopt(connect, view.client_id, connection.peer, connection.tls)
+            kept.adopt_connect(connect, view.client_id, connection.peer, connection.tls)
             kept.attributes.update(view.attributes)
             kept.is_internal = view.is_internal
             kept.username, kept.is_anonymous = view.username, view.is_anonymous
@@ -353,12 +357,12 @@ class Lifecycle:
         while client.view.has_retained_messages:
             old = client.view.retained_messages.get_nowait()
             message = Message(old.topic, bytes(old.data), old.qos or 0)
-            self.exchange.give(client, message, message.qos, False, (), now)
+            self.exchange.delivery.give(client, message, message.qos, False, (), now)
 
     def _announce(self, client: Client, *, is_named: bool) -> None:
         overlay = self.exchange.overlay
         if client.connection is not None:
-            self._audit.connected(client, client.connection)
+            self._audit.log_connected(client, client.connection)
         if client.peer is not None:
             assert overlay is not None
             self.peers[client.peer] = client
@@ -369,7 +373,9 @@ class Lifecycle:
         origin = origin_of(host[0]) if host is not None else None
         owner = owner_of(client.view)
         keep_alive_s = client.view.keep_alive
-        self.exchange.tell(EntityConnected(client.client_id, keep_alive_s, origin or "local", owner, is_named))
+        self.exchange.tell_entity_event(
+            EntityConnected(client.client_id, keep_alive_s, origin or "local", owner, is_named)
+        )
 
     def create_offline(self, client_id: str) -> Client:
         """Returns a session without a connection, as amqtt's persistence plugin makes them; the existing one, if
@@ -429,24 +435,24 @@ class Lifecycle:
             return
         client.connection = None
         self._audit.disconnected(client, connection, *client.goodbye)
-        self.exchange.holding.lift(client)
+        self.exchange.delivery.holding.lift(client)
         now = self.now()
         client.view.transitions.disconnect()
         for action in client.session.disconnected(now):
             self.perform(client, action)
         if self.exchange.store is not None:
-            self.exchange.store.changed(client)
+            self.exchange.store.note_changed(client)
         self.attend_to(client)
         self._connected -= client.peer is None
         if client.peer is not None:
             return  # the member's session may outlive its connection, and then queues publications
         self._host.fire(BrokerEvents.CLIENT_DISCONNECTED, client_id=client.client_id, client_session=client.view)
         if not replaced:
-            self.exchange.tell(EntityGone(client.client_id, *client.goodbye, owner_of(client.view)))
+            self.exchange.tell_entity_event(EntityGone(client.client_id, *client.goodbye, owner_of(client.view)))
 
-    def forget(self, client: Client, unfinished: Sequence[Message] = ()) -> None:
+    def forget_session(self, client: Client, unfinished: Sequence[Message] = ()) -> None:
         """Removes all state of an ended session, and gives `unfinished` to other members of its groups."""
-        self.subscribing.forget(client, unfinished)
+        self.subscribing.forget_session(client, unfinished)
         if self.exchange.store is not None:
             self.exchange.store.forgotten(client)
         if client.peer is not None and self.peers.get(client.peer) is client:
@@ -494,11 +500,11 @@ class Lifecycle:
         if connection is not None and (connection.is_held or connection.held_until > now - HELD_GRACE_S):
             return now + HELD_GRACE_S  # the broker did not read: silence proves nothing
         if at <= now:
-            for action in client.session.tick(now):
+            for action in client.session.due_actions(now):
                 self.perform(client, action)
         self.traffic.expired += not client.alive
         return self._deadline_of(client) if client.alive else None
 
-    def tick(self, now: float) -> None:
+    def do_due_work(self, now: float) -> None:
         """Does all work that is due at `now`. Called by the timer; tests pass their own time."""
-        self._deadlines.tick(now, len(self.clients))
+        self._deadlines.attend_due_clients(now, len(self.clients))

@@ -75,7 +75,7 @@ def send(client: Client, message: PeerMessage, now: float, reached: Reached) -> 
     limits, figures = session.limits, session.figures
     full = len(session.waiting) >= limits.queue_messages
     if full or session.held_bytes + message.held_bytes > limits.queue_bytes:
-        reached.note("member_queue_messages" if full else "member_queue_bytes", client.client_id)
+        reached.note_bound("member_queue_messages" if full else "member_queue_bytes", client.client_id)
         return False
     too_large = figures.dropped_too_large
     data = session.deliver(message, 1, False, now)

@@ -7,15 +7,25 @@ have it delivered here each time. Not here: the waiting acknowledgement (`exchan
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from bridge.contract import Publication
 from gateway.base import Defects
 from gateway.base.log_events import LogEvent
 from gateway.broker.session_shares import owner_of
-from gateway.clients import Circling, Client, Done, OverlayPort, OwedAck, publication_of, without_reserved
+from gateway.clients import (
+    Circling,
+    Client,
+    Done,
+    OverlayPort,
+    OwedAck,
+    publication_of,
+    publications_of,
+    without_reserved,
+)
 from gateway.mqtt5.message import Message
+from gateway.mqtt5.packets import Publish
 from gateway.mqtt5.types import ReasonCode
 
 log = logging.getLogger("veilmq.clients")
@@ -53,9 +63,41 @@ def offer(
         if not overlay.publish(client_id, publication, answered):
             answered(ReasonCode.SUCCESS)
     except Exception as error:  # noqa: BLE001  counted, and the log has its traceback
-        defects.note(log, LogEvent.PUBLICATION_FAILED, error, client_id)
+        defects.note_error(log, LogEvent.PUBLICATION_FAILED, error, client_id)
         answered(ReasonCode.UNSPECIFIED_ERROR)
     return not refused
+
+
+def offer_run(
+    overlay: OverlayPort,
+    client: Client,
+    run: Sequence[Publish],
+    settle: Callable[[Client], None],
+    defects: Defects,
+    circles: Circling | None = None,
+) -> int:
+    """Offers leading plain publications of a client at once, and owes the client one acknowledgement of all. Returns
+    how many the overlay takes; `offer_for` must offer the next one.
+    """
+    if circles is not None:
+        topics = {publish.topic for publish in run}
+        if any(circles.crossing(topic, ()) for topic in topics):
+            return 0
+    owed = OwedAck(run[0])
+
+    def done(code: int) -> None:
+        client.decide(owed, code)
+        settle(client)
+
+    try:
+        taken = overlay.publish_run(client.client_id, publications_of(run, owner_of(client.view)), done)
+    except Exception as error:  # noqa: BLE001  counted, and the log has its traceback
+        defects.note_error(log, LogEvent.PUBLICATION_FAILED, error, client.client_id)
+        return 0
+    if taken:
+        owed.run = run[:taken]
+        client.owe(owed)
+    return taken
 
 
 def _marked(publication: Publication, circles: Circling | None) -> Publication:

@@ -27,12 +27,12 @@ class Proving:
             if connection.closed:
                 raise ConnectionAbortedError("the client left before it was its turn")
             with self._host.users_changed_meanwhile() as changed:
-                proof = await self._asked(connection, connect, view)
+                proof = await self._prove_name(connection, connect, view)
         if view.username in changed:
             raise MqttError("the user was changed meanwhile", ReasonCode.SERVER_BUSY)
         return proof
 
-    async def _asked(self, connection: MqttConnection, connect: Connect, view: EdgeSession) -> Properties:
+    async def _prove_name(self, connection: MqttConnection, connect: Connect, view: EdgeSession) -> Properties:
         if connect.properties.authentication_method is not None:
             return await self._enhanced_auth.connect(connection, connect, view)
         if not await self._host.authenticate(view):

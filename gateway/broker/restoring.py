@@ -48,12 +48,12 @@ def restore(store: SessionStore, lifecycle: Lifecycle, exchange: Exchange) -> No
 def _restore(store: SessionStore, lifecycle: Lifecycle, exchange: Exchange) -> None:
     for key, client in list(lifecycle.clients.items()):
         if not key.startswith(PEER_PREFIX):
-            lifecycle.forget(client)
+            lifecycle.forget_session(client)
     exchange.retained.clear()
     content = store.load(exchange.now)
     now = exchange.now()
     for row in content.retained:
-        exchange.retained.enter(row[0], message_of(row))
+        exchange.retained.enter_message(row[0], message_of(row))
     messages: dict[int, Message] = {}
     for row in content.messages.values():
         message = messages[row[0]] = message_of(row)
@@ -84,7 +84,7 @@ def _restore_session(
     session = client.session
     record = client.record = SessionRecord(store, client, id_)
     received = content.received.get(id_)
-    session.restore(kept, *received_of(received) if received else (NONE, NONE))
+    session.restore_state(kept, *received_of(received) if received else (NONE, NONE))
     if rows := content.deliveries.get(id_):  # most sessions have none
         _restore_queue(client, record, rows, messages)
     if was_connected:
@@ -102,7 +102,7 @@ def _restore_subscriptions(client: Client, lifecycle: Lifecycle, rows: list[Row]
         subscription = subscription_of(row)
         subscriptions[subscription.options.filter] = subscription
         # The overlay asks for all filters when it starts, which is later.
-        lifecycle.exchange.router.subscribe(client, subscription.options, subscription.identifier)
+        lifecycle.exchange.delivery.router.subscribe(client, subscription.options, subscription.identifier)
     client.filters = dict(subscriptions)
     client.session.restore_subscriptions(subscriptions)
 

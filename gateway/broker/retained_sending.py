@@ -73,11 +73,11 @@ class _Expecting:
         self.by_filter: dict[str, _Expected] = {}
         self._names: TopicIndex[str] = TopicIndex(memo_topics=1)  # values come for ever new names
 
-    def put(self, topic_filter: str, expected: _Expected) -> None:
+    def put_filter(self, topic_filter: str, expected: _Expected) -> None:
         self.by_filter[topic_filter] = expected
         self._names.add(split_share(expected.subscription.options.base)[1], topic_filter, topic_filter)
 
-    def drop(self, topic_filter: str) -> None:
+    def drop_filter(self, topic_filter: str) -> None:
         """Takes a subscription out, if it is here."""
         gone = self.by_filter.pop(topic_filter, None)
         if gone is not None:
@@ -146,18 +146,18 @@ class RetainedSending:
                 expected = _Expected(subscription, former.began, former.wants, former.owed)
             else:
                 expected = _Expected(subscription, began, False)
-            self._expected.setdefault(client, _Expecting()).put(topic_filter, expected)
+            self._expected.setdefault(client, _Expecting()).put_filter(topic_filter, expected)
 
     def _of(self, client: Client) -> Mapping[str, _Expected]:
         mine = self._expected.get(client)
         return {} if mine is None else mine.by_filter
 
-    def forget(self, client: Client, topic_filter: str | None = None) -> None:
+    def forget_subscriptions(self, client: Client, topic_filter: str | None = None) -> None:
         """Drops a single subscription of a client, or all subscriptions of an ended session (None)."""
         if topic_filter is None:
             self._expected.pop(client, None)
         elif (mine := self._expected.get(client)) is not None:
-            mine.drop(topic_filter)
+            mine.drop_filter(topic_filter)
             if not mine.by_filter:
                 del self._expected[client]
 
@@ -171,7 +171,9 @@ class RetainedSending:
         if owed and client not in self._following:
             self._following.add(client)
             self.detach(self._send_owed(client))
-        return self._send(client, self._retained_for(((one, owed.get(one.options.filter, ())) for one in held), began))
+        return self._send_pending(
+            client, self._retained_for(((one, owed.get(one.options.filter, ())) for one in held), began)
+        )
 
     async def _send_owed(self, client: Client) -> None:
         """Sends older messages of unsettled scopes after settling, or after the longest wait."""
@@ -181,17 +183,17 @@ class RetainedSending:
                 await self._until_settled(owed)
                 for one in list(self._of(client).values()):
                     scopes, one.owed = one.owed & owed, one.owed - owed
-                    later = self._send(client, self._of_scopes(one, scopes)) if scopes else None
+                    later = self._send_pending(client, self._of_scopes(one, scopes)) if scopes else None
                     if later is not None:
                         await later
                     if turn.is_over:
-                        await turn.end()
+                        await turn.end_turn()
                 for topic_filter, one in list(self._of(client).items()):
                     is_here = self._of(client).get(topic_filter) is one
                     if is_here and not one.owed and not self._unsettled(one.subscription):
-                        self.forget(client, topic_filter)
+                        self.forget_subscriptions(client, topic_filter)
                     if turn.is_over:
-                        await turn.end()
+                        await turn.end_turn()
         finally:
             self._following.discard(client)
 
@@ -211,17 +213,17 @@ class RetainedSending:
     def deliver_stored(self, publication: Publication, groups_lost: Collection[SharedName] = ()) -> None:
         """Routes a publication from the retained state of replicas. Raises TopicError."""
         exchange = self._exchange
-        if exchange.tracing is not None and exchange.tracing.arrived(publication):
+        if exchange.tracing is not None and exchange.tracing.take_arrival(publication):
             return
         message = message_of(publication, exchange.now())
         was_here = message.topic in exchange.retained
         if message.retain:
             exchange.retain(None, message)
-        plan = exchange.router.plan_for(message.topic, message)
+        plan = exchange.delivery.router.plan_for(message.topic, message)
         receivers = [target.client for target in plan.targets]
         receivers += [member for group in plan.groups for member in group.members]
         expecting = {client for client in receivers if self._expects(client, message, was_here)}
-        later = exchange.route(message, None, groups_lost, expecting)
+        later = exchange.delivery.route(message, None, groups_lost, expecting)
         if later is not None:
             exchange.in_order(later)
 
@@ -234,13 +236,13 @@ class RetainedSending:
         mine = self._expected.get(client)
         for topic_filter, one in () if mine is None else mine.matching(message.topic):
             if not self._unsettled(one.subscription) and not one.owed:
-                self.forget(client, topic_filter)
+                self.forget_subscriptions(client, topic_filter)
                 continue
             if was_here and one.wants and not one.owed and not message.payload:
                 continue
             found = True
             if one.wants and message.retain and message.payload and wants(one.subscription.options, message):
-                later = self._send(client, iter([(one.subscription, message)]))
+                later = self._send_pending(client, iter([(one.subscription, message)]))
                 if later is not None:
                     self._exchange.in_order(later)
         return found
@@ -275,7 +277,9 @@ class RetainedSending:
                     if not is_choosy or wants(subscription.options, message):
                         yield subscription, message
 
-    def _send(self, client: Client, pending: Iterator[tuple[SessionSubscription, Message] | None]) -> Later | None:
+    def _send_pending(
+        self, client: Client, pending: Iterator[tuple[SessionSubscription, Message] | None]
+    ) -> Later | None:
         """Sends a few messages at once; returns a coroutine for many messages, a slow client or a slow plugin."""
         now, at_once = self._exchange.now(), self._at_once
         if at_once is None:
@@ -308,17 +312,17 @@ class RetainedSending:
         for one in pending:
             looks += 1
             if looks >= LOOKS_AT_ONCE or turn.is_over:
-                await turn.end()
+                await turn.end_turn()
                 looks, now = 0, self._exchange.now()
             if one is None:
                 continue
             subscription, message = one
             verdict = self._host.verdict(client.view, message.topic, Action.RECEIVE)
             if verdict is None:
-                verdict = await self._host.ask(client.view, message.topic, Action.RECEIVE)
+                verdict = await self._host.ask_topic_plugins(client.view, message.topic, Action.RECEIVE)
             if given_bytes >= RETAINED_TURN_BYTES or client.session.paused:
                 given_bytes = 0
-                await turn.end()
+                await turn.end_turn()
                 # Something else may have filled its buffer again, or what was given waits for the disk: `room` tells of
                 # neither, and would come back at once for ever.
                 while connection is not None and await connection.room() and client.session.paused:  # noqa: ASYNC110
@@ -326,7 +330,7 @@ class RetainedSending:
                 now = self._exchange.now()
             if client.is_behind and connection is not None:
                 connection.read_on()  # otherwise its acknowledgements would wait
-                await self._exchange.holding.until_taken(client)
+                await self._exchange.delivery.holding.until_taken(client)
                 now = self._exchange.now()
             if not client.alive:
                 return
@@ -336,9 +340,9 @@ class RetainedSending:
 
     def _give(self, client: Client, subscription: SessionSubscription, message: Message, now: float) -> None:
         qos, identifier = min(message.qos, subscription.options.qos), subscription.identifier
-        if not (qos or identifier) and client.connection is not None and self._exchange.followed is None:
+        if not (qos or identifier) and client.connection is not None and self._exchange.delivery.followed is None:
             data = client.session.recall(message)
             if data is not None:
                 client.connection.write(data)
                 return
-        self._exchange.give(client, message, qos, True, (identifier,) if identifier else (), now)
+        self._exchange.delivery.give(client, message, qos, True, (identifier,) if identifier else (), now)

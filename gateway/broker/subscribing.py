@@ -127,8 +127,8 @@ class Subscribing:
                 return  # nobody waits for the answer: what was granted so far stays
             existed |= {one.filter for one in part.subscriptions if one.filter in client.filters}
             parts.append(self._entered(client, part, decided))
-            await self._exchange.turns.next(owner_of(client.view))
-        later = self._told(client, packet.packet_id, _together(parts), existed, began, quiet)
+            await self._exchange.turns.wait_for_turn(owner_of(client.view))
+        later = self._answer_subscribe(client, packet.packet_id, _together(parts), existed, began, quiet)
         if later is not None:
             await later
 
@@ -145,7 +145,7 @@ class Subscribing:
             return None
         known = self._known(view, inner)
         if known is None:
-            known = await self._host.ask(view, inner, Action.SUBSCRIBE)
+            known = await self._host.ask_topic_plugins(view, inner, Action.SUBSCRIBE)
         return asked if known else None
 
     def _may_subscribe(self, client: Client, topic_filter: str) -> bool | None:
@@ -192,7 +192,7 @@ class Subscribing:
         existed = {asked.filter for asked in packet.subscriptions if asked.filter in client.filters}
         granted = self._entered(client, packet, verdicts)
         began = self._exchange.retained.kept_so_far, self._exchange.system.kept_so_far
-        return self._told(client, packet.packet_id, granted, existed, began, quiet)
+        return self._answer_subscribe(client, packet.packet_id, granted, existed, began, quiet)
 
     async def _decided(self, client: Client, packet: Subscribe) -> list[bool]:
         """Returns the right to each filter; asks plugins, one filter after the other."""
@@ -201,7 +201,7 @@ class Subscribing:
             topic_filter = inner_filter(asked)
             verdict = False if topic_filter is None else self._may_subscribe(client, topic_filter)
             if verdict is None and topic_filter is not None:
-                verdict = await self._host.ask(client.view, topic_filter, Action.SUBSCRIBE)
+                verdict = await self._host.ask_topic_plugins(client.view, topic_filter, Action.SUBSCRIBE)
             decided.append(bool(verdict))
         return decided
 
@@ -211,9 +211,9 @@ class Subscribing:
         predicates: list[Predicate] = []
         for asked, permitted in zip(packet.subscriptions, verdicts, strict=True):
             inner = inner_filter(asked)
-            bound = None if inner is None or client.peer is not None else fits(inner, self._exchange.limits)
+            bound = None if inner is None or client.peer is not None else fits(inner, self._exchange.delivery.limits)
             if bound is not None:
-                self._exchange.reached.note(bound, client.client_id)
+                self._exchange.reached.note_bound(bound, client.client_id)
             if inner is None or bound is not None:
                 codes.append(ReasonCode.TOPIC_FILTER_INVALID)
             elif permitted and not self._have_room(client, asked, packet, predicates):
@@ -222,20 +222,20 @@ class Subscribing:
                 codes.append(asked.qos if permitted else ReasonCode.NOT_AUTHORIZED)
                 if not permitted:
                     self._exchange.audit.may_not("subscribe", client, asked.filter)
-        granted = client.session.subscribed(packet, codes)
-        if not self.enter(client, granted, is_asked=True):  # a defect, logged and counted at its place
+        granted = client.session.enter_granted(packet, codes)
+        if not self.enter_granted(client, granted, is_asked=True):  # a defect, logged and counted at its place
             self._take_back(client, granted)
             refused = [code if code >= ReasonCode.UNSPECIFIED_ERROR else ReasonCode.UNSPECIFIED_ERROR for code in codes]
-            granted = client.session.subscribed(packet, refused)
+            granted = client.session.enter_granted(packet, refused)
         return granted
 
-    def _told(
+    def _answer_subscribe(
         self, client: Client, packet_id: int, granted: Granted, existed: set[str], began: Began, quiet: bool
     ) -> Later | None:
         """Answers a SUBSCRIBE. `existed`: those of its filters the client held before."""
         answer = _Answer(client.session.suback(packet_id, granted.codes), granted, client.connection, began)
         if quiet or client.peer is not None:
-            return self._answer(client, answer, quiet)
+            return self._send_answer(client, answer, quiet)
         self.retained.expect(client, granted, began, existed)
         return self._answer_when_counted(client, answer)
 
@@ -246,8 +246,8 @@ class Subscribing:
         if not asked.predicate:
             return True
         found = all_predicates([asked])
-        if not self._exchange.router.has_room(client, predicates + found):
-            self._exchange.reached.note("subscriptions", client.client_id)
+        if not self._exchange.delivery.router.has_room(client, predicates + found):
+            self._exchange.reached.note_bound("subscriptions", client.client_id)
             return False
         predicates += found
         return True
@@ -257,7 +257,7 @@ class Subscribing:
         except behind too many unanswered SUBSCRIBEs."""
         when_accepted = getattr(self._exchange.overlay, "when_accepted", None)
         if when_accepted is None or not answer.granted.subscriptions:
-            return self._answer(client, answer)
+            return self._send_answer(client, answer)
         filters = [split_share(subscription.options.base)[1] for subscription in answer.granted.subscriptions]
         counted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -265,18 +265,18 @@ class Subscribing:
             self._unanswered[client] -= 1
             if not self._unanswered[client]:
                 del self._unanswered[client]
-            later = self._answer(client, answer) if client.alive else None
+            later = self._send_answer(client, answer) if client.alive else None
             if later is not None:
                 self.retained.detach(later)
             if not counted.done():
                 counted.set_result(None)
 
         if not when_accepted(filters, accepted):
-            return self._answer(client, answer)
+            return self._send_answer(client, answer)
         self._unanswered[client] += 1
         return _done(counted) if self._unanswered[client] > UNANSWERED_MAX else None
 
-    def _answer(self, client: Client, answer: _Answer, quiet: bool = False) -> Later | None:
+    def _send_answer(self, client: Client, answer: _Answer, quiet: bool = False) -> Later | None:
         connection, granted = answer.connection, answer.granted
         if connection is not None and client.connection is connection and not quiet:
             connection.write(answer.suback)
@@ -295,11 +295,11 @@ class Subscribing:
     def _take_back(self, client: Client, granted: Granted) -> None:
         """Removes the subscriptions of a packet; subscriptions that they replaced stay removed."""
         filters = tuple(subscription.options.filter for subscription in granted.subscriptions)
-        client.session.unsubscribed(filters)
+        client.session.remove_subscriptions(filters)
         for topic_filter in filters:
             self._remove(client, topic_filter)
 
-    def enter(self, client: Client, granted: Granted, is_asked: bool = False) -> bool:
+    def enter_granted(self, client: Client, granted: Granted, is_asked: bool = False) -> bool:
         """Puts granted subscriptions into the router; a member's go to the overlay instead. False: the overlay could
         not take one. `is_asked`: by a client now, so that a beginning in the past counts.
         """
@@ -311,22 +311,22 @@ class Subscribing:
                 client.filters = {}
             client.filters[topic_filter] = subscription
             if self._exchange.store is not None:
-                self._exchange.store.subscribed(client, topic_filter, subscription)
+                self._exchange.store.note_subscription(client, topic_filter, subscription)
             if client.peer is not None:
-                self._tell("peer_subscribed", client.peer, topic_filter)
+                self._tell_overlay("peer_subscribed", client.peer, topic_filter)
                 continue
             if options.since and is_asked:
                 taken &= self._begin_in_the_past(client, subscription)
                 continue
-            fresh = self._exchange.router.subscribe(client, options, subscription.identifier)
+            fresh = self._exchange.delivery.router.subscribe(client, options, subscription.identifier)
             if former is not None and route_name(former.options) != route_name(options):
                 self._leave(client, former.options)  # another `$where` makes it another group
             if self._exchange.overlay is not None:
                 group, plain_filter = route_name(options)
                 if self._exchange.predicates:
-                    taken &= self._exchange.overlay.subscribed(plain_filter, predicate_of(options)) is not False
+                    taken &= self._exchange.overlay.filter_subscribed(plain_filter, predicate_of(options)) is not False
                 elif fresh:
-                    taken &= self._exchange.overlay.subscribed(plain_filter) is not False
+                    taken &= self._exchange.overlay.filter_subscribed(plain_filter) is not False
                 self._joined(client, group, plain_filter)
         return taken
 
@@ -367,12 +367,12 @@ class Subscribing:
             return None
 
         async def give_asking(message: Message) -> None:
-            if await self._host.ask(client.view, message.topic, Action.RECEIVE) and client.alive:
+            if await self._host.ask_topic_plugins(client.view, message.topic, Action.RECEIVE) and client.alive:
                 give_permitted(message)
 
         def give_permitted(message: Message) -> None:
             if wants(options, message):
-                exchange.give(client, message, min(message.qos, options.qos), False, ids, exchange.now())
+                exchange.delivery.give(client, message, min(message.qos, options.qos), False, ids, exchange.now())
 
         def has_room() -> bool:
             session = client.session
@@ -380,9 +380,9 @@ class Subscribing:
 
         def done() -> None:
             if self._readings.pop(name, None) is not None and client.alive and client.filters.get(options.filter):
-                exchange.router.subscribe(client, options, subscription.identifier)
+                exchange.delivery.router.subscribe(client, options, subscription.identifier)
 
-        is_taken = overlay is None or overlay.subscribed(plain_filter, predicate_of(options)) is not False
+        is_taken = overlay is None or overlay.filter_subscribed(plain_filter, predicate_of(options)) is not False
         self._readings[name] = lambda: None
         at = since_ms(options.since, exchange.now())
         assert at is not None, "checked by `inner_filter`"
@@ -405,14 +405,14 @@ class Subscribing:
             if not client.alive or client.connection is not connection:
                 return
             codes += self._removed(client, packet.filters[at : at + FILTERS_AT_ONCE])
-            await self._exchange.turns.next(owner_of(client.view))
+            await self._exchange.turns.wait_for_turn(owner_of(client.view))
         self._unsubscribed(client, packet.packet_id, codes)
 
     def _removed(self, client: Client, filters: Sequence[str]) -> list[int]:
         """Removes subscriptions; returns the code of each."""
         if self._exchange.tracing is not None and client.peer is None:
             filters = tuple(map(self._routed, filters))
-        codes = client.session.unsubscribed(filters)
+        codes = client.session.remove_subscriptions(filters)
         for topic_filter in filters:
             if self._remove(client, topic_filter):
                 self._host.fire(BrokerEvents.CLIENT_UNSUBSCRIBED, client_id=client.client_id, topic=topic_filter)
@@ -422,11 +422,11 @@ class Subscribing:
         if client.connection is not None:
             client.connection.write(client.session.unsuback(packet_id, codes))
 
-    def end(self, client: Client, may: Callable[[str], bool]) -> bool:
+    def end_denied(self, client: Client, may: Callable[[str], bool]) -> bool:
         """Removes subscriptions whose filter, share prefix stripped, `may` denies. False: there is none."""
         ended = [each for each, held in client.filters.items() if not may(split_share(held.options.base)[1])]
         if ended:
-            client.session.unsubscribed(ended)
+            client.session.remove_subscriptions(ended)
         for topic_filter in ended:
             self._remove(client, topic_filter)
             self._exchange.audit.may_not("subscribe", client, topic_filter)
@@ -435,21 +435,21 @@ class Subscribing:
     def _remove(self, client: Client, topic_filter: str) -> bool:
         """Takes a subscription from the router and the store. False: there is none."""
         gone = client.filters.pop(topic_filter, None)
-        self.retained.forget(client, topic_filter)
+        self.retained.forget_subscriptions(client, topic_filter)
         if gone is None:
             return False
         self._end_reading(client, gone.options)
         self._leave(client, gone.options)
         if self._exchange.store is not None:
-            self._exchange.store.subscribed(client, topic_filter, None)
+            self._exchange.store.note_subscription(client, topic_filter, None)
         return True
 
-    def forget(self, client: Client, unfinished: Sequence[Message] = ()) -> None:
+    def forget_session(self, client: Client, unfinished: Sequence[Message] = ()) -> None:
         """Removes the subscriptions of an ended session, and gives unfinished messages of its shared groups to other
         members.
         """
         client.alive = False
-        self.retained.forget(client)
+        self.retained.forget_subscriptions(client)
         if client.acks:
             client.acks.clear()
         filters, client.filters = client.filters, NONE
@@ -468,7 +468,7 @@ class Subscribing:
         for number, options in enumerate(held):
             names.add(route_name(options)[1], number, (number, options))
             if turn.is_over:
-                await turn.end()
+                await turn.end_turn()
         copies = Counter(map(id, unfinished))
         for message in {id(message): message for message in unfinished}.values():
             groups, came_shared = list[SharedName](), copies[id(message)]
@@ -480,14 +480,14 @@ class Subscribing:
                     else:
                         came_shared = copies[id(message)] - 1
                 if turn.is_over:
-                    await turn.end()
-            there = filter(None, (self._exchange.router.group(*name) for name in groups))
+                    await turn.end_turn()
+            there = filter(None, (self._exchange.delivery.router.group(*name) for name in groups))
             for found in list(there)[: max(0, came_shared)]:
                 await self._give_to_group(found, message)
 
     def give_shared(self, name: SharedName, message: Message) -> None:
         """Gives a message to a shared group only, as soon as no plugin has to be asked."""
-        group = self._exchange.router.group(*name)
+        group = self._exchange.delivery.router.group(*name)
         if group is not None:
             self._exchange.in_order(self._give_to_group(group, message))
 
@@ -495,54 +495,56 @@ class Subscribing:
         allowed: set[int] = set()
         for member in list(group.members):
             verdict = self._host.verdict(member.view, message.topic, Action.RECEIVE)
-            if verdict or (verdict is None and await self._host.ask(member.view, message.topic, Action.RECEIVE)):
+            if verdict or (
+                verdict is None and await self._host.ask_topic_plugins(member.view, message.topic, Action.RECEIVE)
+            ):
                 allowed.add(id(member.view))
         if group.members and not message.expired(self._exchange.now()):
-            self._exchange.deliver_to_group(group, message, allowed, self._exchange.now())
+            self._exchange.delivery.deliver_to_group(group, message, allowed, self._exchange.now())
 
     def _end_reading(self, client: Client, options: Subscription) -> None:
         if options.since and (stop := self._readings.pop((client, options.filter), None)) is not None:
             stop()
             # It is in no router yet: as if it had been there, so that the overlay hears of its end.
-            self._exchange.router.subscribe(client, options, 0)
+            self._exchange.delivery.router.subscribe(client, options, 0)
 
     def _leave(self, client: Client, options: Subscription) -> None:
         if client.peer is not None:
-            self._tell("peer_unsubscribed", client.peer, options.filter)
+            self._tell_overlay("peer_unsubscribed", client.peer, options.filter)
             return
-        last = self._exchange.router.unsubscribe(client, options)
+        last = self._exchange.delivery.router.unsubscribe(client, options)
         if self._exchange.overlay is None:
             return
         group, plain_filter = route_name(options)
         if group is not None:
-            left = self._exchange.router.group(group, plain_filter)
+            left = self._exchange.delivery.router.group(group, plain_filter)
             if left is None:
-                self._tell("group_left", group, plain_filter)
+                self._tell_overlay("group_left", group, plain_filter)
             elif not left.wide:
-                self._tell("group_joined", _described(left))
+                self._tell_overlay("group_joined", _described(left))
         if last:
-            self._exchange.overlay.unsubscribed(plain_filter)
+            self._exchange.overlay.filter_unsubscribed(plain_filter)
 
     def _joined(self, client: Client, name: str | None, topic_filter: str) -> None:
         """Tells the overlay that a client is in a shared group, if `name` is one."""
-        group = None if name is None else self._exchange.router.group(name, topic_filter)
+        group = None if name is None else self._exchange.delivery.router.group(name, topic_filter)
         if group is not None:
             if self._host.covers(client.view, topic_filter):
                 group.wide.add(client)
-            self._tell("group_joined", replace(_described(group), owner=owner_of(client.view)))
+            self._tell_overlay("group_joined", replace(_described(group), owner=owner_of(client.view)))
 
     def rejudge(self, client: Client) -> None:
         """Tells the overlay the shared groups of a client whose own rights changed, with its login."""
         for held in client.filters.values() if self._exchange.overlay is not None else ():
             name, topic_filter = route_name(held.options)
-            group = None if name is None else self._exchange.router.group(name, topic_filter)
+            group = None if name is None else self._exchange.delivery.router.group(name, topic_filter)
             if group is not None:
                 group.wide.discard(client)
                 self._joined(client, name, topic_filter)
 
     def local_groups(self) -> list[LocalGroup]:
         """Returns shared groups with local members, after a new check of the members that may receive everything."""
-        groups = self._exchange.router.groups()
+        groups = self._exchange.delivery.router.groups()
         for group in groups:
             group.wide = {member for member in group.members if self._host.covers(member.view, group.filter)}
         return [_described(group) for group in groups]
@@ -553,9 +555,9 @@ class Subscribing:
         """
         if self._exchange.overlay is not None:
             for group in self.local_groups():
-                self._tell("group_joined", group)
+                self._tell_overlay("group_joined", group)
 
-    def _tell(self, what: str, *said: str | LocalGroup) -> None:
+    def _tell_overlay(self, what: str, *said: str | LocalGroup) -> None:
         """Calls a method of the overlay, if the overlay has it."""
         told = getattr(self._exchange.overlay, what, None)
         if told is not None:

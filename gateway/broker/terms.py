@@ -76,7 +76,7 @@ class Terms:
     def session_limits(self, listener: str) -> SessionLimits:
         return self._of_listener.get(listener, self.usual)
 
-    def holds(self, listener: str) -> bool:
+    def holds_publishers(self, listener: str) -> bool:
         """True if publishers wait for clients of the listener whose queue is long (`holding.py`)."""
         known = self._listeners.get(listener)
         return known is None or known.when_full == HOLD
@@ -86,7 +86,7 @@ class Terms:
         listener = "" if client.connection is None else client.connection.listener
         is_peer = client.peer is not None
         client.session.limits = self.of_peers if is_peer else self.session_limits(listener)
-        client.holds = not is_peer and self.holds(listener)
+        client.holds = not is_peer and self.holds_publishers(listener)
 
 
 def internal_listeners(settings: Settings) -> dict[str, Listener]:

@@ -42,7 +42,7 @@ async def decided(exchange: Exchange, client_id: str) -> None:
 
 async def _asking(exchange: Exchange, client: Client, will: Will, waits: Undecided) -> None:
     try:
-        if await exchange.host.ask(client.view, will.topic, Action.PUBLISH):
+        if await exchange.host.ask_topic_plugins(client.view, will.topic, Action.PUBLISH):
             _accept(exchange, client, will, is_back=waits.is_back)
     finally:
         waits.decision.set_result(None)
@@ -59,7 +59,7 @@ def _accept(exchange: Exchange, client: Client, will: Will, *, is_back: bool = F
         exchange.tracing.willed(client.client_id, will)
     message = Message.of_will(will, exchange.now(), client.client_id)
     overlay = exchange.overlay
-    circles, defects, owner = exchange.circles, exchange.traffic.defects, owner_of(client.view)
+    circles, defects, owner = exchange.delivery.circles, exchange.traffic.defects, owner_of(client.view)
     if overlay is None or offer(overlay, client.client_id, message, exchange.now(), _nothing, defects, circles, owner):
         exchange.inject(message, client.view)
 

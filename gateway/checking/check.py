@@ -318,7 +318,7 @@ def _check_overlay(settings: Settings, now: float) -> tuple[_Place | None, list[
         overlay = load_overlay(section.overlay, int(now * 1000), pin, raises_pin=False)
         check_listed(local.name, overlay, section.overlay)
         local = identity_of(local, overlay)
-        LinkTls(local.name, local.cert, local.key, overlay.members)
+        LinkTls(local.name, local.cert, local.key_path, overlay.members)
         secrets = load_secrets(local, overlay)[0] if local.role in (Role.GATEWAY, Role.INGEST) else []
         outgoing = outgoing_scopes(section, overlay, [s for s in secrets if not s.scope.retiring])
     except OperatorError as error:

@@ -72,7 +72,7 @@ class _Probe:
         where = f"{self.broker} ({self.overlay.members[self.broker].address})"
         try:
             granted_s = await self._session_s()
-            limit = await self._run(filters)
+            limit = await self._run_probe(filters)
             depth, large = await self._deepest(), await self._largest(limit)
         except (ClientError, UnfitError) as error:
             return CheckFinding("error", f"{where}: {error}")
@@ -108,11 +108,11 @@ class _Probe:
 
         The session ends with the next connection, which has the same client id and Clean Start 1.
         """
-        async with self._connected("first", JOB_EXPIRY_S):
+        async with self._connected_client("first", JOB_EXPIRY_S):
             granted = self.offer.session_expiry_s
         granted_s = JOB_EXPIRY_S if granted is None else granted
         if granted_s < GATEWAY_EXPIRY_S:
-            async with self._connected("first"):
+            async with self._connected_client("first"):
                 pass
             raise UnfitError(
                 f"keeps sessions for {granted_s} s, and gateways need {GATEWAY_EXPIRY_S}, jobs {JOB_EXPIRY_S}; raise "
@@ -142,17 +142,17 @@ class _Probe:
         Takes its own connection, which a broker may end instead of an answer.
         """
         with contextlib.suppress(ClientError, UnfitError, TimeoutError):
-            async with asyncio.timeout(TRY_S), self._connected("tried") as client:
+            async with asyncio.timeout(TRY_S), self._connected_client("tried") as client:
                 await self._subscribe(client, topic)
-                await self._publish(client, topic, payload, (), retain=False)
+                await self._publish_probe(client, topic, payload, (), retain=False)
                 while (publish := await self.got.get()).topic != topic:
                     pass
                 return publish.payload == payload
         return False
 
-    async def _run(self, filters: Sequence[str]) -> int:
+    async def _run_probe(self, filters: Sequence[str]) -> int:
         topic = f"{CONTROL_ROOT}/probe/{secrets.token_urlsafe(16)}"
-        async with self._connected("first") as first:
+        async with self._connected_client("first") as first:
             size = min(PAYLOAD_BYTES, first.packet_limit - 3 * HOSTED_PROPERTY_CHARS - ROOM_BYTES)
             chars = HOSTED_PROPERTY_CHARS if size > 0 else ROOM_BYTES
             user = tuple((name, secrets.token_hex(chars // 2)) for name in ("vmq", "vmq-key", "vmq-shares"))
@@ -161,17 +161,17 @@ class _Probe:
             for topic_filter in filters:
                 await self._subscribe(first, topic_filter, retain_handling=2)
             try:
-                await self._publish(first, topic, payload, user)
+                await self._publish_probe(first, topic, payload, user)
                 await self._receive(topic, payload, user, "a live publication")
-                async with self._connected("second") as second:
+                async with self._connected_client("second") as second:
                     await self._subscribe(second, topic)
                     await self._receive(topic, payload, user, "a retained publication", retained=True)
             finally:
-                await self._publish(first, topic, b"", ())
+                await self._publish_probe(first, topic, b"", ())
             return first.packet_limit
 
     @contextlib.asynccontextmanager
-    async def _connected(self, which: str, expiry_s: int = 0) -> AsyncIterator[MqttClient]:
+    async def _connected_client(self, which: str, expiry_s: int = 0) -> AsyncIterator[MqttClient]:
         client = hosted.dial(
             self.overlay, self.name, self.broker, self.login, session_expiry_s=expiry_s, clean_start=True,
             client_id=f"{hosted.client_id(self.overlay, self.name)[:22]}{which[0]}", unusable=self._unusable,
@@ -196,7 +196,7 @@ class _Probe:
         if code != 1:
             raise UnfitError(f"does not let us subscribe to {topic_filter} at QoS 1 (0x{code:02x}); ask for the right")
 
-    async def _publish(
+    async def _publish_probe(
         self, client: MqttClient, topic: str, payload: bytes, user: tuple[tuple[str, str], ...], retain: bool = True
     ) -> None:
         answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()

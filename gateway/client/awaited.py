@@ -38,16 +38,16 @@ class Acknowledgements:
         self._figures = figures
         self._timed: float | None = None
 
-    def of(
+    def awaiting_for(
         self, on_ack: Callable[[], object] | None, on_refused: Callable[[int], None] | None, written_now: bool
     ) -> Awaiting:
         return Awaiting(on_ack, on_refused, time.perf_counter() if written_now and self._timed is None else None)
 
-    def written(self, awaiting: Awaiting) -> None:
+    def start_timing(self, awaiting: Awaiting) -> None:
         """Starts timing a publication that was sent and is no longer queued."""
         self._timed = awaiting.written_at or self._timed
 
-    def completed(self, action: Completed) -> None:
+    def take_completed(self, action: Completed) -> None:
         awaiting = cast(Awaiting, action.token)
         if action.code >= ReasonCode.UNSPECIFIED_ERROR:
             self.refused += 1
@@ -61,6 +61,6 @@ class Acknowledgements:
         if awaiting.on_ack is not None:
             awaiting.on_ack()
 
-    def lost(self) -> None:
+    def stop_timing(self) -> None:
         """Stops timing, because the connection is gone."""
         self._timed = None

@@ -19,7 +19,9 @@ class BatchedWriter:
         self._out: list[bytes] = []
         self._due = False
         self.transport: asyncio.Transport | None = None
-        """The transport, or None without a connection. `clear` drops bytes that were unsent at the connection's end."""
+        """The transport, or None without a connection. `clear_buffer` drops bytes that were unsent at the connection's
+        end.
+        """
 
     def write(self, data: bytes) -> None:
         self._out.append(data)
@@ -36,5 +38,5 @@ class BatchedWriter:
             self._figures.sent_bytes += len(data)
             self.transport.write(data)
 
-    def clear(self) -> None:
+    def clear_buffer(self) -> None:
         self._out.clear()

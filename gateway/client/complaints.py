@@ -29,11 +29,11 @@ class Complaints:
     def __init__(self) -> None:
         self._said: set[str] = set()
 
-    def say(self, text: str) -> None:
+    def log_reason(self, text: str) -> None:
         if text not in self._said and len(self._said) < SAID_MAX:
             self._said.add(text)
             LogEvent.UNREACHABLE.say(log, text)
 
-    def forget(self) -> None:
+    def forget_reasons(self) -> None:
         """Forgets logged reasons, because a connection stands."""
         self._said.clear()

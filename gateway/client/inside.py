@@ -29,7 +29,7 @@ class LocalEnd(MqttClient):
         super().__init__("", 0, client_id=name, keep_alive_s=0, **options)
         self._name, self._here = name, here
 
-    async def _open(self, host: str, port: int) -> None:
+    async def _open_connection(self, host: str, port: int) -> None:
         loop = asyncio.get_running_loop()
         ours, theirs = socket.socketpair()
         ours.setblocking(False)

@@ -149,7 +149,7 @@ class MqttClient(asyncio.Protocol):
     def start(self) -> None:
         """Connects in the background, and again whenever the connection is lost. Needs a running event loop."""
         if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._run(), name=f"client {self.address}")
+            self._task = asyncio.get_running_loop().create_task(self._keep_connected(), name=f"client {self.address}")
 
     async def connect(self) -> None:
         """Starts, and waits for the first CONNACK. Raises ClientError when the first attempt fails."""
@@ -196,14 +196,14 @@ class MqttClient(asyncio.Protocol):
         session = self._session
         return len(session.outbound.unacknowledged), len(session.waiting), session.held_bytes
 
-    async def _run(self) -> None:
+    async def _keep_connected(self) -> None:
         while True:
             self._where = host_port(self._redial.address)
             up_s = await self._connection()
             if self._task is None:  # `close` waits for this
                 return
-            self.note(self._why or f"{self._where} closed the connection; {self._cure(None)}")
-            await asyncio.sleep(self._redial.ended(up_s, self._wait_longest))
+            self.note_failure(self._why or f"{self._where} closed the connection; {self._cure(None)}")
+            await asyncio.sleep(self._redial.record_end(up_s, self._wait_longest))
 
     async def _connection(self) -> float | None:
         """Runs a single connection from beginning to end; returns the seconds that it was up, or None."""
@@ -212,21 +212,21 @@ class MqttClient(asyncio.Protocol):
         lost = self._lost = loop.create_future()
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                await self._open(*self._redial.address)
+                await self._open_connection(*self._redial.address)
         except (OSError, ssl_module.SSLError, TimeoutError) as error:
             self._why = self._why or self._explained(error)
             return None
         await lost
         return None if self._up_at is None else loop.time() - self._up_at
 
-    async def _open(self, host: str, port: int) -> None:
+    async def _open_connection(self, host: str, port: int) -> None:
         handshake_s, loop = CONNECT_TIMEOUT_S if self._ssl else None, asyncio.get_running_loop()
         await loop.create_connection(lambda: self, host, port, ssl=self._ssl, ssl_handshake_timeout=handshake_s)
 
-    def note(self, text: str, code: int = ReasonCode.SERVER_UNAVAILABLE) -> None:
+    def note_failure(self, text: str, code: int = ReasonCode.SERVER_UNAVAILABLE) -> None:
         """Stores the reason for a missing connection, and logs it once, not at every attempt."""
         self.last_error = text
-        self._complaints.say(text)
+        self._complaints.log_reason(text)
         if self._first is not None and not self._first.done():
             self._first.set_exception(ClientError(text, code))
 
@@ -256,21 +256,21 @@ class MqttClient(asyncio.Protocol):
         if not isinstance(properties, Properties):
             properties = Properties(user=properties) if properties else NO_PROPERTIES
         publish = Publish(topic, payload, qos, retain, properties=properties)
-        awaiting = self.acks.of(on_ack, on_refused, self._up and qos > 0)
+        awaiting = self.acks.awaiting_for(on_ack, on_refused, self._up and qos > 0)
         try:
             data = self._session.publish(publish, awaiting, self._now(), urgent)
         except Refused:
             return False
         except MqttError as error:
             if error.reason in TOO_MUCH:
-                self.note(f"{self.address}: {error}; raise its limits")
+                self.note_failure(f"{self.address}: {error}; raise its limits")
                 if on_refused is not None:
                     on_refused(error.reason)
                 return on_refused is not None
             raise
         if data is not None:
             self._write(data)
-            self.acks.written(awaiting)
+            self.acks.start_timing(awaiting)
         self.figures.sent += 1
         return True
 
@@ -283,13 +283,13 @@ class MqttClient(asyncio.Protocol):
         A repeated subscription is sent once per connection. Raises TooManySubscriptionsError.
         """
         options = Subscription(topic_filter, qos, no_local, retain_as_published, retain_handling)
-        if self._wanted.want(options, on_answer):
-            self._ask()
+        if self._wanted.add_wanted(options, on_answer):
+            self._send_wanted()
 
     def unsubscribe(self, topic_filter: str) -> None:
         """Unsubscribes a filter."""
-        if self._wanted.drop(topic_filter):
-            self._ask()
+        if self._wanted.drop_wanted(topic_filter):
+            self._send_wanted()
 
     def acknowledge(self, publish: Publish, code: int = ReasonCode.SUCCESS) -> None:
         """Acknowledges a message with `manual_ack` (the object that `on_publish` got), in any order, any time."""
@@ -303,9 +303,9 @@ class MqttClient(asyncio.Protocol):
         if data:
             self._write(data)
 
-    def _ask(self) -> None:
+    def _send_wanted(self) -> None:
         if self._up:
-            self._wanted.ask(self._session, self._write, self._now())
+            self._wanted.send_wanted(self._session, self._write, self._now())
 
     # ----------------------------------------------------------------- transport, called by asyncio
 
@@ -329,12 +329,12 @@ class MqttClient(asyncio.Protocol):
             self._useless(self.cure_without_v5, ReasonCode.UNSUPPORTED_PROTOCOL_VERSION)
             return
         self.figures.received_bytes += len(data)
-        self._perform(self._session.received_all(self._decoder.feed(data), self._now()))
+        self._perform_actions(self._session.take_packets(self._decoder.feed(data), self._now()))
         if self._decoder.error is not None and self._out.transport is not None:
             self._why = f"{self._where} sent what is not MQTT: {self._decoder.error}; check what listens there"
             if self._up:
                 self._write(self._session.disconnect(self._decoder.error.reason))
-            self._end()
+            self._end_connection()
         self._flush()
 
     def pause_writing(self) -> None:
@@ -354,10 +354,10 @@ class MqttClient(asyncio.Protocol):
             self._timer.cancel()
             self._timer = None
         self._out.transport = None
-        self.acks.lost()
-        self._out.clear()
+        self.acks.stop_timing()
+        self._out.clear_buffer()
         was_up, self._up = self._up, False
-        self._perform(self._session.disconnected(self._now()))
+        self._perform_actions(self._session.disconnected(self._now()))
         if was_up:
             self.on_down()
         if self._lost is not None and not self._lost.done():
@@ -365,7 +365,7 @@ class MqttClient(asyncio.Protocol):
 
     # -------------------------------------------------------------------------------------- actions
 
-    def _perform(self, actions: Sequence[ClientAction]) -> None:
+    def _perform_actions(self, actions: Sequence[ClientAction]) -> None:
         if self.on_publishes is not None and self.manual_ack:
             publishes = [action for action in actions if type(action) is Publish]
             if publishes and len(publishes) == len(actions):
@@ -383,18 +383,18 @@ class MqttClient(asyncio.Protocol):
                 if action.qos and not self.manual_ack:
                     self.acknowledge(action)
             elif isinstance(action, Completed):
-                self.acks.completed(action)
+                self.acks.take_completed(action)
             elif isinstance(action, Connected):
-                self._connected(action)
+                self._take_connack(action)
             elif isinstance(action, Answered):
-                self._wanted.answered(action)
-                self._ask()
+                self._wanted.take_answer(action)
+                self._send_wanted()
             elif isinstance(action, Unanswered):
                 self._wanted.unanswered(action)
             elif isinstance(action, Close):
                 self._closed_by_session(action)
 
-    def _connected(self, action: Connected) -> None:
+    def _take_connack(self, action: Connected) -> None:
         offer = action.connack.properties
         self.packet_limit = offer.maximum_packet_size or PACKET_BYTES_MAX
         self.told, self.clock_ahead_s = offer.user, ahead_s(offer.user, time.time())
@@ -403,11 +403,11 @@ class MqttClient(asyncio.Protocol):
             self._useless(why)
             return
         self._up, self._up_at, self.last_error = True, self._now(), ""
-        self._complaints.forget()
+        self._complaints.forget_reasons()
         self.figures.connections += 1
         self.session_present = action.connack.session_present
-        self._wanted.connected(self.session_present and not action.doubtful)
-        self._ask()
+        self._wanted.begin_connection(self.session_present and not action.doubtful)
+        self._send_wanted()
         self._arm()
         if self._first is not None and not self._first.done():
             self._first.set_result(None)
@@ -426,7 +426,7 @@ class MqttClient(asyncio.Protocol):
             self._first.set_exception(ClientError(self._why, action.reason))
         if action.farewell:
             self._write(action.farewell)
-        self._end(0.0 if action.reason is ReasonCode.KEEP_ALIVE_TIMEOUT else END_S)
+        self._end_connection(0.0 if action.reason is ReasonCode.KEEP_ALIVE_TIMEOUT else END_S)
 
     def _cure(self, reason: ReasonCode | None) -> str:
         """Returns the cure of a refusal; None: the server closed the connection without a word."""
@@ -438,12 +438,12 @@ class MqttClient(asyncio.Protocol):
 
     def _useless(self, why: str, code: int = ReasonCode.SERVER_UNAVAILABLE) -> None:
         self._why, self._wait_longest = f"broker {self._where} {why}", True
-        self.note(self._why, code)
-        self._end()
+        self.note_failure(self._why, code)
+        self._end_connection()
 
     # ---------------------------------------------------------------------------------------- bytes
 
-    def _end(self, within_s: float = END_S) -> None:
+    def _end_connection(self, within_s: float = END_S) -> None:
         self._flush()
         if self._out.transport is not None:
             self._out.transport.close()
@@ -459,9 +459,9 @@ class MqttClient(asyncio.Protocol):
             self._timer = None
         deadline = self._session.next_deadline
         if deadline is not None and self._out.transport is not None:
-            self._timer = asyncio.get_running_loop().call_at(deadline, self._tick)
+            self._timer = asyncio.get_running_loop().call_at(deadline, self._do_due_work)
 
-    def _tick(self) -> None:
+    def _do_due_work(self) -> None:
         self._timer = None
-        self._perform(self._session.tick(self._now()))
+        self._perform_actions(self._session.due_actions(self._now()))
         self._arm()

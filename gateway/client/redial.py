@@ -46,7 +46,7 @@ class Redial:
         self.address = own
         """The address of the next attempt."""
 
-    def ended(self, up_s: float | None, longest: bool = False) -> float:
+    def record_end(self, up_s: float | None, longest: bool = False) -> float:
         """Records the end of a connection after `up_s` seconds, or a failed attempt (None).
 
         Returns the seconds until the next attempt. `longest`: the peer refuses us; at the end of the round the

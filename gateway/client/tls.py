@@ -113,7 +113,7 @@ class LinkTls:
             return None
         return name if self._clock() * 1000 < not_after_ms else None
 
-    def peer(self, transport: BaseTransport) -> str | None:
+    def peer_name(self, transport: BaseTransport) -> str | None:
         """Returns the name of the member at the other end of a connected transport, or None for any other peer."""
         ssl_object = transport.get_extra_info("ssl_object")
         return self.recognise(ssl_object.getpeercert(binary_form=True)) if ssl_object is not None else None

@@ -49,7 +49,7 @@ class WantedSubscriptions:
         self._wanted: dict[str, _Wish] = {}
         self._unwanted: dict[str, None] = {}
 
-    def want(self, options: Subscription, on_answer: Callable[[int], None] | None) -> bool:
+    def add_wanted(self, options: Subscription, on_answer: Callable[[int], None] | None) -> bool:
         """Adds a wanted subscription; returns False if it was already sent on this connection.
 
         Raises TooManySubscriptionsError. If the answer to the earlier request is known, `on_answer` gets it at once.
@@ -68,20 +68,20 @@ class WantedSubscriptions:
         self._unwanted.pop(options.filter, None)
         return True
 
-    def drop(self, topic_filter: str) -> bool:
+    def drop_wanted(self, topic_filter: str) -> bool:
         """Removes a wanted subscription; returns False if it was not wanted."""
         if self._wanted.pop(topic_filter, None) is None:
             return False
         self._unwanted[topic_filter] = None
         return True
 
-    def connected(self, session_present: bool) -> None:
+    def begin_connection(self, session_present: bool) -> None:
         """Begins a new connection; without a session the server has none of our subscriptions."""
         if not session_present:
             self._unwanted.clear()
             self._forget_asked()
 
-    def again(self) -> None:
+    def mark_all_unsent(self) -> None:
         """Marks all subscriptions to be sent once more, with a request for retained messages."""
         self._forget_asked()
         for wish in self._wanted.values():
@@ -91,7 +91,7 @@ class WantedSubscriptions:
         for wish in self._wanted.values():
             wish.asked, wish.code = False, None
 
-    def ask(self, session: ClientSession, send: Callable[[bytes], None], now: float) -> None:
+    def send_wanted(self, session: ClientSession, send: Callable[[bytes], None], now: float) -> None:
         """Sends SUBSCRIBE and UNSUBSCRIBE for all filters that were not sent on this connection."""
         missing = [wish for wish in self._wanted.values() if not wish.asked]
         try:
@@ -109,7 +109,7 @@ class WantedSubscriptions:
         except Refused:
             pass  # too many at once: the rest is sent with the next answer
 
-    def answered(self, action: Answered) -> None:
+    def take_answer(self, action: Answered) -> None:
         """Takes a SUBACK or UNSUBACK."""
         if not isinstance(action.packet, SubAck) or not isinstance(action.token, tuple):
             return

@@ -32,7 +32,7 @@ from gateway.clients.overlay_port import (
     PeerRefusal,
     SharedName,
 )
-from gateway.clients.publications import message_of, publication_of, without_reserved
+from gateway.clients.publications import message_of, publication_of, publications_of, without_reserved
 from gateway.clients.record import (
     FINAL_REFUSALS,
     INTERNAL,
@@ -87,6 +87,7 @@ __all__ = [
     "message_of",
     "predicate_of",
     "publication_of",
+    "publications_of",
     "route_name",
     "since_ms",
     "split_expression",

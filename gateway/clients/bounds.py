@@ -40,7 +40,7 @@ class Reached:
         self._now = now
         self._logged: dict[str, tuple[float, int]] = {}
 
-    def note(self, bound: str, who: str = "", amount: int = 1) -> None:
+    def note_bound(self, bound: str, who: str = "", amount: int = 1) -> None:
         """Counts a reached bound; `who` (an address or client id) goes to the log."""
         self.counts[bound] += amount
         now, (at, before) = self._now(), self._logged.get(bound, (-LOG_EVERY_S, 0))
@@ -54,7 +54,7 @@ class Reached:
         """Counts the bound a reason code stands for, if any."""
         bound = _BY_REASON.get(ReasonCode(reason))
         if bound is not None:
-            self.note(bound, who)
+            self.note_bound(bound, who)
 
     def check_publish(self, publish: Publish, limits: Limits, who: str) -> ReasonCode | None:
         """Returns the code that refuses a publication which exceeds a bound, or None. A refused publication goes
@@ -65,7 +65,7 @@ class Reached:
             if len(publish.properties.user) <= limits.user_properties:
                 return None
             bound, code = "user_properties", ReasonCode.QUOTA_EXCEEDED
-        self.note(bound, who)
+        self.note_bound(bound, who)
         return code
 
     def check_connect(self, connect: Connect, limits: Limits, session_expiry_max_s: int) -> None:
@@ -76,14 +76,14 @@ class Reached:
         if most > limits.user_properties:
             bound, code = "user_properties", ReasonCode.QUOTA_EXCEEDED
         if bound is not None:
-            self.note(bound, connect.client_id)
+            self.note_bound(bound, connect.client_id)
             raise MqttError(f"CONNECT exceeds limits.{bound}", code)
         asked_s = connect.properties.session_expiry_s
         if asked_s is not None and asked_s > session_expiry_max_s:
-            self.note("session_expiry_s", connect.client_id)  # less is granted, as CONNACK states
+            self.note_bound("session_expiry_s", connect.client_id)  # less is granted, as CONNACK states
         longest_s = limits.keep_alive_max_s
         if longest_s and connect.version == Version.V5 and not 0 < connect.keep_alive_s <= longest_s:
-            self.note("keep_alive_max_s", connect.client_id)  # the same
+            self.note_bound("keep_alive_max_s", connect.client_id)  # the same
 
 
 class Pace:

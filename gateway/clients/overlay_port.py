@@ -79,14 +79,21 @@ class OverlayPort(Protocol):
         """
         ...
 
-    def subscribed(self, topic_filter: str, wanted: Predicate | None = None, /) -> bool | None:
+    def publish_run(self, client_id: str, run: Sequence[Publication], done: Done) -> int:
+        """Takes leading publications of QoS 1 of a local client, none of them with retain flag or properties, as
+        `publish` does. Returns how many: `done(code)` is called once for all of these, later. The next one is for
+        `publish`.
+        """
+        ...
+
+    def filter_subscribed(self, topic_filter: str, wanted: Predicate | None = None, /) -> bool | None:
         """Takes the first local subscription of a filter, share prefix stripped, and every one where clients may have
         predicates. `wanted` None: all content. Returns False if the overlay cannot take the subscription: it is
         refused (0x80).
         """
         ...
 
-    def unsubscribed(self, topic_filter: str, /) -> None:
+    def filter_unsubscribed(self, topic_filter: str, /) -> None:
         """Takes the end of the last local subscription of a filter."""
         ...
 
@@ -154,17 +161,17 @@ class Constraining(Protocol):
         """Returns a client's will in the routed spelling, and True if it may be published."""
         ...
 
-    def answered(self, client_id: str, publish: Publish) -> bool:
-        """Takes a client's plain QoS 0 PUBLISH before `publishing`. True: the work of `publishing` and `heard` is done,
-        and no other client gets the message. False: nothing is done.
+    def take_plain(self, client_id: str, publish: Publish) -> bool:
+        """Takes a client's plain QoS 0 PUBLISH before `publishing`. True: the work of `publishing` and `take_accepted`
+        is done, and no other client gets the message. False: nothing is done.
         """
         ...
 
-    def heard(self, client_id: str, publish: Publish) -> bool:
+    def take_accepted(self, client_id: str, publish: Publish) -> bool:
         """Takes an accepted PUBLISH of a client. True: the message is for the broker, and no client may receive it."""
         ...
 
-    def arrived(self, publication: Publication) -> bool:
+    def take_arrival(self, publication: Publication) -> bool:
         """Takes a publication for local clients, from the overlay or from this broker. True: it is for this broker
         alone.
         """
@@ -191,7 +198,7 @@ class Circling(Protocol):
         """The name of this broker in marks."""
         ...
 
-    def came(self, client_id: str, bridge: str | None, publish: Publish) -> bool:
+    def drops_publish(self, client_id: str, bridge: str | None, publish: Publish) -> bool:
         """True if a client's PUBLISH is a copy to drop. `bridge`: see `Client.bridge`."""
         ...
 
@@ -199,7 +206,7 @@ class Circling(Protocol):
         """Takes a message for the bridge of another broker; returns it as that bridge gets it."""
         ...
 
-    def arrived(self, topic: str, payload: bytes, user: UserProperties, group: str = "") -> bool:
+    def drops_arrival(self, topic: str, payload: bytes, user: UserProperties, group: str = "") -> bool:
         """True if a publication from the overlay is a copy to drop; `group`: for this shared group alone."""
         ...
 
@@ -223,11 +230,13 @@ class SharedSubscriptions(Protocol):
     """Optional methods of an `OverlayPort` sharing groups with other gateways."""
 
     def group_joined(self, group: LocalGroup) -> None:
-        """Takes a shared group with local members, after `subscribed`; again when a member or a right came or went."""
+        """Takes a shared group with local members, after `filter_subscribed`; again when a member or a right came or
+        went.
+        """
         ...
 
     def group_left(self, group: str, topic_filter: str) -> None:
-        """Takes the end of a group's last local member, before `unsubscribed`."""
+        """Takes the end of a group's last local member, before `filter_unsubscribed`."""
         ...
 
 
@@ -256,6 +265,10 @@ class LocalBroker(Protocol):
 
     def deliver_local(self, publication: Publication, groups_lost: Collection[SharedName] = ()) -> None: ...
 
+    def deliver_run(self, publications: Sequence[Publication]) -> None:
+        """Delivers publications in order, with the effect of `deliver_local` for each."""
+        ...
+
     def deliver_stored(self, publication: Publication, groups_lost: Collection[SharedName] = ()) -> None:
         """Delivers a publication that replicas had retained: to new subscriptions it is a retained message."""
         ...
@@ -264,22 +277,24 @@ class LocalBroker(Protocol):
 
     def send_to_peer(self, peer: str, topic: str, payload: bytes, properties: UserProperties, on_ack: Done) -> bool: ...
 
-    def kept(self) -> Mapping[bytes, bytes]:
-        """Returns the rows an earlier process passed to `keep`."""
+    def kept_rows(self) -> Mapping[bytes, bytes]:
+        """Returns the rows an earlier process passed to `keep_rows`."""
         ...
 
-    def retained(self, topic_filter: str) -> Sequence[tuple[str, bytes]]:
+    def retained_payloads(self, topic_filter: str) -> Sequence[tuple[str, bytes]]:
         """Returns topics and payloads of messages retained for local clients."""
         ...
 
-    def keep(self, rows: Sequence[tuple[bytes, bytes | None]]) -> None:
+    def keep_rows(self, rows: Sequence[tuple[bytes, bytes | None]], is_patient: bool = False) -> None:
         """Writes these rows in a single transaction with all deliveries since the last one; None: the row is
-        deleted.
+        deleted. `is_patient`: with the next patient call of `when_kept`.
         """
         ...
 
-    def when_kept(self, done: Callable[[], None]) -> None:
-        """Calls `done` when all deliveries to be kept until now are on disk; never, if they cannot be written."""
+    def when_kept(self, done: Callable[[], None], is_patient: bool = False) -> None:
+        """Calls `done` when all deliveries to be kept until now are on disk; never, if they cannot be written.
+        `is_patient`: with others, a second later at most.
+        """
         ...
 
     def local_filters(self) -> Sequence[str]: ...

@@ -5,6 +5,7 @@ no state.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 from bridge.base import check_name
 from bridge.contract import Publication, UserProperties, is_bare, sealed_of
 from gateway.mqtt5.message import Message
-from gateway.mqtt5.packets import NO_PROPERTIES, Properties
+from gateway.mqtt5.packets import NO_PROPERTIES, Properties, Publish
 from gateway.mqtt5.properties import Carrier, encode_property_fields
 from keys.message import SEALED_PROPERTIES
 from keys.records import NOTHING
@@ -43,6 +44,14 @@ def publication_of(message: Message, now: float, owner: str = "") -> Publication
         owner=owner,
         **{name: getattr(properties, name) for name in SEALED_PROPERTIES},
     )
+
+
+def publications_of(run: Iterable[Publish], owner: str) -> list[Publication]:
+    """Returns PUBLISHes of QoS 1 without retain flag and properties as publications of the overlay. `owner` has the
+    meaning that it has in `publication_of`.
+    """
+    time_ms = time.time_ns() // 1_000_000
+    return [Publication(publish.topic, publish.payload, 1, time_ms=time_ms, owner=owner) for publish in run]
 
 
 def message_of(publication: Publication, now: float) -> Message:

@@ -10,7 +10,7 @@ import asyncio
 import heapq
 import itertools
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import inf
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
@@ -48,12 +48,14 @@ acknowledgement: otherwise it would repeat the message after each connect, for e
 
 
 class OwedAck:
-    """Acknowledgement the broker owes a client; `code` None: undecided. `answers`: how many answers are awaited."""
+    """Acknowledgement the broker owes a client; `code` None: undecided. `answers`: how many answers are awaited. `run`:
+    all publications that are decided together, if they are several; `publish` is the first.
+    """
 
-    __slots__ = ("_worst", "answers", "code", "publish")
+    __slots__ = ("_worst", "answers", "code", "publish", "run")
 
-    def __init__(self, publish: Publish, code: int | None = None) -> None:
-        self.publish, self.code = publish, code
+    def __init__(self, publish: Publish, code: int | None = None, run: Sequence[Publish] = ()) -> None:
+        self.publish, self.code, self.run = publish, code, run
         self.answers, self._worst = 1, 0
 
     def answer(self, code: int) -> None:
@@ -107,8 +109,9 @@ class ClientConnection(Protocol):
     async def challenge(self, data: bytes) -> Packet: ...
     async def room(self) -> bool: ...
     def write(self, data: bytes) -> None: ...
-    def gate(self, batch: int) -> bool: ...
-    def release(self, batch: int) -> None: ...
+    def write_all(self, packets: Sequence[bytes]) -> None: ...
+    def hold_bytes(self, batch: int) -> bool: ...
+    def release_bytes(self, batch: int) -> None: ...
     def pause(self, why: int) -> None: ...
     def resume(self, why: int) -> None: ...
     def read_on(self) -> None: ...
@@ -128,7 +131,7 @@ class StoredSession(Journal, Protocol):
     client: Client
 
     def row(self) -> tuple[object, ...]: ...
-    def gate(self) -> None: ...
+    def hold_later_bytes(self) -> None: ...
 
 
 class Client:
@@ -247,7 +250,7 @@ class Deadlines:
             heapq.heapify(self._heap)
         self._arm()
 
-    def tick(self, now: float, clients: int, ends: float = inf) -> None:
+    def attend_due_clients(self, now: float, clients: int, ends: float = inf) -> None:
         """Attends to all clients whose time has come. Called by the timer, and by tests with their own time. `ends`:
         when to stop, by `perf_counter`.
         """
@@ -279,7 +282,7 @@ class Deadlines:
         """Attends to some clients in a turn: a hundred thousand whose wills fall due together keep nobody waiting."""
         self._timer = None
         now, self._is_ticking = self._now(), True
-        self.tick(now, len(self._heap), perf_counter() + TURN_S)
+        self.attend_due_clients(now, len(self._heap), perf_counter() + TURN_S)
         self._is_ticking = bool(self._heap) and self._heap[0][0] <= now
         if self._is_ticking:
             self._turns.call("", self._fire)

@@ -52,7 +52,7 @@ class RetainedStore(UserDict[str, Any]):
         self._weights = NameWeights()
         super().__init__()
 
-    def adopt(self, maximum: int, maximum_bytes: int) -> None:
+    def adopt_bounds(self, maximum: int, maximum_bytes: int) -> None:
         """Sets other bounds for later messages; kept messages stay."""
         self._maximum, self._maximum_bytes = maximum, maximum_bytes
 
@@ -61,9 +61,9 @@ class RetainedStore(UserDict[str, Any]):
 
     def __setitem__(self, topic: str, retained: Any) -> None:
         encode_name(topic)  # raises for a name that no subscriber could be sent
-        self.enter(topic, _message(retained))
+        self.enter_message(topic, _message(retained))
 
-    def enter(self, topic: str, message: Message) -> None:
+    def enter_message(self, topic: str, message: Message) -> None:
         """Keeps a message on a topic, whatever the bounds."""
         if (old := self.data.get(topic)) is None:
             self._names.add(topic)
@@ -84,7 +84,7 @@ class RetainedStore(UserDict[str, Any]):
         if self.changed is not None:
             self.changed(topic, None)
 
-    def keep(self, message: Message) -> bool:
+    def retain_message(self, message: Message) -> bool:
         """Retains a publication, or clears the topic if its payload is empty. Returns False if there was nothing to
         clear.
 
@@ -97,7 +97,7 @@ class RetainedStore(UserDict[str, Any]):
             del self[topic]
             return True
         message.place = self.kept_so_far
-        self.enter(topic, message)
+        self.enter_message(topic, message)
         self.kept_so_far += 1
         while (bound := self._exceeded()) is not None:
             gone = topic if _cost(message) > self._maximum_bytes else self._weights.heaviest()

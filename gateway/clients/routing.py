@@ -71,7 +71,7 @@ class Target(Generic[C]):
     entries: tuple[RouteEntry[C], ...]
 
     @classmethod
-    def of(cls, entries: tuple[RouteEntry[C], ...]) -> Target[C]:
+    def from_entries(cls, entries: tuple[RouteEntry[C], ...]) -> Target[C]:
         return cls(
             client=entries[0].client,
             qos=max(entry.options.qos for entry in entries),
@@ -88,7 +88,7 @@ class Target(Generic[C]):
         if not self.no_local:
             return self
         entries = tuple(entry for entry in self.entries if not entry.options.no_local)
-        return Target.of(entries) if entries else None
+        return Target.from_entries(entries) if entries else None
 
 
 @dataclass(slots=True, eq=False)
@@ -132,7 +132,7 @@ class Choices(Generic[C]):
         held = Counter(id(one.client) for one in chosen if isinstance(one, RouteEntry))
         for one in chosen:
             alone = isinstance(one, RouteEntry) and held[id(one.client)] == 1 and id(one.client) not in mixed
-            kept = Target.of((one,)) if alone and isinstance(one, RouteEntry) else one
+            kept = Target.from_entries((one,)) if alone and isinstance(one, RouteEntry) else one
             self._by_slot.update(dict.fromkeys(one.slots or (), kept))
         self._mask = self._open = bits_of(self._by_slot)
         self._count = len(chosen) - len(self._groups)
@@ -170,7 +170,7 @@ class Choices(Generic[C]):
                 groups.append(one)
             else:
                 merged.setdefault(id(one.client), []).append(one)
-        targets += [Target.of(tuple(entries)) for entries in merged.values()]
+        targets += [Target.from_entries(tuple(entries)) for entries in merged.values()]
         groups_found = sum(isinstance(one, SharedGroup) for one in found)
         withheld = self._count - (len(found) - groups_found)
         withheld += sum(group not in found and any(map(may, group.members)) for group in self._groups)
@@ -193,7 +193,7 @@ class Router(Generic[C]):
         self.predicates = 0  # subscriptions that have one
         self.narrowed: set[str] = set()  # filters that lost a subscription while some had predicates
 
-    def refuse(self, refuses: Callable[[str], str | None]) -> None:
+    def replace_refusals(self, refuses: Callable[[str], str | None]) -> None:
         """Replaces the check of the bounds of a topic, and drops all plans."""
         self._refuses = refuses
         self._plans.clear()
@@ -210,7 +210,7 @@ class Router(Generic[C]):
         if group_name is None:
             key = _key(client, options)
             if self.predicates:
-                self._forget(self._index.entry(topic_filter, key))
+                self._forget_predicate(self._index.entry(topic_filter, key))
             if predicate is not None:
                 entry.slots = self._predicates.add(predicate, self._owner(client))
             return self._index.add(topic_filter, key, entry)
@@ -229,7 +229,7 @@ class Router(Generic[C]):
         """True if subscriptions of a client with these predicates may be added."""
         return self._predicates.has_room(predicates, self._owner(client))
 
-    def _forget(self, held: RouteEntry[C] | SharedGroup[C] | None) -> None:
+    def _forget_predicate(self, held: RouteEntry[C] | SharedGroup[C] | None) -> None:
         """Removes the predicate of an entry from the index, and notes its filter as narrowed."""
         if held is not None and self.predicates and len(self.narrowed) < NARROWED_MAX:
             self.narrowed.add(held.filter)
@@ -241,7 +241,7 @@ class Router(Generic[C]):
         """Removes a subscription. True if no other client holds its filter (without share prefix)."""
         group_name, topic_filter = route_name(options)
         if group_name is None:
-            self._forget(self._index.entry(topic_filter, _key(client, options)))
+            self._forget_predicate(self._index.entry(topic_filter, _key(client, options)))
             return self._index.remove(topic_filter, _key(client, options))
         group = self.group(group_name, topic_filter)
         if group is None or group.members.pop(client, None) is None:
@@ -250,7 +250,7 @@ class Router(Generic[C]):
         self.predicates -= group.slots is not None
         if group.members:
             return False
-        self._forget(group)
+        self._forget_predicate(group)
         return self._index.remove(topic_filter, group_name)
 
     def group(self, name: str, topic_filter: str) -> SharedGroup[C] | None:
@@ -312,7 +312,7 @@ class Router(Generic[C]):
         if chosen:
             some = {id(value.client) for value in chosen if isinstance(value, RouteEntry)}
             choices = Choices(self._predicates, chosen, {each: by_client.pop(each) for each in some & by_client.keys()})
-        targets = tuple(Target.of(tuple(entries)) for entries in by_client.values())
+        targets = tuple(Target.from_entries(tuple(entries)) for entries in by_client.values())
         plan = DeliveryPlan(topic.encode(), found, targets, tuple(groups), self._refuses(topic), choices)
         plan.is_odd = plan.refused is not None or choices is not None
         if len(topic) > MEMO_CHARS or topic[:1] == "$":  # as in the index

@@ -41,10 +41,10 @@ def import_(
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfError(f"{out}: holds something already; name a new folder with -o")
     made = translate(read_conf(conf))
-    if made.refused:
+    if made.refusals:
         _report(made)
         raise ConfError(
-            f"{conf}: {len(made.refused)} lines are refused, and nothing is written; do in a copy of the file as they "
+            f"{conf}: {len(made.refusals)} lines are refused, and nothing is written; do in a copy of the file as they "
             "say, then import that"
         )
     settings = parse(made.settings, source=f"what is made of {conf}")  # before anything is written

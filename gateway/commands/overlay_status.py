@@ -33,7 +33,7 @@ class OverlayVerdict:
     findings: list[dict[str, Any]] = field(default_factory=list)
     members: dict[str, dict[str, Any]] = field(default_factory=dict)
 
-    def add(self, level: str, text: str, said_by: Sequence[str] = ()) -> None:
+    def add_finding(self, level: str, text: str, said_by: Sequence[str] = ()) -> None:
         """Adds a finding; the worst finding is the verdict."""
         self.findings.append({"level": level, "text": text, "said_by": list(said_by)})
         self.level = max(self.level, level, key=LEVELS.index)
@@ -81,7 +81,7 @@ def judge(overlay: Overlay, answers: Mapping[str, Mapping[str, Any]], named: Map
             standing = "does not answer"
             serves = certificate.role is Role.GATEWAY
             what = "its clients are not served" if serves else "its part of the work is left to others"
-            verdict.add("broken" if serves else "degraded", f"{name} does not answer at {silent[name]}: {what}")
+            verdict.add_finding("broken" if serves else "degraded", f"{name} does not answer at {silent[name]}: {what}")
         elif answer is None and certificate.role in CARRIERS:
             standing = _told_by_others(name, told)
         verdict.members[name] = {
@@ -93,13 +93,17 @@ def judge(overlay: Overlay, answers: Mapping[str, Mapping[str, Any]], named: Map
     for at in sorted(answers.keys() - named.keys()):
         if not answers[at].get("overlay"):
             said = next((str(one["text"]) for one in answers[at]["findings"]), "it is in no overlay")
-            verdict.add("broken", f"{at}: {said}")
+            verdict.add_finding("broken", f"{at}: {said}")
     if not told:
-        verdict.add("broken", "no member could be asked; start them, or name metrics ports with --ask HOST:PORT")
+        verdict.add_finding(
+            "broken", "no member could be asked; start them, or name metrics ports with --ask HOST:PORT"
+        )
     _add_findings(verdict, told)
     newest = max([overlay.policy.version, *(answer["overlay"]["version"] for answer in told.values())])
     if newest != overlay.policy.version:
-        verdict.add("degraded", f"members have version {newest} of the overlay, the file is {overlay.policy.version}")
+        verdict.add_finding(
+            "degraded", f"members have version {newest} of the overlay, the file is {overlay.policy.version}"
+        )
     verdict.findings.sort(key=lambda finding: -LEVELS.index(finding["level"]))
     return verdict
 
@@ -134,6 +138,6 @@ def _add_findings(verdict: OverlayVerdict, told: Mapping[str, Mapping[str, Any]]
             if key.startswith(SHARED):
                 shared.setdefault((level, key, finding.get("about", "")), (text, []))[1].append(name)
             else:
-                verdict.add(level, text if text.startswith(f"{name} ") else f"{name}: {text}", [name])
+                verdict.add_finding(level, text if text.startswith(f"{name} ") else f"{name}: {text}", [name])
     for (level, _, _), (text, names) in shared.items():
-        verdict.add(level, text, names)
+        verdict.add_finding(level, text, names)

@@ -34,7 +34,7 @@ def passwd(
         raise PasswordFileError("-b and a password as argument go together; leave both out to be asked")
     if delete:
         with changing(file, must_exist=True) as users:
-            users.remove(user)
+            users.remove_user(user)
         print(f"{user} is removed from {file}")
         return
     PasswordFile(file)  # before anybody types for a wrong path
@@ -46,7 +46,7 @@ def passwd(
     except HashError as error:
         raise PasswordFileError(f"-I: {error}") from None
     with changing(file) as users:
-        is_new = users.put(user, hashed)
+        is_new = users.put_hash(user, hashed)
     print(f"{user} {'is added to' if is_new else 'has a new password in'} {file}")
 
 

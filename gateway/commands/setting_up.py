@@ -1,4 +1,7 @@
-"""`veilmq init`, `veilmq up`, `veilmq join`: a new overlay, its processes, and a member joining one."""
+"""`veilmq init`, `veilmq up`, `veilmq join`: a new overlay, its processes, and a member joining one.
+
+Readiness of all members for `veilmq up`: asks each at its metrics port until it reports to be well.
+"""
 
 # ruff: noqa: PLC0415  heavy imports happen inside the commands, so that --help and completion answer at once
 
@@ -12,11 +15,65 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gateway.commands.printing import Json, print_json, print_table
-from gateway.commands.readiness import Readiness
 from gateway.commands.trust import LogLevel, Verbose
 
 if TYPE_CHECKING:
     from gateway.setup import Made, Supervisor
+from collections.abc import Mapping
+
+from gateway.commands.status import asked
+
+ASK_S = 1.0
+LATE_S = 30.0
+"""Seconds after which the members that are not well yet are named."""
+
+
+class Readiness:
+    """The wait for all members. `configs`: configuration files by member. `begun`: seconds of the clock of
+    `ask_next_member`.
+    """
+
+    def __init__(self, configs: Mapping[str, Path], begun: float) -> None:
+        self._begun, self._count, self._late = begun, 0, False
+        self._binds: dict[str, str] = {}
+        self._wrong: dict[str, str] = {}
+        for name, config in configs.items():
+            bind = _metrics(config)
+            if bind is not None:
+                self._binds[name] = bind
+        self._count = len(self._binds)
+
+    def ask_next_member(self, now: float) -> str | None:
+        """Asks the next member; returns a line for the operator, or None."""
+        if not self._binds:
+            return None
+        name, bind = next(iter(self._binds.items()))
+        del self._binds[name]
+        answer = asked(bind, ASK_S)
+        if answer.get("level") != "well":
+            self._binds[name] = bind
+            self._wrong[name] = next((str(one["text"]) for one in answer.get("findings", ())), "is not well")
+        if not self._binds:
+            return f"well: all {self._count} members, after {now - self._begun:.1f} s"
+        if now - self._begun < LATE_S or self._late:
+            return None
+        self._late = True
+        return "not well yet: " + "; ".join(f"{name}: {self._wrong.get(name, 'not asked yet')}" for name in self._binds)
+
+
+def _metrics(config: Path) -> str | None:
+    """Returns a member's metrics address, or None if it is not configured.
+
+    A member reports errors of its configuration itself: they give None, too.
+    """
+    from gateway.base import ConfigError, load
+
+    try:
+        settings = load(config)
+    except ConfigError:
+        return None
+    return settings.metrics.bind if settings.metrics is not None else None
+
 
 LOOK_S = 0.25
 
@@ -54,7 +111,7 @@ def init(
         print_json(
             {
                 "directory": str(directory),
-                "overlay": str(made.overlay),
+                "overlay": str(made.overlay_path),
                 "members": [
                     {"name": m.name, "role": m.role.value, "region": m.region, "bind": m.bind, "metrics": m.metrics}
                     for m in made.members
@@ -83,7 +140,7 @@ def _addresses(given: list[str]) -> dict[str, str]:
 def _print_made(made: Made, protect: tuple[str, ...]) -> None:
     rows = [[m.name, m.role.value, m.region, m.address, str(made.folder(m).config)] for m in made.members]
     print_table("", ["name", "role", "region", "listens on", "configuration"], rows)
-    print(f"sealed: {' '.join(protect)}; what is signed: {made.overlay}; who signs: {made.directory / 'owner'}")
+    print(f"sealed: {' '.join(protect)}; what is signed: {made.overlay_path}; who signs: {made.directory / 'owner'}")
     print(f"all on this machine:  veilmq up {made.directory}")
     print("each on its own host: copy its folder there, then `veilmq broker -c broker.yaml` in it;")
     print(f"{made.directory / 'owner'} stays where no member runs, with a backup")
@@ -107,14 +164,14 @@ def up(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, frame: ended.append(number))
     try:
-        supervisor.step(time.monotonic())
+        supervisor.check_members(time.monotonic())
         _print_running(supervisor)
         configs = {name: child.folder.config for name, child in supervisor.children.items()}
         readiness = Readiness(configs, time.monotonic())
         while not ended:
             time.sleep(LOOK_S)
-            supervisor.step(time.monotonic())
-            if (line := readiness.step(time.monotonic())) is not None:
+            supervisor.check_members(time.monotonic())
+            if (line := readiness.ask_next_member(time.monotonic())) is not None:
                 print(line, flush=True)
     finally:
         print("stopping", flush=True)
@@ -163,6 +220,6 @@ def join(
         print(f"{attach} {' '.join(rights)}")
     else:
         print("  veilmq trust rekey overlay.yaml --owner OWNER --out overlay.json    # with the card in key_service")
-    print(f"put the overlay.json that comes back into {folder.overlay}, then: veilmq broker -c {folder.config}")
+    print(f"put the overlay.json that comes back into {folder.overlay_path}, then: veilmq broker -c {folder.config}")
     if folder.passwords.exists():
         print(f"clients log in; make each a login by: veilmq passwd {folder.passwords} USER")

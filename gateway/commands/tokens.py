@@ -75,7 +75,7 @@ def list_(config: Config, as_json: Json = False) -> None:
     import time
 
     now = time.time()
-    tokens = _opened(config)[2].of(None, now)
+    tokens = _opened(config)[2].tokens_of(None, now)
     if as_json:
         print_json([{"id": t.id, "user": t.user, "ends": t.ends, "note": t.note} for t in tokens])
         return

@@ -115,7 +115,7 @@ def list_entities(
 
     board = TraceBoard()
     with _opened(history) as store:
-        changes = [seen for seen in store.changes() if matches(pattern, seen.entity)]
+        changes = [seen for seen in store.newest_changes() if matches(pattern, seen.entity)]
         latest = [seen for seen in store.latest() if matches(pattern, seen.entity)]
         for seen in sorted([*changes, *latest], key=lambda each: each.time_ms):
             board.show_trace(Observed(seen.entity, seen.kind, seen.time_ms, 0, seen.fields))

@@ -102,7 +102,7 @@ class Answering:
     async def _may_receive(self, asked: ApiRequest, topic: str) -> bool:
         view = self._view(asked.user, groups=asked.groups)
         known = self._host.verdict(view, topic, Action.RECEIVE)
-        return known if known is not None else await self._host.ask(view, topic, Action.RECEIVE)
+        return known if known is not None else await self._host.ask_topic_plugins(view, topic, Action.RECEIVE)
 
     async def me(self, asked: ApiRequest) -> Any:
         is_admin = self._settings.has_admin(asked.user, asked.groups)
@@ -132,12 +132,12 @@ class Answering:
         self._streams.clients.add(publisher)
         try:
             await publisher.connect()
-            return await self._publish(publisher, topic, body)
+            return await self._publish_as_user(publisher, topic, body)
         finally:
             self._streams.clients.discard(publisher)
             await publisher.close()
 
-    async def _publish(self, publisher: LocalEnd, topic: str, body: dict[str, Any]) -> Any:
+    async def _publish_as_user(self, publisher: LocalEnd, topic: str, body: dict[str, Any]) -> Any:
         """Publishes for a user, by a client of its own: it waits behind nothing of others, and counts for the user."""
         done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
@@ -211,7 +211,7 @@ class Answering:
         except FollowError as error:
             raise ApiError(400, str(error)) from None
         LogEvent.FOLLOWED.say(log, user=asked.user, client=wish.client, topic=wish.topic, address=wanted["address"])
-        return await self._streams.follow(asked, self._followed, wish)
+        return await self._streams.follow_messages(asked, self._followed, wish)
 
     # -------------------------------------------------------------------------------------------- showing
 
@@ -222,7 +222,7 @@ class Answering:
         return self._broker.operation.day()
 
     async def overlay(self, asked: ApiRequest) -> Any:
-        return self._shown.overlay()
+        return self._shown.shown_overlay()
 
     async def clients(self, asked: ApiRequest) -> Any:
         return self._shown.clients(asked.limit, asked.query.get("search", ""))
@@ -239,7 +239,7 @@ class Answering:
         return {}
 
     async def forget(self, asked: ApiRequest) -> Any:
-        if not self._shown.forget(asked.id):
+        if not self._shown.forget_client(asked.id):
             raise ApiError(404, "there is no such client")
         return {}
 

@@ -60,7 +60,7 @@ class CodeFlow:
         self._issuer, self.client_id, self._redirect, self._scopes = issuer, client_id, redirect, scopes
         self._random, self._key = random, random(RANDOM_BYTES)
 
-    def begin(self, authorization: str, now: float) -> BegunFlow:
+    def begin_flow(self, authorization: str, now: float) -> BegunFlow:
         """Begins a flow. `authorization`: the provider's authorization endpoint."""
         state, nonce, verifier = (_text(self._random(RANDOM_BYTES)) for _ in range(3))
         asked = {
@@ -95,7 +95,7 @@ class CodeFlow:
                 "client_id": self.client_id, "code_verifier": verifier}  # fmt: skip
         return FlowCode(form, nonce)
 
-    def check(self, code: FlowCode, login: TokenLogin) -> None:
+    def check_login(self, code: FlowCode, login: TokenLogin) -> None:
         """Raises FlowError if a verified ID token is not that of this flow (OpenID Connect Core §3.1.3.7)."""
         nonce = login.claims.get("nonce")
         if not isinstance(nonce, str) or not hmac.compare_digest(nonce.encode("utf-8", "replace"), code.nonce.encode()):

@@ -42,7 +42,7 @@ class ConsoleDoor:
         """Makes a connection: the factory of `create_server`."""
         return Visit(self, self._make())
 
-    def enter(self, visit: Visit, transport: asyncio.BaseTransport) -> bool:
+    def enter_visit(self, visit: Visit, transport: asyncio.BaseTransport) -> bool:
         """Counts a new connection; returns True if it may stay."""
         peer = transport.get_extra_info("peername")
         origin = origin_of(peer[0]) if isinstance(peer, tuple) else None
@@ -56,7 +56,7 @@ class ConsoleDoor:
             gone.cut()
         self._of_origin.add(visit.origin, visit)
         self._open[transport] = visit
-        self._wait(visit, HEADER_S)
+        self._wait_for_request(visit, HEADER_S)
         return True
 
     def _oldest_idle(self, origin: str) -> Visit | None:
@@ -64,7 +64,7 @@ class ConsoleDoor:
         has_own = bool(self._of_origin.things_of(origin))
         return next((visit for visit in self._idle if visit.origin == origin or not has_own), None)
 
-    def leave(self, visit: Visit, transport: asyncio.BaseTransport) -> None:
+    def leave_visit(self, visit: Visit, transport: asyncio.BaseTransport) -> None:
         """Removes a connection from the count."""
         if self._open.pop(transport, None) is None:
             return
@@ -73,7 +73,7 @@ class ConsoleDoor:
         self._of_origin.drop_thing(visit.origin, visit)
 
     @contextlib.contextmanager
-    def asked(self, transport: asyncio.BaseTransport | None) -> Iterator[None]:
+    def without_timer(self, transport: asyncio.BaseTransport | None) -> Iterator[None]:
         """Stops the connection's timer while a request is answered, which has bounds of its own."""
         visit = self._open.get(transport) if transport is not None else None
         if visit is not None:
@@ -83,9 +83,9 @@ class ConsoleDoor:
             yield
         finally:
             if transport in self._open and visit is not None:
-                self._wait(visit, IDLE_S)
+                self._wait_for_request(visit, IDLE_S)
 
-    def _wait(self, visit: Visit, within_s: float) -> None:
+    def _wait_for_request(self, visit: Visit, within_s: float) -> None:
         self._idle[visit] = None
         visit.start_timer(within_s)
 
@@ -102,7 +102,7 @@ class Visit(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
-        self._is_in = self._door.enter(self, transport)
+        self._is_in = self._door.enter_visit(self, transport)
         if self._is_in:
             self._inner.connection_made(transport)
         else:
@@ -110,7 +110,7 @@ class Visit(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._is_in and self._transport is not None:
-            self._door.leave(self, self._transport)
+            self._door.leave_visit(self, self._transport)
             self._inner.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -130,7 +130,7 @@ class Visit(asyncio.Protocol):
         """Ends the connection at once."""
         if self._transport is not None:
             if self._is_in:
-                self._door.leave(self, self._transport)
+                self._door.leave_visit(self, self._transport)
                 self._is_in = False
                 self._inner.connection_lost(None)
             cast(asyncio.WriteTransport, self._transport).abort()

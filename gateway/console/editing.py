@@ -73,7 +73,7 @@ class Editing:
     # -------------------------------------------------------------------------------------------- tokens
 
     async def tokens(self, asked: ApiRequest) -> Any:
-        found = self._tokens.of(self._whose(asked), time.time())
+        found = self._tokens.tokens_of(self._whose(asked), time.time())
         return {"tokens": [{"id": t.id, "user": t.user, "ends": t.ends, "note": t.note} for t in found]}
 
     def _whose(self, asked: ApiRequest) -> str | None:
@@ -177,7 +177,7 @@ class Editing:
 
         version = await self._alone(asked, write)
         try:
-            await dynamic.follow()
+            await dynamic.follow_file()
         except StartError as error:  # the file was damaged since
             raise ApiError(500, str(error)) from None
         return {"version": version}

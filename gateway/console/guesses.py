@@ -24,7 +24,7 @@ class Guesses:
     def __init__(self) -> None:
         self._made: dict[str, list[float]] = {}
 
-    def begin(self, address: str, now: float) -> str:
+    def count_guess(self, address: str, now: float) -> str:
         """Counts a guess; returns its block. Raises TooManyError."""
         block = origin_of(address) or HERE
         made = [at for at in self._made.pop(block, ()) if now - at < GUESSES_S]

@@ -48,7 +48,7 @@ class Logins:
         self._random, self._standing = random, standing
         self._logins: FairTable[str, ConsoleLogin] = FairTable(LOGINS_MAX)  # by digest of the secret; of users
 
-    def begin(self, user: ConsoleUser, now: float) -> str:
+    def begin_login(self, user: ConsoleUser, now: float) -> str:
         """Begins a login and returns the secret the browser keeps."""
         secret = self._random(SECRET_BYTES).hex()
         login = ConsoleLogin(user, self._standing(user.name) or "", now, now)
@@ -79,7 +79,7 @@ class Logins:
         ends = login.user.ends
         return now < ends if ends is not None else self._standing(login.user.name) == login.mark
 
-    def end(self, secret: str) -> None:
+    def end_login(self, secret: str) -> None:
         self._logins.pop(_digest(secret))
 
     def end_all(self, users: Collection[str]) -> None:

@@ -50,10 +50,10 @@ class ProviderLogin:
         self._discovering = asyncio.Lock()
         self._exchanging = 0
 
-    async def begin(self) -> BegunFlow:
+    async def begin_login(self) -> BegunFlow:
         """Returns the way to the provider. Raises FlowError."""
         await self._discover()
-        return self._flow.begin(self._authorization, time.time())
+        return self._flow.begin_flow(self._authorization, time.time())
 
     async def finish(self, query: dict[str, str], cookie: str) -> ConsoleUser:
         """Returns the user with whose code a browser comes back. Raises FlowError."""
@@ -70,7 +70,7 @@ class ProviderLogin:
             if not isinstance(token, str):
                 raise KeyError
             login = await self._plugin.login(token, audience=client)
-            self._flow.check(code, login)
+            self._flow.check_login(code, login)
         except (FetchError, ProviderError):
             raise FlowError("the provider does not take the code; log in again") from None
         except (ValueError, KeyError, RecursionError):

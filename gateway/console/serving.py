@@ -4,6 +4,8 @@ A browser is identified by a cookie that scripts cannot read and other sites can
 no other site can add. A program shows a token. A request that names another host, or comes from a page of another
 site, is refused. Every answer forbids frames, foreign scripts and guessing of types. The operations are in
 `answering`.
+
+Names under which a console answers. Browsers send the requested name, and the page that caused the request.
 """
 
 from __future__ import annotations
@@ -31,12 +33,70 @@ from gateway.console.asking import ApiError, ApiRequest
 from gateway.console.code_flow import BACK, BEGIN, FLOW_S, FlowError
 from gateway.console.door import HEADER_S, ConsoleDoor
 from gateway.console.guesses import Guesses, TooManyError
-from gateway.console.hosts import Hosts, names_of
 from gateway.console.logins import ConsoleUser, Logins
 from gateway.console.operations import ADMIN, ANYBODY, API, CHANGE, OPERATIONS, ApiOperation, checked
 
 if TYPE_CHECKING:
     from gateway.console.provider_login import ProviderLogin
+from collections.abc import Iterable
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from cryptography import x509
+
+HERE = "localhost"
+
+
+def names_of(certificate: Path) -> frozenset[str]:
+    """Returns the DNS names of the first certificate of a PEM file. Raises OSError, ValueError."""
+    found = x509.load_pem_x509_certificate(certificate.read_bytes())
+    try:
+        names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return frozenset()
+    return frozenset(name.lower() for name in names.get_values_for_type(x509.DNSName))
+
+
+class Hosts:
+    """Names of a console. `configured`: the setting of that name; `certified`: of the certificate, set anew with it."""
+
+    def __init__(self, configured: Iterable[str]) -> None:
+        self._configured = frozenset(name.lower() for name in configured)
+        self.certified: frozenset[str] = frozenset()
+
+    def knows_host(self, host: str) -> bool:
+        """Returns True if a Host header (RFC 9110, section 7.2) names this console."""
+        name = _name(f"//{host}")
+        if name is None:
+            return False
+        try:
+            ip_address(name)
+        except ValueError:
+            return name == HERE or self._is_named(name)
+        return True
+
+    def may_ask(self, origin: str, host: str) -> bool:
+        """Returns True if a page of this Origin (RFC 6454) is the console's own: from the requested host, or, where a
+        proxy uses another name, from one of the console's names.
+        """
+        name, scheme = _name(origin), origin.partition("://")[0].lower()
+        if name is None or scheme not in ("http", "https"):
+            return False
+        return origin.partition("://")[2].lower() == host.lower() or self._is_named(name)
+
+    def _is_named(self, name: str) -> bool:
+        known = self._configured | self.certified
+        return name in known or f"*.{name.partition('.')[2]}" in known
+
+
+def _name(url: str) -> str | None:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        return None
+    return parts.hostname if not (parts.path or parts.query or parts.username) else None
+
 
 log = logging.getLogger("veilmq.console")
 
@@ -126,7 +186,7 @@ class ConsoleServer:
         stamps = Stamps(files)
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
-            if not stamps.changed():
+            if not stamps.have_changed():
                 continue
             try:
                 self._tls()  # a pair that does not fit would leave the context half changed
@@ -211,14 +271,14 @@ class ConsoleServer:
                 raise ApiError(401, "the login is over; log in again")
         if user is None:
             if kind:
-                self._guesses.begin(address, now)
+                self._guesses.count_guess(address, now)
             raise ApiError(401, "log in, or show a token")
         return user
 
     def _bearer(self, secret: str, now: float) -> ConsoleUser | None:
         """Returns the user of a token of the API, or of an access token of the identity provider."""
         if self._oidc is not None and self._oidc.is_token(secret):
-            login = self._oidc.shown(secret)
+            login = self._oidc.login_of_token(secret)
             return None if login is None else ConsoleUser(login.user, login.groups, login.ends)
         name = self._tokens.user_of(secret, now)
         return None if name is None else ConsoleUser(name)
@@ -238,19 +298,24 @@ class ConsoleServer:
     async def _login(self, request: web.Request, body: dict[str, Any], now: float) -> web.Response:
         address = request.remote or ""
         user = body["user"]
-        block = self._guesses.begin(address, now)  # before it is judged, since many may come at once
+        block = self._guesses.count_guess(address, now)  # before it is judged, since many may come at once
         found = await self._answering.authenticate(user, body["password"], address)
         if found is None:
             LogEvent.CONSOLE_LOGIN_FAILED.say(log, user=user, address=address)
             raise ApiError(401, "user or password is wrong")
         self._guesses.right(block, now)
-        return self._begin(request, web.json_response({"user": found.name}), found, now)
+        return self._begin_login(request, web.json_response({"user": found.name}), found, now)
 
-    def _begin(self, request: web.Request, response: web.Response, user: ConsoleUser, now: float) -> web.Response:
+    def _begin_login(self, request: web.Request, response: web.Response, user: ConsoleUser, now: float) -> web.Response:
         """Begins a login of the page and gives its cookie to the browser."""
         LogEvent.CONSOLE_LOGIN.say(log, user=user.name, address=request.remote or "")
         response.set_cookie(
-            COOKIE, self._logins.begin(user, now), httponly=True, samesite="Strict", secure=request.secure, path="/"
+            COOKIE,
+            self._logins.begin_login(user, now),
+            httponly=True,
+            samesite="Strict",
+            secure=request.secure,
+            path="/",
         )
         return response
 
@@ -264,7 +329,7 @@ class ConsoleServer:
         """Sends the browser to the identity provider."""
         assert self._provider is not None
         try:
-            begun = await self._provider.begin()
+            begun = await self._provider.begin_login()
         except FlowError as error:
             return _said(502, error)
         response = web.Response(status=303, headers={"Location": begun.address})
@@ -280,7 +345,7 @@ class ConsoleServer:
         assert self._provider is not None
         now, address = time.time(), request.remote or ""
         try:
-            block = self._guesses.begin(address, now)
+            block = self._guesses.count_guess(address, now)
             user = await self._provider.finish(dict(request.query), request.cookies.get(FLOW_COOKIE, ""))
         except TooManyError:
             return _said(429, "too many failed logins from this address; wait a minute")
@@ -289,12 +354,12 @@ class ConsoleServer:
             response = _said(401, error)
         else:
             self._guesses.right(block, now)
-            response = self._begin(request, web.Response(status=303, headers={"Location": "/"}), user, now)
+            response = self._begin_login(request, web.Response(status=303, headers={"Location": "/"}), user, now)
         response.del_cookie(FLOW_COOKIE, path="/login")
         return response
 
     def _logout(self, request: web.Request) -> web.Response:
-        self._logins.end(request.cookies.get(COOKIE, ""))
+        self._logins.end_login(request.cookies.get(COOKIE, ""))
         response = web.json_response({})
         response.del_cookie(COOKIE, path="/")
         return response
@@ -304,7 +369,7 @@ class ConsoleServer:
         """Adds the headers of every answer. An unexpected error is a line in the log; its answer reveals nothing of
         the inside.
         """
-        with self._door.asked(request.transport) if self._door is not None else contextlib.nullcontext():
+        with self._door.without_timer(request.transport) if self._door is not None else contextlib.nullcontext():
             try:
                 response = self._misdirected(request) or await handler(request)
             except web.HTTPException as error:
@@ -321,7 +386,7 @@ class ConsoleServer:
     def _misdirected(self, request: web.Request) -> web.Response | None:
         """Returns the refusal of a request caused by a page of another site; None if the request may be answered."""
         host, origin = request.headers.get("Host", ""), request.headers.get("Origin")
-        if not self._hosts.knows(host):
+        if not self._hosts.knows_host(host):
             return _error(421, "this console is not called so; name it in console.hosts")
         if origin is not None and not self._hosts.may_ask(origin, host):
             return _error(403, "a page of another site asks; name it in console.hosts if it is a proxy of yours")

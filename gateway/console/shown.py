@@ -61,7 +61,7 @@ class Shown:
             "dropped": snapshot.dropped,
         }
 
-    def overlay(self) -> dict[str, Any]:
+    def shown_overlay(self) -> dict[str, Any]:
         """Returns regions, links with their traffic, blamed members, and how far histories reach; of a broker without
         overlay the latter alone.
         """
@@ -126,14 +126,14 @@ class Shown:
         self.broker.lifecycle.dismiss(client, ReasonCode.ADMINISTRATIVE_ACTION)
         return True
 
-    def forget(self, client_id: str) -> bool:
+    def forget_client(self, client_id: str) -> bool:
         """Ends a session with all its waiting messages; returns False if there is none."""
         client = self._found(client_id)
         if client is None:
             return False
         if client.connection is not None:
             self.broker.lifecycle.dismiss(client, ReasonCode.ADMINISTRATIVE_ACTION)
-        for action in client.session.end() if client.alive else ():
+        for action in client.session.end_session() if client.alive else ():
             self.broker.lifecycle.perform(client, action)
         return True
 

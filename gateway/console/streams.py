@@ -58,7 +58,7 @@ class StreamBacklog:
     def __len__(self) -> int:
         return len(self._messages)
 
-    def add(self, publish: Publish, is_counted: bool = True) -> None:
+    def add_message(self, publish: Publish, is_counted: bool = True) -> None:
         """Keeps the shown part of a message, or counts it as missed, if `is_counted`."""
         payload = bytes(publish.payload[: PAYLOAD_SHOWN_BYTES + 1])  # one byte more shows that it is cut
         size = len(payload) + len(publish.topic.encode())
@@ -103,7 +103,7 @@ class StreamRights:
 
     async def may_receive(self, topic: str) -> bool:
         known = self.known(topic)
-        return known if known is not None else await self._host.ask(self._known, topic, Action.RECEIVE)
+        return known if known is not None else await self._host.ask_topic_plugins(self._known, topic, Action.RECEIVE)
 
 
 class Streams:
@@ -120,26 +120,26 @@ class Streams:
         client = LocalEnd(f"{INTERNAL}console/{secrets.token_hex(8)}", self._broker)
         self.clients.add(client)
         try:
-            return await self._stream(asked, lambda response: self._tell(asked, wanted, client, response))
+            return await self._stream(asked, lambda response: self._write_messages(asked, wanted, client, response))
         finally:
             self.clients.discard(client)
             await client.close()
 
-    async def follow(self, asked: ApiRequest, followed: FollowedMessages, wish: Wish) -> web.StreamResponse:
+    async def follow_messages(self, asked: ApiRequest, followed: FollowedMessages, wish: Wish) -> web.StreamResponse:
         """Serves a stream of the steps of messages to its end. Raises ApiError if there are too many streams."""
         try:
-            following = followed.begin(wish)
+            following = followed.begin_following(wish)
         except FollowError as error:
             raise ApiError(503, str(error)) from None
         try:
             return await self._stream(asked, lambda response: _tell_steps(following, followed.member, response))
         finally:
-            followed.end(following)
+            followed.end_following(following)
 
     async def _stream(
         self, asked: ApiRequest, tell: Callable[[web.StreamResponse], Coroutine[Any, Any, None]]
     ) -> web.StreamResponse:
-        stream = self._begin(asked.user)
+        stream = self._begin_stream(asked.user)
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store",
                                                "X-Content-Type-Options": "nosniff"})  # fmt: skip
         try:
@@ -153,29 +153,29 @@ class Streams:
                 with suppress(ConnectionError, TimeoutError, asyncio.CancelledError):
                     await telling
         finally:
-            self._end(stream)
+            self._end_stream(stream)
         response.force_close()
         return response
 
-    def _begin(self, user: str) -> OpenStream:
+    def _begin_stream(self, user: str) -> OpenStream:
         """Counts a new stream, for which the user with most loses its oldest. Raises ApiError if nobody has more."""
         if self._count >= STREAMS_MAX:
             gone = self._open.oldest_of_more(user)
             if gone is None:
                 raise ApiError(503, f"{STREAMS_MAX} streams are open; close one")
-            self._end(gone)
+            self._end_stream(gone)
         stream = OpenStream(user)
         self._open.add(user, stream)
         self._count += 1
         return stream
 
-    def _end(self, stream: OpenStream) -> None:
+    def _end_stream(self, stream: OpenStream) -> None:
         if not stream.is_over:
             stream.is_over = True
             self._open.drop_thing(stream.user, stream)
             self._count -= 1
 
-    async def _tell(
+    async def _write_messages(
         self, asked: ApiRequest, wanted: Subscription, client: LocalEnd, response: web.StreamResponse
     ) -> None:
         """Writes arriving messages. Returns where the broker refuses the filter; raises TimeoutError for a browser that
@@ -192,7 +192,7 @@ class Streams:
             known = rights.known(publish.topic)
             if known is not False and wants(wanted, publish):
                 # What a plugin has to be asked about tells nothing by being missed.
-                waiting.add(publish, is_counted=bool(known) or not wanted.predicate)
+                waiting.add_message(publish, is_counted=bool(known) or not wanted.predicate)
 
         client.on_publish = came
         await client.connect()

@@ -47,29 +47,29 @@ class DayKeeper:
             with contextlib.suppress(OSError):
                 self._rows.extend(rows_of((self._data / FIGURES_FILE).read_bytes()[: MINUTES_MAX * ROW_BYTES], now))
             with contextlib.suppress(PrivateFileError):
-                self._alarms.restore(read_private(self._data / ALARMS_FILE))
+                self._alarms.restore_alarms(read_private(self._data / ALARMS_FILE))
         self._sampler = Sampler(self._look, now)
-        self._task = asyncio.get_running_loop().create_task(self._run(), name="day")
+        self._task = asyncio.get_running_loop().create_task(self._look_every_minute(), name="day")
 
     async def stop(self) -> None:
         """Ends; alarms that changed are kept."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-            await self._keep(None)
+            await self._keep_minute(None)
 
-    def shown(self) -> dict[str, Any]:
+    def shown_day(self) -> dict[str, Any]:
         """Returns rows and alarms as JSON: the answer to `/day`."""
-        return {"fields": ["at", *FIELDS], "rows": shown(self._rows), "alarms": self._alarms.shown()}
+        return {"fields": ["at", *FIELDS], "rows": shown(self._rows), "alarms": self._alarms.shown_alarms()}
 
     async def take_row(self) -> None:
         """Takes the row of the minute that ends now."""
         assert self._sampler is not None
         row = self._sampler.row(self._clock())
         self._rows.append(row)
-        await self._keep(row)
+        await self._keep_minute(row)
 
-    async def _keep(self, row: Minute | None) -> None:
+    async def _keep_minute(self, row: Minute | None) -> None:
         if self._data is None:
             return
         content, self._alarms.is_changed = self._alarms.encode() if self._alarms.is_changed else None, False
@@ -83,7 +83,7 @@ class DayKeeper:
         else:
             self._is_failing = False
 
-    async def _run(self) -> None:
+    async def _look_every_minute(self) -> None:
         while True:
             now = self._clock()
             await asyncio.sleep(MINUTE_S - now % MINUTE_S)

@@ -27,14 +27,14 @@ class Commands:
     def __init__(self) -> None:
         self._words: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._ended = False
-        threading.Thread(target=self._read, name="commands", daemon=True).start()
+        threading.Thread(target=self._read_words, name="commands", daemon=True).start()
 
-    def _read(self) -> None:
+    def _read_words(self) -> None:
         for line in sys.stdin:
             self._words.put(line.strip())
         self._words.put(STOP)
 
-    def next(self, timeout_s: float) -> str | None:
+    def next_word(self, timeout_s: float) -> str | None:
         """Returns the next word, or None after `timeout_s`."""
         if self._ended:
             return STOP

@@ -35,7 +35,7 @@ class PahoLoop:
             now = time.monotonic()
             if now >= self._look_at:
                 self._look_at = now + LOOK_EVERY_S
-                self._look()
+                self._check_clients()
             open_ = {socket: client for client in self._clients if (socket := client.socket()) is not None}
             full = [socket for socket, client in open_.items() if client.want_write()]
             wait_s = max(0.0, min(until, self._look_at) - now)
@@ -47,7 +47,7 @@ class PahoLoop:
             if time.monotonic() >= until:
                 return
 
-    def _look(self) -> None:
+    def _check_clients(self) -> None:
         for client in self._clients:
             if client.loop_misc() != MQTTErrorCode.MQTT_ERR_SUCCESS:
                 with contextlib.suppress(OSError):  # no listener there yet: the next check tries again
@@ -59,6 +59,6 @@ class PahoLoop:
         while True:
             left_s = until - time.monotonic()
             self.serve(min(max(left_s, 0.0), LISTEN_EVERY_S))
-            word = commands.next(0.0)
+            word = commands.next_word(0.0)
             if word is not None or left_s <= LISTEN_EVERY_S:
                 return word

@@ -106,7 +106,7 @@ class Play:
     def _spark_arguments(self) -> list[str]:
         layout = self._layout
         return [
-            "--identity", str(layout.identity(INGEST)), "--overlay", str(layout.overlay),
+            "--identity", str(layout.identity(INGEST)), "--overlay", str(layout.overlay_path),
             "--grants", str(layout.grants), "--work", str(layout.directory / "spark"),
             "--telemetry", TELEMETRY, "--availability", AVAILABILITY, "--sink", str(self._sink),
         ]  # fmt: skip
@@ -120,7 +120,7 @@ class Play:
     def _turn(self, until_s: float = POLL_S) -> None:
         """Checks the processes, takes their events, shows some of Spark's rows. Raises DemoError."""
         time.sleep(until_s)
-        self._fleet.check()
+        self._fleet.check_running()
         if shutil.disk_usage(self._layout.directory).free < DISK_LOW_BYTES:
             raise DemoError(f"{self._layout.directory}: the disk is full; make room or set TMPDIR")
         for name, facts in self._facts.items():
@@ -128,23 +128,23 @@ class Play:
             for event in process.events():
                 if event.get("event") == "trouble":
                     raise DemoError(f"{name}: {event.get('text')}", 1, process.tail())
-                self._take(facts, event)
+                self._take_event(facts, event)
 
-    def _take(self, facts: dict[str, Any], event: dict[str, Any]) -> None:
+    def _take_event(self, facts: dict[str, Any], event: dict[str, Any]) -> None:
         kind = event.pop("event", "")
         facts[kind] = event
         if kind == "window" and time.monotonic() - self._shown > SHOW_EVERY_S:
             self._shown = time.monotonic()
             for line in event.get("rows", ()):
-                self._say(f"[dim]spark[/]  {escape(str(line))}")
+                self._say_line(f"[dim]spark[/]  {escape(str(line))}")
 
-    def _say(self, text: str) -> None:
+    def _say_line(self, text: str) -> None:
         self._console.print(text, highlight=False, soft_wrap=True)
 
     def _fact(self, process: str, event: str, field: str) -> int:
         return int(self._facts[process].get(event, {}).get(field, 0))
 
-    def _wait(self, what: str, missing: Callable[[], list[str]], timeout_s: float) -> None:
+    def _wait_until(self, what: str, missing: Callable[[], list[str]], timeout_s: float) -> None:
         """Waits until `missing` returns nothing. Raises DemoError naming the missing items after `timeout_s`."""
         until = time.monotonic() + timeout_s
         with self._console.status(what) as status:
@@ -157,12 +157,12 @@ class Play:
     def wait_ready(self) -> None:
         """Waits until every link is up and a probe has reached the subscriber and Spark."""
         begun = time.monotonic()
-        self._say(
+        self._say_line(
             f"starting {len(REPLICAS)} replicas, {len(KEY_SERVERS)} key servers, {len(GATEWAYS)} gateways, "
             "an ordinary broker, clients and Spark"
         )
-        self._wait("starting", self._not_ready, READY_S)
-        self._say(f"every link is up and Spark has its first row, after {time.monotonic() - begun:.0f} s")
+        self._wait_until("starting", self._not_ready, READY_S)
+        self._say_line(f"every link is up and Spark has its first row, after {time.monotonic() - begun:.0f} s")
 
     def _not_ready(self) -> list[str]:
         waiting = [f"the links of {name}" for name in self._ledger.not_ready()]
@@ -178,9 +178,9 @@ class Play:
         """Publishes with the injected faults, then waits for the last confirmation."""
         telemetry, seconds = self._fleet["telemetry"], self._timeline.seconds
         self._before = (self._ledger.epoch(), self._ledger.counted("key_waits"))
-        telemetry.say("go")
-        self._wait("starting", lambda: [] if "started" in self._facts["telemetry"] else ["telemetry"], 30.0)
-        self._say(f"publishing for {seconds:.0f} s")
+        telemetry.send_word("go")
+        self._wait_until("starting", lambda: [] if "started" in self._facts["telemetry"] else ["telemetry"], 30.0)
+        self._say_line(f"publishing for {seconds:.0f} s")
         start = time.monotonic()
         done_s = 0.0
         with self._console.status("publishing") as status:
@@ -204,7 +204,7 @@ class Play:
 
     def _inject(self, step: Step) -> None:
         replica = self._fleet[step.replica]
-        self._say(f"[bold yellow]{step.at_s:5.1f} s  {step.replica} {step.action.value}[/]")
+        self._say_line(f"[bold yellow]{step.at_s:5.1f} s  {step.replica} {step.action.value}[/]")
         match step.action:
             case Action.LIE:
                 replica.signal(signal.SIGUSR1)
@@ -220,7 +220,7 @@ class Play:
         """Waits until subscriber and Spark have all messages, at most DRAIN_S; messages missing then are lost."""
         confirmed = self._fact("telemetry", "done", "sent") - self._fact("telemetry", "done", "unconfirmed")
         until = time.monotonic() + DRAIN_S
-        self._say(f"{confirmed} messages published; waiting until all have arrived")
+        self._say_line(f"{confirmed} messages published; waiting until all have arrived")
         with self._console.status("draining") as status:
             while time.monotonic() < until:
                 counts = (
@@ -237,8 +237,8 @@ class Play:
             self._turn()
         for process in (self._fleet["telemetry"], self._fleet["witness"]):
             process.may_end = True
-            process.say("stop")
-            if not process.wait(10.0):
+            process.send_word("stop")
+            if not process.wait_for_end(10.0):
                 raise DemoError(f"{process.name}: does not end", 1, process.tail())
 
     # ------------------------------------------------------------------------------------------- counting
@@ -270,12 +270,14 @@ class Play:
         """Continues to publish, uncounted, until the user interrupts."""
         self._facts["telemetry"] = {}
         self._start_telemetry(0.0, None)
-        self._fleet["telemetry"].say("go")
+        self._fleet["telemetry"].send_word("go")
         ports = self._layout.client_ports
-        self._say(f"running on; files in {self._layout.directory}")
-        self._say(f"devices publish at port {ports['site']}, applications subscribe at {ports['control']}, as with")
-        self._say(f"mosquitto_sub -p {ports['control']} -t 'machine/#' -v")
-        self._say("Ctrl-C ends it")
+        self._say_line(f"running on; files in {self._layout.directory}")
+        self._say_line(
+            f"devices publish at port {ports['site']}, applications subscribe at {ports['control']}, as with"
+        )
+        self._say_line(f"mosquitto_sub -p {ports['control']} -t 'machine/#' -v")
+        self._say_line("Ctrl-C ends it")
         with contextlib.suppress(KeyboardInterrupt):
             while True:
                 self._turn(0.5)

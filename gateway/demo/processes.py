@@ -66,10 +66,10 @@ class Process:
             )
         self.may_end = False
         if self._talks:
-            self._reader = threading.Thread(target=self._read, args=(self._popen,), name=self.name, daemon=True)
+            self._reader = threading.Thread(target=self._read_events, args=(self._popen,), name=self.name, daemon=True)
             self._reader.start()
 
-    def _read(self, popen: subprocess.Popen[str]) -> None:
+    def _read_events(self, popen: subprocess.Popen[str]) -> None:
         assert popen.stdout is not None
         for line in popen.stdout:
             try:
@@ -86,7 +86,7 @@ class Process:
             found.append(self._events.get())
         return found
 
-    def say(self, word: str) -> None:
+    def send_word(self, word: str) -> None:
         """Sends a command; does nothing if the process has ended."""
         if self._popen is None or self._popen.stdin is None:
             return
@@ -106,7 +106,7 @@ class Process:
             self._popen.kill()
             self._popen.wait()
 
-    def check(self) -> None:
+    def check_running(self) -> None:
         """Raises DemoError if the process ended without a request."""
         status = self._popen.poll() if self._popen is not None else None
         if status is None or (self.may_end and status in (0, -signal.SIGKILL, -signal.SIGTERM)):
@@ -123,7 +123,7 @@ class Process:
             return []
         return self.log.read_text("utf-8", "replace").splitlines()[-TAIL_LINES:]
 
-    def wait(self, timeout_s: float) -> bool:
+    def wait_for_end(self, timeout_s: float) -> bool:
         """Waits for the end of the process; returns True if it ended in time and all its events have been read."""
         if self._popen is None:
             return True
@@ -139,7 +139,7 @@ class Process:
         """Asks the process to end: by its own protocol if it has one, so that Spark's JVM ends first."""
         self.may_end = True
         if self._talks:
-            self.say("stop")
+            self.send_word("stop")
         else:
             self.signal(signal.SIGTERM)
 
@@ -183,10 +183,10 @@ class DemoProcesses:
         process.start()
         return process
 
-    def check(self) -> None:
+    def check_running(self) -> None:
         """Raises DemoError if any process ended without a request."""
         for process in self._processes.values():
-            process.check()
+            process.check_running()
 
     def close(self) -> None:
         """Asks all processes to end, then kills the rest. A second Ctrl-C meanwhile changes nothing."""
@@ -195,7 +195,7 @@ class DemoProcesses:
                 process.terminate()
             until = time.monotonic() + TERMINATE_S
             for process in self._processes.values():
-                process.wait(max(0.0, until - time.monotonic()))
+                process.wait_for_end(max(0.0, until - time.monotonic()))
             for process in self._processes.values():
                 process.kill_group()
 

@@ -80,7 +80,7 @@ class DemoLayout:
     plain_port: int
 
     @property
-    def overlay(self) -> Path:
+    def overlay_path(self) -> Path:
         return self.directory / "overlay.json"
 
     @property
@@ -116,7 +116,7 @@ def build(directory: Path, now: float) -> DemoLayout:
         domains[domain].issue(member, role_of(member), (HOST,), layout.identity(member), now)
     description = directory / "overlay.yaml"
     _write_yaml(description, overlay_description(layout), "What the owner signs: `veilmq overlay sign`.")
-    sign_overlay(description, domains["owner"].directory, layout.overlay, now)
+    sign_overlay(description, domains["owner"].directory, layout.overlay_path, now)
     for name in REPLICAS:
         _write_yaml(layout.config(name), replica_settings(layout, name), f"Replica {name} of {DOMAINS[name]}.")
     for name in KEY_SERVERS:
@@ -195,7 +195,7 @@ def replica_settings(layout: DemoLayout, name: str) -> dict[str, Any]:
         },
         "allow_anonymous": True,
         "data": f"data/{name}",
-        "overlay": {"identity": f"identities/{name}", "overlay": layout.overlay.name},
+        "overlay": {"identity": f"identities/{name}", "overlay": layout.overlay_path.name},
     }
 
 
@@ -206,7 +206,7 @@ def key_server_settings(layout: DemoLayout, name: str) -> dict[str, Any]:
         "data": f"data/{name}",
         "overlay": {
             "identity": f"identities/{name}",
-            "overlay": layout.overlay.name,
+            "overlay": layout.overlay_path.name,
             "key_server": {"material": f"keyserver/{name}.material"},
         },
     }
@@ -223,7 +223,7 @@ def gateway_settings(layout: DemoLayout, name: str) -> dict[str, Any]:
         "data": f"data/{name}",
         "overlay": {
             "identity": f"identities/{name}",
-            "overlay": layout.overlay.name,
+            "overlay": layout.overlay_path.name,
             "protect": protect,
         },
         "availability": {"enabled": True, "topic_prefix": AVAILABILITY_PREFIX},

@@ -105,7 +105,7 @@ class Publishers:
             id_ = f"{PROBE}{way}-{number}"
             device.publish(id_, f"machine/{self._machine}/probe/{way}", json.dumps({"id": id_}), ())
 
-    def send(self, number: int, reading: Reading) -> None:
+    def send_reading(self, number: int, reading: Reading) -> None:
         """Sends a single reading to the gateway, and its twin to the ordinary broker."""
         turn = self.devices[len(self._owners) % len(self.devices)]
         device = self._owners.setdefault((reading.kind, reading.number), turn)
@@ -152,7 +152,7 @@ def publish_for(publishers: Publishers, commands: Commands, rate: float, seconds
             start += now - due
         if now >= end or publishers.loop.next_word(commands, due - now) == STOP:
             return number
-        publishers.send(number, next(source))
+        publishers.send_reading(number, next(source))
         if now - told >= 0.5:
             told = now
             emit("progress", sent=number + 1)

@@ -39,17 +39,17 @@ class _Member:
         self.reader, self.writer = reader, writer
         self.named: OrderedDict[str, None] = OrderedDict()
 
-    def send(self, content: Mapping[str, str]) -> None:
+    def send_line(self, content: Mapping[str, str]) -> None:
         self.writer.write(json.dumps(content).encode() + b"\n")
 
-    async def next(self) -> dict[str, Any] | None:
+    async def next_line(self) -> dict[str, Any] | None:
         """Returns the next line; None if the member has ended."""
         with contextlib.suppress(ConnectionError, ValueError):
             line = await self.reader.readline()
             return json.loads(line) if line else None
         return None
 
-    def knows(self, message: str) -> bool:
+    def knows_message(self, message: str) -> bool:
         """True if the member showed this message or was told of it; False once for each."""
         if message in self.named:
             return True
@@ -70,8 +70,8 @@ async def _connect(data: Path, wish: Mapping[str, str]) -> tuple[_Member, str]:
         text = f"{data / SOCKET}: nobody answers ({error.strerror or error}); start the member with `veilmq broker`"
         raise FollowError(text) from None
     member = _Member(reader, writer)
-    member.send(wish)
-    answer = await member.next()
+    member.send_line(wish)
+    answer = await member.next_line()
     if answer is None or "error" in answer:
         text = f"{data / SOCKET}: ended at once; see the member's log" if answer is None else answer["error"]
         raise FollowError(text)
@@ -104,7 +104,7 @@ async def _merge(members: list[_Member], asked: Question, show: Callable[[dict[s
     waiting: list[tuple[float, dict[str, Any]]] = []
     ends_at = None if asked.seconds is None else loop.time() + asked.seconds
     reading: dict[asyncio.Future[dict[str, Any] | None], _Member] = {}
-    reading |= {asyncio.ensure_future(member.next()): member for member in members}
+    reading |= {asyncio.ensure_future(member.next_line()): member for member in members}
     shown = 0
     try:
         while reading or waiting:
@@ -117,7 +117,7 @@ async def _merge(members: list[_Member], asked: Question, show: Callable[[dict[s
                 member = reading.pop(one)
                 if (line := one.result()) is None:
                     continue
-                reading[asyncio.ensure_future(member.next())] = member
+                reading[asyncio.ensure_future(member.next_line())] = member
                 waiting.append((loop.time(), line))
                 _spread(line, member, members)
             is_over = ends_at is not None and loop.time() >= ends_at
@@ -140,7 +140,7 @@ def _spread(line: Mapping[str, Any], source: _Member, members: list[_Member]) ->
     """Tells other members the messages that a step names."""
     for message in (line.get("message"), line.get("batch")):
         if isinstance(message, str) and message:
-            source.knows(message)
+            source.knows_message(message)
             for member in members:
-                if member is not source and not member.knows(message):
-                    member.send({"message": message})
+                if member is not source and not member.knows_message(message):
+                    member.send_line({"message": message})

@@ -59,14 +59,14 @@ class FollowServer:
     async def start(self) -> None:
         """Begins to serve. A socket that cannot be made is said in the log: the member works without."""
         try:
-            sock = self._bound()
+            sock = self._bound_socket()
         except OSError as error:
             LogEvent.FOLLOWING_NOT_SERVED.say(log, self._data / SOCKET, error.strerror or error)
             return
         self._ours = stamp(self._data / SOCKET)
         self._server = await asyncio.start_unix_server(self._serve, sock=sock, limit=LINE_BYTES_MAX)
 
-    def _bound(self) -> socket.socket:
+    def _bound_socket(self) -> socket.socket:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             with short_path(self._data) as path:
@@ -95,14 +95,14 @@ class FollowServer:
         assert task is not None
         self._tasks.add(task)
         try:
-            await self._follow(reader, writer)
+            await self._serve_follower(reader, writer)
         except (ConnectionError, TimeoutError, ValueError, asyncio.CancelledError):
             pass  # the client is gone, or sends no lines of ours
         finally:
             self._tasks.discard(task)
             writer.close()
 
-    async def _follow(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve_follower(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._waiting >= WAITING_MAX:
             return
         self._waiting += 1
@@ -112,7 +112,7 @@ class FollowServer:
             self._waiting -= 1
         try:
             wish = Wish.read(said.get("client", ""), said.get("topic", ""), said.get("address", ""))
-            following = self._followed.begin(wish)
+            following = self._followed.begin_following(wish)
         except FollowError as error:
             await _write(writer, {"error": str(error)})
             return
@@ -128,7 +128,7 @@ class FollowServer:
                 hearing.cancel()
                 await asyncio.gather(telling, hearing, return_exceptions=True)
         finally:
-            self._followed.end(following)
+            self._followed.end_following(following)
 
 
 def _words(line: bytes) -> dict[str, str]:
@@ -143,7 +143,7 @@ async def _hear(following: Following, reader: asyncio.StreamReader) -> None:
     """Takes names of messages until the client goes."""
     while line := await reader.readline():
         if message := _words(line).get("message"):
-            following.name(message)
+            following.name_message(message)
             await asyncio.sleep(0)  # many names: other work of the loop has its turns
 
 

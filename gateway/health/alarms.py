@@ -39,7 +39,7 @@ class Alarms:
     def __len__(self) -> int:
         return len(self._all)
 
-    def look(self, findings: Sequence[Finding], now: float) -> None:
+    def take_findings(self, findings: Sequence[Finding], now: float) -> None:
         """Takes the findings of a moment: new ones begin, those that are gone are over."""
         present = {finding.key: finding for finding in findings}
         for alarm in self._all:
@@ -55,14 +55,14 @@ class Alarms:
         for finding in present.values():
             self._all.append(PastFinding(finding.key, finding.level, finding.text[:TEXT_MAX], now))
             self.is_changed = True
-        self._bound()
+        self._drop_oldest()
 
-    def _bound(self) -> None:
+    def _drop_oldest(self) -> None:
         while len(self._all) > ALARMS_MAX:
             gone = next((alarm for alarm in self._all if alarm.over is not None), self._all[0])
             self._all.remove(gone)
 
-    def shown(self) -> list[dict[str, Any]]:
+    def shown_alarms(self) -> list[dict[str, Any]]:
         """Returns all alarms as JSON, those that last first, then the newest first."""
         newest = sorted(self._all, key=lambda alarm: (alarm.over is not None, -(alarm.over or alarm.since)))
         return [asdict(alarm) for alarm in newest]
@@ -71,7 +71,7 @@ class Alarms:
         """Returns the content of the file."""
         return json.dumps([asdict(alarm) for alarm in self._all]).encode()
 
-    def restore(self, content: bytes) -> bool:
+    def restore_alarms(self, content: bytes) -> bool:
         """Takes the alarms of a former process; returns False for content that is not ours."""
         try:
             rows = [PastFinding(**row) for row in json.loads(content)]
@@ -80,7 +80,7 @@ class Alarms:
         if not all(_is_sound(row) for row in rows):
             return False
         self._all = [*rows, *self._all]
-        self._bound()
+        self._drop_oldest()
         return True
 
 

@@ -20,7 +20,7 @@ class Certificates:
     def __init__(self) -> None:
         self._known: dict[Path, tuple[int, float | None]] = {}
 
-    def end(self, path: Path) -> float | None:
+    def end_of(self, path: Path) -> float | None:
         """Returns the expiry time (UNIX, seconds) of a file's first certificate, or None if the file has none."""
         try:
             changed = path.stat().st_mtime_ns
@@ -50,7 +50,7 @@ def look(
     """Returns the process's view without findings of parts that judge themselves. `now`: UNIX time in seconds."""
     ends = {}
     for what, path in _files(settings):
-        end = certificates.end(path)
+        end = certificates.end_of(path)
         if end is not None:
             ends[what] = end
     free = {}

@@ -14,6 +14,7 @@ from typing import Any
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from gateway.base.log_events import LogEvent
+from gateway.base.rhythm import until_next
 from gateway.health.alarms import Alarms
 from gateway.health.findings import BROKEN, LEVELS, Finding, HealthReport, View, all_ends, judge
 
@@ -38,7 +39,7 @@ class HealthWatch:
         """Called with each finding that begins or affects other members (True), or ends (False)."""
 
     def start(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._run(), name="health")
+        self._task = asyncio.get_running_loop().create_task(self._inspect_repeatedly(), name="health")
 
     def stop(self) -> None:
         if self._task is not None:
@@ -75,12 +76,12 @@ class HealthWatch:
         yield up
         yield needed
 
-    def step(self, now: float) -> None:
+    def inspect_process(self, now: float) -> None:
         """Inspects the process once and logs changes. `now`: seconds of `clock`."""
         report = self.report()
         if now - self._begun < SETTLE_S:
             return
-        self.alarms.look(report.findings, report.view.now)
+        self.alarms.take_findings(report.findings, report.view.now)
         present = {finding.key: finding for finding in report.findings}
         for key, (_, finding) in list(self._said.items()):
             if key not in present:
@@ -97,10 +98,10 @@ class HealthWatch:
                 event = LogEvent.HEALTH_BROKEN if finding.level == BROKEN else LogEvent.HEALTH_DEGRADED
                 event.say(log, finding.text)
 
-    async def _run(self) -> None:
+    async def _inspect_repeatedly(self) -> None:
         while True:
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(until_next(LOOK_EVERY_S))
             try:
-                self.step(self._clock())
+                self.inspect_process(self._clock())
             except Exception:  # noqa: BLE001  the log has its traceback
                 LogEvent.HEALTH_FAILED.say(log, exc_info=True)

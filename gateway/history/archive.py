@@ -135,10 +135,10 @@ class Archive:
             by_scope.setdefault(key.scope, ([], []))[1].append(key)
         for scope, (fresh, told) in by_scope.items():
             if scope in histories:
-                self._write(scope, fresh, told)
-                self._bound(scope, histories[scope], now)
+                self._write_records(scope, fresh, told)
+                self._keep_bounds(scope, histories[scope], now)
 
-    def _write(self, scope: int, records: Sequence[HistoryRecord], keys: Sequence[HistoryKey]) -> None:
+    def _write_records(self, scope: int, records: Sequence[HistoryRecord], keys: Sequence[HistoryKey]) -> None:
         known = self._open_for(scope)
         rows = [(self._row + at, record) for at, record in enumerate(records, 1)]
         self._writing[scope].write(rows, keys)
@@ -166,7 +166,7 @@ class Archive:
         self._writing[scope] = Segment(self._path(known), scope, known.key)
         return known
 
-    def _bound(self, scope: int, history: History, now: float) -> None:
+    def _keep_bounds(self, scope: int, history: History, now: float) -> None:
         """Closes a full segment, and erases old segments and records beyond the bytes."""
         known = self._open_for(scope)
         span_ms = history.seconds * 1000 / PARTS
@@ -183,7 +183,7 @@ class Archive:
 
     def _close(self, known: _Known) -> None:
         file = self._writing.pop(known.scope)
-        file.settle()
+        file.empty_log()
         file.close()
         known.is_closed = True
         self._catalogue.execute("BEGIN")
@@ -209,7 +209,7 @@ class Archive:
         if oldest.owned.keys() == {greediest}:
             self._erase(oldest)
             return
-        self._file(oldest).drop(greediest)
+        self._file(oldest).drop_publisher(greediest)
         oldest.bytes -= oldest.owned.pop(greediest)
         self._catalogue.execute("DELETE FROM owned WHERE segment=? AND publisher=?", (oldest.id, greediest))
 
@@ -224,14 +224,14 @@ class Archive:
             self._writing.pop(known.scope).close()
         erase_segment(self._path(known))
 
-    def keep(self, histories: Mapping[int, History], now: float) -> None:
+    def erase_outdated(self, histories: Mapping[int, History], now: float) -> None:
         """Erases old segments, and scopes without a history now. Raises sqlite3.Error, OSError."""
         for known in list(self._segments.values()):
             history = histories.get(known.scope)
             if history is None or known.last_ms < (now - history.seconds - history.seconds / PARTS) * 1000:
                 self._erase(known)
         for scope in {known.scope for known in self._segments.values() if not known.is_closed}:
-            self._bound(scope, histories[scope], now)
+            self._keep_bounds(scope, histories[scope], now)
 
     def erase_all(self) -> None:
         """Erases everything: this is no replica any more."""
@@ -265,7 +265,7 @@ class Archive:
         for known, each in self._merged(recall):
             if records and each.position == records[-1].position:
                 continue  # it came again after a restart
-            body = self._file(known).body(each.position)
+            body = self._file(known).body_of(each.position)
             if body is None:
                 continue
             if records and size + len(body) > request.most_bytes:
@@ -273,7 +273,7 @@ class Archive:
                 break
             size += len(body)
             records.append(HistoryRecord(known.scope, each.position, each.key_id, body))
-            if each.key_id and each.key_id not in keys and (key := self._file(known).key(each.key_id)) is not None:
+            if each.key_id and each.key_id not in keys and (key := self._file(known).key_of(each.key_id)) is not None:
                 keys[each.key_id] = key
                 size += len(key.header) + len(key.shares)
         mine = [known for known in self._segments.values() if known.scope == request.scope and known.owned]

@@ -61,7 +61,7 @@ class HistoryKeeper:
         self.reach: list[Reach] = []
         """How far each history reaches, as it was looked at last."""
 
-    def states(self, scopes: Iterable[tuple[str, int]]) -> list[HistoryState]:
+    def history_states(self, scopes: Iterable[tuple[str, int]]) -> list[HistoryState]:
         """Returns how far the history of each scope reaches. `scopes`: filter and number of each."""
         reach = {one.scope: one for one in self.reach}
         return [
@@ -73,7 +73,7 @@ class HistoryKeeper:
 
     # ------------------------------------------------------------------------------------------- effects
 
-    def record(self, effect: Record) -> None:
+    def write_record(self, effect: Record) -> None:
         """Writes behind the traffic."""
         of_keys = sum(len(key.shares) for key in effect.keys)
         is_refused = bool(self.refused) and self._clock() - self._refused_at < RETRY_S
@@ -91,11 +91,11 @@ class HistoryKeeper:
         def written(error: Exception | None) -> None:
             self._waiting_bytes -= size
             self._waiting_of -= sizes
-            self._note(error)
+            self._note_refusal(error)
             if error is not None:
                 self._count(Count("history_lost", len(records)))
 
-        self._run(lambda archive: archive.write(records, effect.keys, histories, now), written)
+        self._run_in_thread(lambda archive: archive.write(records, effect.keys, histories, now), written)
         self.tidy()
 
     def _admitted(self, records: Sequence[HistoryRecord], size: int) -> tuple[list[HistoryRecord], Counter[bytes]]:
@@ -112,7 +112,7 @@ class HistoryKeeper:
 
     def record_era(self, effect: RecordEra) -> None:
         """Keeps an era."""
-        self._run(lambda archive: archive.write_era(effect), self._note)
+        self._run_in_thread(lambda archive: archive.write_era(effect), self._note_refusal)
 
     def recall(self, effect: Recall) -> None:
         """Reads a page for the node; an empty page, if the disk refuses."""
@@ -123,11 +123,11 @@ class HistoryKeeper:
 
         def failed(error: Exception | None) -> None:
             if error is not None:
-                self._note(error)
+                self._note_refusal(error)
                 self._handle(Recalled(effect.peer, effect.request))
 
         loop = asyncio.get_running_loop()
-        self._run(read, failed)
+        self._run_in_thread(read, failed)
 
     def tidy(self) -> None:
         """Erases what is too old, and looks how far histories reach, now and then. For a caller that has a history."""
@@ -137,14 +137,14 @@ class HistoryKeeper:
         self._kept_at = now
 
         def look(archive: Archive) -> None:
-            archive.keep(histories, now)
+            archive.erase_outdated(histories, now)
             reach = archive.reach()
             loop.call_soon_threadsafe(setattr, self, "reach", reach)
 
         loop = asyncio.get_running_loop()
-        self._run(look, self._note)
+        self._run_in_thread(look, self._note_refusal)
 
-    def _note(self, error: Exception | None) -> None:
+    def _note_refusal(self, error: Exception | None) -> None:
         """Says a refusal of the disk once, and the end of the refusal once."""
         why = "" if error is None else str(error) or type(error).__name__
         if why:
@@ -155,7 +155,7 @@ class HistoryKeeper:
 
     # -------------------------------------------------------------------------------------------- thread
 
-    def _run(self, work: Callable[[Archive], None], done: Callable[[Exception | None], None]) -> None:
+    def _run_in_thread(self, work: Callable[[Archive], None], done: Callable[[Exception | None], None]) -> None:
         """Does something with the archive, in its thread; `done` is called on the event loop."""
         loop = asyncio.get_running_loop()
         if self._thread is None:
@@ -177,7 +177,7 @@ class HistoryKeeper:
     def erase(self) -> None:
         """Erases everything: this is no replica any more."""
         if self._thread is not None or self._directory.exists():
-            self._run(lambda archive: archive.erase_all(), self._note)
+            self._run_in_thread(lambda archive: archive.erase_all(), self._note_refusal)
 
     def close(self) -> None:
         """Writes all pending records, and closes the files."""

@@ -84,8 +84,8 @@ class LocalHistory:
         self._filters = {number: topic_filter for topic_filter, number in self._scopes.items()}
         by_number = {number: histories[topic_filter] for topic_filter, number in self._scopes.items()}
         self._clock = clock
-        self._keeper = HistoryKeeper(directory, key, lambda: by_number, self._recalled, self._count, clock)
-        self._rereading = Rereading("", self._asked, clock)
+        self._keeper = HistoryKeeper(directory, key, lambda: by_number, self._recalled, self._count_effect, clock)
+        self._rereading = Rereading("", self._take_request, clock)
         self._fresh: list[HistoryRecord] = []
         self._fresh_bytes = 0
         self._writing: asyncio.TimerHandle | None = None
@@ -113,25 +113,26 @@ class LocalHistory:
         self._parts.clear()
         for timer in filter(None, (self._tidying, self._writing)):
             timer.cancel()
-        self._write()
+        self._write_fresh()
         self._keeper.close()
 
-    def states(self) -> list[HistoryState]:
+    def history_states(self) -> list[HistoryState]:
         """Returns how far each history reaches."""
-        return self._keeper.states(self._scopes.items())
+        return self._keeper.history_states(self._scopes.items())
 
     def spans(self) -> list[ScopeSpan]:
         """Returns how far each history reaches, for people who look at it."""
         return [
-            ScopeSpan(one.scope, "", self._days[one.scope], 0, 0, (one.span("this broker"),)) for one in self.states()
+            ScopeSpan(one.scope, "", self._days[one.scope], 0, 0, (one.span("this broker"),))
+            for one in self.history_states()
         ]
 
-    def _count(self, count: Count) -> None:
+    def _count_effect(self, count: Count) -> None:
         self.lost += count.amount
 
     # ------------------------------------------------------------------------------------------- writing
 
-    def record(self, publication: Publication, publisher: str, owner: str) -> None:
+    def record_publication(self, publication: Publication, publisher: str, owner: str) -> None:
         """Takes a publication that local clients get now. `publisher`: the client id; `owner`: the user or address
         whose share of the disk it takes.
         """
@@ -150,19 +151,19 @@ class LocalHistory:
         self._fresh.append(HistoryRecord(self._scopes[topic_filter], position, NO_KEY, body))
         self._fresh_bytes += len(body)
         if len(self._fresh) >= FRESH_MAX or self._fresh_bytes >= FRESH_BYTES_MAX:
-            self._write()
+            self._write_fresh()
         elif self._writing is None:
-            self._writing = asyncio.get_running_loop().call_later(FRESH_S, self._write)
+            self._writing = asyncio.get_running_loop().call_later(FRESH_S, self._write_fresh)
         if self._rereading:
-            self._rereading.published(replace(publication, owner=publisher), topic_filter)
+            self._rereading.take_published(replace(publication, owner=publisher), topic_filter)
 
-    def _write(self) -> None:
+    def _write_fresh(self) -> None:
         if self._writing is not None:
             self._writing.cancel()
             self._writing = None
         if self._fresh:
             fresh, self._fresh, self._fresh_bytes = tuple(self._fresh), [], 0
-            self._keeper.record(Record(fresh, ()))
+            self._keeper.write_record(Record(fresh, ()))
 
     # ------------------------------------------------------------------------------------------- reading
 
@@ -183,14 +184,14 @@ class LocalHistory:
         if not scopes:
             asyncio.get_running_loop().call_soon(done)
             return lambda: None
-        return self._rereading.begin(topic_filter, scopes, since_ms, give, has_room, done, owner)
+        return self._rereading.begin_reading(topic_filter, scopes, since_ms, give, has_room, done, owner)
 
-    def _asked(self, event: Event) -> None:
+    def _take_request(self, event: Event) -> None:
         """Takes what the readings ask of a node."""
         match event:
             case ReadAgain(part, scope, since_ms, owner):
                 # What is published from now on has a later ms: it is live for this reading, the rest is past.
-                self._write()
+                self._write_fresh()
                 self._last_ms = until_ms = max(self._last_ms, int(self._clock() * 1000)) + 1
                 self._parts[part] = _Part(scope, owner, since_ms, until_ms, before(since_ms))
                 self._rereading.effect(ReadAgainLive(part))
@@ -232,7 +233,7 @@ class LocalHistory:
             part.carried = [] if is_over else [each for each in records if each.position.time_ms == last_ms]
             ripe = [each for each in records if each.position.time_ms < last_ms]
             ripe.sort(key=lambda each: (each.position.time_ms, each.position.sequence))
-            self._rereading.effect(Reread((number,), tuple(self._opened(part, ripe))))
+            self._rereading.effect(Reread((number,), tuple(self._opened_records(part, ripe))))
             if event.upto is not None:
                 part.after = event.upto
             else:
@@ -240,7 +241,7 @@ class LocalHistory:
                 self._rereading.effect(ReadAgainDone(number, True))
         self._read_on()
 
-    def _opened(self, part: _Part, records: list[HistoryRecord]) -> Iterator[Deliver]:
+    def _opened_records(self, part: _Part, records: list[HistoryRecord]) -> Iterator[Deliver]:
         """Yields the publications of records, without expired and damaged ones."""
         now = self._clock()
         for record in records:

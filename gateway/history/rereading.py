@@ -66,13 +66,13 @@ class _Reading:
     look_s: float = LOOK_S
     asking: asyncio.Task[None] | None = None  # a plugin, about a publication that was taken out
 
-    def wait(self, publication: Publication) -> None:
+    def add_waiting(self, publication: Publication) -> None:
         """Adds a publication that goes to the client as soon as there is room."""
         size = _size(publication)
         self.waiting.append((publication, size))
         self._grown(size)
 
-    def keep(self, name: tuple[str, int] | None, publication: Publication) -> None:
+    def keep_live(self, name: tuple[str, int] | None, publication: Publication) -> None:
         """Keeps a live publication until the past is over. `name`: publisher and number; None for one of our own."""
         self.kept.append((name, publication))
         self._grown(_size(publication))
@@ -91,15 +91,15 @@ class _Reading:
         self.size -= size
         return publication
 
-    def release(self) -> None:
+    def release_kept(self) -> None:
         """Lets what was kept wait behind the past, but for repetitions of the past."""
         kept, self.kept = self.kept, deque()
         for name, publication in kept:
             self.size -= _size(publication)
             if name is None or name not in self.names:
-                self.wait(publication)
+                self.add_waiting(publication)
 
-    def forget(self) -> None:
+    def drop_all(self) -> None:
         """Drops all that waits and is kept."""
         if self.asking is not None:
             self.asking.cancel()
@@ -141,7 +141,7 @@ class Rereading:
     def __bool__(self) -> bool:
         return bool(self._readings or self._draining)
 
-    def begin(
+    def begin_reading(
         self,
         topic_filter: str,
         scopes: Sequence[tuple[int, str]],
@@ -168,7 +168,7 @@ class Rereading:
                 self._readings.pop(part, None)
                 self._handle(StopReading(part))
             reading.scopes.clear()
-            reading.forget()
+            reading.drop_all()
             if reading in self._draining:
                 self._draining.remove(reading)
 
@@ -202,7 +202,7 @@ class Rereading:
             if not is_wanted:
                 continue
             reading.names[deliver.publisher, deliver.sequence] = None
-            reading.wait(_as_past(publication))
+            reading.add_waiting(_as_past(publication))
         while len(reading.names) > NAMES_MAX:
             reading.names.popitem(last=False)
         self._pump(reading)
@@ -212,23 +212,23 @@ class Rereading:
         name = deliver.publisher, deliver.sequence
         for reading in {id(each): each for each in self._readings.values()}.values():
             if deliver.scope in reading.live and matches(reading.filter, deliver.publication.topic):
-                reading.keep(name, deliver.publication)
+                reading.keep_live(name, deliver.publication)
         for reading in self._draining:
             if name not in reading.names and matches(reading.filter, deliver.publication.topic):
-                reading.wait(deliver.publication)
+                reading.add_waiting(deliver.publication)
 
-    def published(self, publication: Publication, scope: str) -> None:
+    def take_published(self, publication: Publication, scope: str) -> None:
         """Takes a publication of a local client."""
         for reading in {id(each): each for each in self._readings.values()}.values():
             if scope in reading.live and matches(reading.filter, publication.topic):
-                reading.keep(None, publication)
+                reading.keep_live(None, publication)
         for reading in self._draining:
             if matches(reading.filter, publication.topic):
-                reading.wait(publication)
+                reading.add_waiting(publication)
 
     def _over(self, reading: _Reading) -> None:
         if not reading.scopes:
-            reading.release()
+            reading.release_kept()
             self._draining.append(reading)
         self._pump(reading)
 
@@ -249,9 +249,9 @@ class Rereading:
         if is_full and reading.asking is None and not reading.is_looked_at:
             reading.is_looked_at = True
             if is_turn_over:
-                behind_reads(partial(self._look, reading))
+                behind_reads(partial(self._look_at_reading, reading))
             else:
-                asyncio.get_running_loop().call_later(reading.look_s, self._look, reading)
+                asyncio.get_running_loop().call_later(reading.look_s, self._look_at_reading, reading)
                 reading.look_s = min(2 * reading.look_s, LOOK_MOST_S)
         elif reading in self._draining and not is_full:
             self._draining.remove(reading)
@@ -264,6 +264,6 @@ class Rereading:
             asking.exception()  # a plugin that fails denies, and the log has it
             self._pump(reading)
 
-    def _look(self, reading: _Reading) -> None:
+    def _look_at_reading(self, reading: _Reading) -> None:
         reading.is_looked_at = False
         self._pump(reading)

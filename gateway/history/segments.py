@@ -62,10 +62,10 @@ class Segment:
         sqlite3.Error.
         """
         sealed = [
-            (*record.position, row, record.key_id, self._sealed(_place(record.position), record.body))
+            (*record.position, row, record.key_id, self._sealed_value(_place(record.position), record.body))
             for row, record in rows
         ]
-        told = [(key.key_id, self._sealed(key.key_id, sized(key.header) + key.shares)) for key in keys]
+        told = [(key.key_id, self._sealed_value(key.key_id, sized(key.header) + key.shares)) for key in keys]
         self._database.execute("BEGIN")
         try:
             self._database.executemany(
@@ -92,17 +92,17 @@ class Segment:
         found = self._database.execute(query, (*one, *after, until_ms, row, most))
         return [Found(HistoryPosition(*place), number, key_id) for *place, number, key_id in found]
 
-    def body(self, position: HistoryPosition) -> bytes | None:
+    def body_of(self, position: HistoryPosition) -> bytes | None:
         """Returns the body of a record; None if it is damaged, or gone. Raises sqlite3.Error."""
         row = self._database.execute(
             "SELECT body FROM records WHERE (time, publisher, sequence, tag) = (?,?,?,?)", position
         ).fetchone()
-        return None if row is None else self._open(_place(position), row[0])
+        return None if row is None else self._open_value(_place(position), row[0])
 
-    def key(self, key_id: bytes) -> HistoryKey | None:
+    def key_of(self, key_id: bytes) -> HistoryKey | None:
         """Returns a data key; None if it is not here, or damaged. Raises sqlite3.Error."""
         row = self._database.execute("SELECT body FROM keys WHERE key = ?", (key_id,)).fetchone()
-        plain = None if row is None else self._open(key_id, row[0])
+        plain = None if row is None else self._open_value(key_id, row[0])
         if plain is None:
             return None
         size = int.from_bytes(plain[:2])
@@ -116,24 +116,24 @@ class Segment:
         )
         return times[0] or 0, times[1] or 0, times[2] or 0, dict(sums.fetchall())
 
-    def drop(self, publisher: bytes) -> None:
+    def drop_publisher(self, publisher: bytes) -> None:
         """Erases all of a publisher. Raises sqlite3.Error."""
         self._database.execute("DELETE FROM records WHERE publisher = ?", (publisher,))
         self._database.execute("VACUUM")
         self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
-    def settle(self) -> None:
+    def empty_log(self) -> None:
         """Empties the write-ahead log: nothing is written here any more. Raises sqlite3.Error."""
         self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def close(self) -> None:
         self._database.close()
 
-    def _sealed(self, place: bytes, plain: bytes) -> bytes:
+    def _sealed_value(self, place: bytes, plain: bytes) -> bytes:
         nonce = os.urandom(NONCE_BYTES)
         return nonce + self._cipher.encrypt(nonce, plain, place)
 
-    def _open(self, place: bytes, sealed: bytes) -> bytes | None:
+    def _open_value(self, place: bytes, sealed: bytes) -> bytes | None:
         try:
             return self._cipher.decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], place)
         except InvalidTag:

@@ -62,7 +62,7 @@ def load_db(path: Path, data: Path, now: float, expiry_max_s: int, bridges: Mapp
         if present.sessions or present.retained:
             raise StoreError(f"{data}: holds sessions or retained messages already; import into a new directory")
         writing = _Writing(found, now, expiry_max_s, bridges or {})
-        changes = writing.changes()
+        changes = writing.changed_rows()
         database.commit(changes)
     finally:
         database.close()
@@ -78,7 +78,7 @@ class _Writing:
         self._ids: dict[int, int] = {}
         self._notes: list[str] = [*found.notes]
 
-    def changes(self) -> Changes:
+    def changed_rows(self) -> Changes:
         changes = Changes()
         for number in self._found.retained:
             stored = self._found.messages.get(number)

@@ -40,7 +40,7 @@ class Translated:
     local_sessions: dict[str, str] = field(default_factory=dict)
 
     @property
-    def refused(self) -> list[LineAnswer]:
+    def refusals(self) -> list[LineAnswer]:
         """The answers stopping the import."""
         return [one for one in self.answers if one.outcome is Outcome.REFUSED]
 
@@ -53,13 +53,13 @@ class Translated:
     def take_directive(self, one: Directive, text: str = "") -> None:
         self.answers.append(LineAnswer(Outcome.TAKEN, one.where, one.name, text))
 
-    def change(self, one: Directive, text: str) -> None:
+    def add_change(self, one: Directive, text: str) -> None:
         self.answers.append(LineAnswer(Outcome.CHANGED, one.where, one.name, text))
 
-    def refuse(self, one: Directive, text: str) -> None:
+    def add_refusal(self, one: Directive, text: str) -> None:
         self.answers.append(LineAnswer(Outcome.REFUSED, one.where, one.name, text))
 
-    def note(self, where: str, text: str) -> None:
+    def add_note(self, where: str, text: str) -> None:
         """Adds a change no line of the configuration causes."""
         self.answers.append(LineAnswer(Outcome.CHANGED, where, "-", text))
 
@@ -67,7 +67,7 @@ class Translated:
         """Answers a line by `option`, or by the row of the line's own option."""
         option = option or option_of(one.name)
         if option is None:
-            self.refuse(one, "is no option of Mosquitto 2.0 or 2.1; correct it or take it out")
+            self.add_refusal(one, "is no option of Mosquitto 2.0 or 2.1; correct it or take it out")
         elif one.value.replace(" ", "") in option.like_ours or one.words[:1] in [[v] for v in option.like_ours]:
             self.answers.append(LineAnswer(Outcome.NEEDLESS, one.where, one.name, "it is so here"))
         else:

@@ -67,7 +67,7 @@ def translate(conf: Conf) -> Translated:
             out.answer(one)
         elif option is not None and option.place is OptionPlace.GLOBAL:
             out.take_directive(one)
-    out.note("-", WHEN_FULL)
+    out.add_note("-", WHEN_FULL)
     out.settings["data"] = "data"
     _persistence(out, conf)
     out.settings["listeners"] = translate_listeners(out, limits, conf)
@@ -117,13 +117,13 @@ def _retain(out: Translated, limits: dict[str, Any], one: Directive) -> None:
         out.take_directive(one)
     else:
         limits["retained_messages"] = 0
-        out.change(one, "messages with RETAIN are delivered and not retained; CONNACK does not refuse them")
+        out.add_change(one, "messages with RETAIN are delivered and not retained; CONNACK does not refuse them")
 
 
 def _message_size(out: Translated, limits: dict[str, Any], one: Directive) -> None:
     if one.number:
         limits["packet_bytes"] = min(limits["packet_bytes"], one.number + 65_536 + 16)
-        out.change(one, "it counts payloads; limits.packet_bytes leaves 64 KiB for the rest of a packet")
+        out.add_change(one, "it counts payloads; limits.packet_bytes leaves 64 KiB for the rest of a packet")
     else:
         out.take_directive(one)
 
@@ -152,7 +152,7 @@ def _persistence(out: Translated, conf: Conf) -> None:
         out.database = [Path(location.value) / SQLITE_FILE] if location else [Path(named.value)] if named else []
         return
     if persistence is None or not persistence.is_true:
-        out.note("-", "persistence is off there; here sessions and retained messages are kept in data/")
+        out.add_note("-", "persistence is off there; here sessions and retained messages are kept in data/")
         return
     named = conf.everywhere.last("persistence_file")
     file = named.value if named else "mosquitto.db"

@@ -78,11 +78,11 @@ def _option(out: Translated, name: str, made: dict[str, Any], one: Directive) ->
         case "bridge_protocol_version" if one.value in _VERSIONS:
             made["version"] = _VERSIONS[one.value]
             if one.value == "mqttv31":
-                out.change(one, "MQTT 3.1.1 is spoken")
+                out.add_change(one, "MQTT 3.1.1 is spoken")
                 return
         case "notification_topic":
             made["status_topic"] = one.value
-            out.change(one, "the status is told here only, not at the other broker")
+            out.add_change(one, "the status is told here only, not at the other broker")
             return
         case other if OPTIONS[other].outcome is not Outcome.TAKEN or other == "bridge_protocol_version":
             out.answer(one)
@@ -121,13 +121,15 @@ def _topic(out: Translated, topics: list[dict[str, Any]], one: Directive) -> boo
     pattern, direction, qos, local, remote = (*words, *("", "out", "0", "", "")[len(words) :])[:5]
     direction = direction.lower()
     if direction not in ("in", "out", "both") or qos not in ("0", "1", "2"):
-        out.refuse(one, f"{one.value!r} is no topic of a bridge; correct it")
+        out.add_refusal(one, f"{one.value!r} is no topic of a bridge; correct it")
         return False
     if not pattern:
         # A single topic with different names: the prefixes hold the names.
         pattern, local, remote = _split_names(local, remote)
         if not pattern:
-            out.refuse(one, "local and remote name have no level in common at their end; write a filter and prefixes")
+            out.add_refusal(
+                one, "local and remote name have no level in common at their end; write a filter and prefixes"
+            )
             return False
     made: dict[str, Any] = {"filter": pattern, "direction": direction, "qos": int(qos)}
     if local:

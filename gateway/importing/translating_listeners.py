@@ -23,7 +23,7 @@ def translate_listeners(out: Translated, limits: dict[str, Any], conf: Conf) -> 
     else:
         for one in conf.default.directives:
             if one.name not in _LOGINS:
-                out.change(one, "it is of the listener before all `listener` lines, which is not opened")
+                out.add_change(one, "it is of the listener before all `listener` lines, which is not opened")
     lines = [section.last("max_topic_alias") for section in sections]
     aliases = [line.number for line in lines if line is not None]
     if aliases:
@@ -44,7 +44,7 @@ def _listener(out: Translated, section: Section, is_local: bool) -> dict[str, An
     made: dict[str, Any] = {"type": "tcp", "bind": _bind(section, is_local)}
     for one in section.directives:
         if one.name == "protocol" and one.value not in ("mqtt", "websockets"):
-            out.change(one, "its listener is left out; Mosquitto's HTTP API is not offered, see `console`")
+            out.add_change(one, "its listener is left out; Mosquitto's HTTP API is not offered, see `console`")
             return None
         if one.name not in _LOGINS:
             _option(out, made, one)
@@ -65,7 +65,7 @@ def _option(out: Translated, made: dict[str, Any], one: Directive) -> None:
         made.setdefault("origins", []).append(one.value)
     elif one.name == "enable_proxy_protocol":
         made["proxy"] = ["127.0.0.1", "::1"]
-        out.change(one, "Mosquitto takes a header from every address; name the balancer's in `proxy`")
+        out.add_change(one, "Mosquitto takes a header from every address; name the balancer's in `proxy`")
         return
     elif OPTIONS[one.name].outcome is not Outcome.TAKEN:
         out.answer(one)
@@ -79,7 +79,7 @@ def _tls(out: Translated, made: dict[str, Any], section: Section) -> None:
         return
     for one in section.directives:
         if one.name in _TLS or (one.name == "require_certificate" and one.is_true):
-            out.refuse(one, "TLS without certfile and keyfile is none; give both")
+            out.add_refusal(one, "TLS without certfile and keyfile is none; give both")
 
 
 def _bind(section: Section, is_local: bool) -> str:

@@ -29,21 +29,21 @@ def translate_logins(out: Translated, conf: Conf) -> None:
     anonymous = [_anonymous(out, conf, section) for section in sections]
     plugins: dict[str, Any] = {}
     for name, file, plugin in (("password_file", PASSWORDS, PASSWORD_PLUGIN), ("acl_file", ACL, ACL_PLUGIN)):
-        given = [files.of(name, section) for section in sections]
+        given = [files.files_of(name, section) for section in sections]
         path = _agreed(out, name, given, anonymous)
         if path is not None:
             out.files[file] = path
             plugins[plugin] = {name: file}
     for one in conf.default.directives if not conf.opens_default else []:
         if one.name in ("allow_anonymous", *_FILE_PLUGINS.values()):
-            out.change(one, "it is of the listener before all `listener` lines, which is not opened")
+            out.add_change(one, "it is of the listener before all `listener` lines, which is not opened")
     out.settings["allow_anonymous"] = all(anonymous)
     if any(anonymous) and not all(anonymous):
-        out.note("-", "allow_anonymous differed between listeners; here nobody gets in without a login")
+        out.add_note("-", "allow_anonymous differed between listeners; here nobody gets in without a login")
     if plugins:
         out.settings["plugins"] = plugins
     if not out.settings["allow_anonymous"] and PASSWORD_PLUGIN not in plugins:
-        out.note("-", "no client can log in: there is neither a password file nor allow_anonymous")
+        out.add_note("-", "no client can log in: there is neither a password file nor allow_anonymous")
 
 
 class _Files:
@@ -65,7 +65,7 @@ class _Files:
             for one in plugin.options:
                 out.take_directive(one)
 
-    def of(self, name: str, section: Section) -> list[Directive]:
+    def files_of(self, name: str, section: Section) -> list[Directive]:
         """Returns the lines that name files for the clients of a listener."""
         found = [one for place in (self._everywhere, section) if (one := place.last(name)) is not None]
         return found + [
@@ -93,14 +93,18 @@ def _agreed(out: Translated, name: str, given: list[list[Directive]], anonymous:
     first = lines[0]
     for one in lines[1:]:
         if one.value != first.value:
-            out.refuse(one, f"{first.value} would count for all listeners; merge the files, or run a broker for each")
+            out.add_refusal(
+                one, f"{first.value} would count for all listeners; merge the files, or run a broker for each"
+            )
             return None
     for lines_of_one, is_anonymous in zip(given, anonymous, strict=True):
         if not lines_of_one and name == "password_file" and not is_anonymous:
-            out.refuse(first, "its users would log in at a listener that knows none; leave that listener out of a copy")
+            out.add_refusal(
+                first, "its users would log in at a listener that knows none; leave that listener out of a copy"
+            )
             return None
     if not all(given):
-        out.change(first, "it was of some listeners; here it counts for all of them")
+        out.add_change(first, "it was of some listeners; here it counts for all of them")
     else:
         out.take_directive(first)
     return Path(first.value)

@@ -270,7 +270,7 @@ class StreamTransport(asyncio.Transport):
     async def run(self, receive: Callable[[], Coroutine[Any, Any, bytes]]) -> None:
         """Drives the protocol until either side ends. `receive` returns b"" at the end of the stream."""
         self._protocol.connection_made(self)
-        self._reader = asyncio.ensure_future(self._read(receive))
+        self._reader = asyncio.ensure_future(self._read_stream(receive))
         try:
             while True:
                 await self._wake.wait()
@@ -292,7 +292,7 @@ class StreamTransport(asyncio.Transport):
             await asyncio.gather(self._reader, return_exceptions=True)
             await self._close_stream()
 
-    async def _read(self, receive: Callable[[], Coroutine[Any, Any, bytes]]) -> None:
+    async def _read_stream(self, receive: Callable[[], Coroutine[Any, Any, bytes]]) -> None:
         try:
             while not self._closing:
                 await self._reading.wait()

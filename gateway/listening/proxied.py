@@ -103,16 +103,16 @@ class ProxiedServer:
         task.add_done_callback(self._done)
         if len(self._waiting) > self._waiting_max:
             oldest = self._of_proxy.oldest_of_most()
-            self._forget(oldest)
+            self._forget_task(oldest)
             oldest.cancel()
 
-    def _forget(self, task: asyncio.Task[None]) -> None:
+    def _forget_task(self, task: asyncio.Task[None]) -> None:
         host = self._waiting.pop(task, None)
         if host is not None:
             self._of_proxy.drop_thing(host, task)
 
     def _done(self, task: asyncio.Task[None]) -> None:
-        self._forget(task)
+        self._forget_task(task)
         if not task.cancelled():
             task.exception()
 

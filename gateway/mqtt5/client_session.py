@@ -182,7 +182,7 @@ class ClientSession(SessionExchange):
 
     @property
     def next_deadline(self) -> float | None:
-        """The time of the next `tick`: CONNACK is late, a PINGREQ is due, or its answer is late."""
+        """The time of the next `due_actions`: CONNACK is late, a PINGREQ is due, or its answer is late."""
         if self.state is Connection.OPENING:
             return self._last_sent + self.CONNACK_TIMEOUT_S
         if self.state is not Connection.CONNECTED:
@@ -195,7 +195,7 @@ class ClientSession(SessionExchange):
         # Also when only receiving stopped: a client that sends QoS 0 all day would never find out.
         return min(self._last_sent, self._last_received) + self._keep_alive_s
 
-    def tick(self, now: float) -> list[ClientAction]:
+    def due_actions(self, now: float) -> list[ClientAction]:
         deadline = self.next_deadline
         if deadline is None or now < deadline:
             return []
@@ -229,9 +229,9 @@ class ClientSession(SessionExchange):
                 raise RetainNotSupported("the server does not retain messages")
         if not publish.qos and (self.state is not Connection.CONNECTED or self.paused):
             raise Refused("no connection for a message of QoS 0", ReasonCode.SERVER_UNAVAILABLE)
-        message = Message.of(publish, now)
+        message = Message.from_publish(publish, now)
         if urgent and self.state is Connection.CONNECTED and not self.paused and self.outbound.may_start_urgent:
-            data = self._start(Queued(message, publish.qos, publish.retain, message.held_bytes, (), token), now)
+            data = self._start_flow(Queued(message, publish.qos, publish.retain, message.held_bytes, (), token), now)
         else:
             data = self.deliver(message, publish.qos, publish.retain, now, (), token)
         if self._losses:
@@ -280,7 +280,7 @@ class ClientSession(SessionExchange):
 
     # ------------------------------------------------------------------------------------ packets that came in
 
-    def received_all(self, packets: Iterable[Packet], now: float) -> list[ClientAction]:
+    def take_packets(self, packets: Iterable[Packet], now: float) -> list[ClientAction]:
         """Takes the packets of a read, in order, and returns their actions. No action follows a Close."""
         self._last_received = now
         self._ping_sent_at = None  # any packet shows that the server is there
@@ -350,7 +350,7 @@ class ClientSession(SessionExchange):
             elif queued.retain and not self._retain_available:
                 code = ReasonCode.RETAIN_NOT_SUPPORTED
             if code is not None and self.withdraw(queued):
-                self._lost(queued, code)
+                self._take_dropped(queued, code)
 
     def _start_anew(self, actions: list[ClientAction]) -> None:
         """Queues unacknowledged messages again, in front, since the server has no session; see the class for QoS 2."""
@@ -358,13 +358,13 @@ class ClientSession(SessionExchange):
         actions.extend(Completed(token, ReasonCode.SUCCESS) for token in self._half_finished_tokens.values())
         self._half_finished_tokens.clear()
         for queued, _ in reversed(self.outbound.unacknowledged.values()):
-            self._wait(queued, in_front=True)
+            self._queue(queued, in_front=True)
             self._in_flight_bytes -= queued.size
         self.outbound.unacknowledged.clear()
         self.outbound.released.clear()
 
     def _on_publish(self, packet: Publish, now: float, actions: list[ClientAction]) -> None:
-        self._take(packet, actions)
+        self._take_publish(packet, actions)
 
     def _half_finished(self, packet_id: int, queued: Queued) -> None:
         self._half_finished_tokens[packet_id] = queued.token
@@ -377,7 +377,7 @@ class ClientSession(SessionExchange):
             token = self._half_finished_tokens.pop(packet.packet_id, None)
             actions.append(Completed(token, ReasonCode.SUCCESS, packet.properties))
 
-    def _lost(self, queued: Queued, reason: ReasonCode) -> None:
+    def _take_dropped(self, queued: Queued, reason: ReasonCode) -> None:
         self._losses.append(Completed(queued.token, reason))
 
     def _enqueue(self, queued: Queued) -> None:
@@ -386,7 +386,7 @@ class ClientSession(SessionExchange):
         if len(self.waiting) >= limits.queue_messages or self.held_bytes + queued.size > limits.queue_bytes:
             self.figures.dropped_queue_full += 1
             raise Refused("too many messages wait to be sent", ReasonCode.QUOTA_EXCEEDED)
-        self._wait(queued)
+        self._queue(queued)
 
     def _on_answer(self, packet: SubAck | UnsubAck, now: float, actions: list[ClientAction]) -> None:
         request = self._requests.pop(packet.packet_id, None)
@@ -402,7 +402,7 @@ class ClientSession(SessionExchange):
         actions.append(Answered(request.token, packet))
 
     def _on_pong(self, packet: PingResp, now: float, actions: list[ClientAction]) -> None:
-        pass  # `received_all` has noted the time of the packet
+        pass  # `take_packets` has noted the time of the packet
 
     def _on_disconnect(self, packet: Disconnect, now: float, actions: list[ClientAction]) -> None:
         self.state = Connection.CLOSING

@@ -125,9 +125,9 @@ class Decoder:
         self._ahead: parsing.LongFilters | None = None  # filters of that packet
         self._parsers: dict[int, parsing.Parser] = {}
         if version is not None:
-            self._learn(version)
+            self._learn_version(version)
 
-    def _learn(self, version: Version) -> None:
+    def _learn_version(self, version: Version) -> None:
         self.version = version
         if self._role == "server":
             v3 = parsing.FROM_CLIENT_V31 if version == Version.V31 else parsing.FROM_CLIENT_V3
@@ -285,7 +285,7 @@ class Decoder:
                 payload = data[at:stop]
                 append(Publish(topic, payload, qos, retain, first & 8 == 8, packet_id, properties))
                 if copies is not None:
-                    young, old = copies.keep(body, (topic, payload, properties))
+                    young, old = copies.keep_body(body, (topic, payload, properties))
             elif length == 2 and first in _BARE and (packet_id := data[start] << 8 | data[start + 1]):
                 append(_BARE[first](packet_id))
             else:
@@ -316,7 +316,7 @@ class Decoder:
             self.answers_v5 = parsing.is_connect_v5(data, start, stop)
             raise
         packets.append(connect)
-        self._learn(connect.version)
+        self._learn_version(connect.version)
         return stop
 
     def _parse_other(self, first: int, data: bytes, start: int, stop: int) -> Packet:

@@ -39,7 +39,7 @@ class Copies:
         self.generations: tuple[dict[bytes, Body], dict[bytes, Body]] = ({}, {})
         """Decoded bodies by their bytes: the younger generation, the older."""
 
-    def keep(self, body: bytes, decoded: Body) -> tuple[dict[bytes, Body], dict[bytes, Body]]:
+    def keep_body(self, body: bytes, decoded: Body) -> tuple[dict[bytes, Body], dict[bytes, Body]]:
         """Keeps a well-formed body and returns the generations from now on."""
         properties = decoded[2]
         few = len(properties.user) + len(properties.subscription_ids) <= COPY_PROPERTIES_MAX

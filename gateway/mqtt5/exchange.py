@@ -30,13 +30,13 @@ class SessionExchange(Delivery):
 
     # ---------------------------------------------------------------------------------------------- inbound
 
-    def _take(self, publish: Publish, actions: list[Any]) -> None:
+    def _take_publish(self, publish: Publish, actions: list[Any]) -> None:
         """Resolves the alias of a PUBLISH and gives it to the application unless it is a repetition."""
         alias = publish.properties.topic_alias
         if alias is not None:
             publish.topic = self._aliases_in.resolve(publish.topic, alias)
         if publish.qos:
-            answer = self.inbound.published(publish)
+            answer = self.inbound.take_publish(publish)
             if answer is Answer.SEND_PUBREC:
                 actions.append(b"\x50\2" + publish.packet_id.to_bytes(2, "big"))
             if answer is not Answer.ROUTE:
@@ -55,7 +55,7 @@ class SessionExchange(Delivery):
         if not publish.qos:
             return b""
         v5 = self.version == Version.V5
-        due = self.inbound.accepted(publish, v5 and code >= 0x80)
+        due = self.inbound.settle_routed(publish, v5 and code >= 0x80)
         if not due or self.state is not Connection.CONNECTED:
             return b""
         if not code or not v5:
@@ -74,9 +74,9 @@ class SessionExchange(Delivery):
         return b"".join(said)
 
     def _on_pubrel(self, packet: PubRel, now: float, actions: list[Any]) -> None:
-        known = self.inbound.released(packet.packet_id) is Answer.SEND_PUBCOMP
+        known = self.inbound.take_pubrel(packet.packet_id) is Answer.SEND_PUBCOMP
         if known and self.journal is not None:
-            self.journal.completed(packet.packet_id)
+            self.journal.pubrel_received(packet.packet_id)
         code = ReasonCode.SUCCESS if known else ReasonCode.PACKET_IDENTIFIER_NOT_FOUND
         actions.append(encode(PubComp(packet.packet_id, code), self.version))
 
@@ -90,9 +90,9 @@ class SessionExchange(Delivery):
         self._pump(now, send)
 
     def _on_puback(self, packet: PubAck, now: float, actions: list[Any]) -> None:
-        queued = self.outbound.acknowledged(packet.packet_id)
+        queued = self.outbound.take_puback(packet.packet_id)
         if queued is None:
-            self._heard(packet, HeardFlow.PUBACK, now, actions)
+            self._take_acknowledgement(packet, HeardFlow.PUBACK, now, actions)
             return
         self._in_flight_bytes -= queued.size
         self._finished(packet, queued, actions)
@@ -100,14 +100,18 @@ class SessionExchange(Delivery):
             self._pump(now, actions.append)
 
     def _on_pubrec(self, packet: PubRec, now: float, actions: list[Any]) -> None:
-        self._heard(packet, HeardFlow.PUBREC if packet.code < 0x80 else HeardFlow.PUBREC_REFUSED, now, actions)
+        self._take_acknowledgement(
+            packet, HeardFlow.PUBREC if packet.code < 0x80 else HeardFlow.PUBREC_REFUSED, now, actions
+        )
 
     def _on_pubcomp(self, packet: PubComp, now: float, actions: list[Any]) -> None:
-        self._heard(packet, HeardFlow.PUBCOMP, now, actions)
+        self._take_acknowledgement(packet, HeardFlow.PUBCOMP, now, actions)
 
-    def _heard(self, packet: PubAck | PubRec | PubComp, what: HeardFlow, now: float, actions: list[Any]) -> None:
+    def _take_acknowledgement(
+        self, packet: PubAck | PubRec | PubComp, what: HeardFlow, now: float, actions: list[Any]
+    ) -> None:
         packet_id = packet.packet_id
-        answer, queued = self.outbound.heard(packet_id, what)
+        answer, queued = self.outbound.take_acknowledgement(packet_id, what)
         if queued is not None:
             self._in_flight_bytes -= queued.size
         if answer is Answer.DONE:

@@ -168,7 +168,7 @@ class OutboundFlows(Generic[Item]):
         self.quota = self._most = 0
         self._last_id = 0
 
-    def restore(self, unacknowledged: Mapping[int, tuple[Item, int]], released: Iterable[int]) -> None:
+    def restore_flows(self, unacknowledged: Mapping[int, tuple[Item, int]], released: Iterable[int]) -> None:
         """Takes messages that were in flight before a restart; both in order."""
         self.unacknowledged = {**self.unacknowledged, **unacknowledged}
         self.released = {**self.released, **dict.fromkeys(released, False)}
@@ -208,7 +208,7 @@ class OutboundFlows(Generic[Item]):
         self.quota -= 1
         return packet_id
 
-    def begin(self, item: Item, qos: int) -> int:
+    def begin_flow(self, item: Item, qos: int) -> int:
         """Calls `start` if the message `may_start`, else returns 0. One call instead of two: this runs for every
         message.
         """
@@ -247,23 +247,23 @@ class OutboundFlows(Generic[Item]):
                 return packet_id, *entry
         return None
 
-    def forget(self, packet_id: int) -> None:
+    def undo_start(self, packet_id: int) -> None:
         """Undoes `start` for a message that proved unsendable."""
         del self.unacknowledged[packet_id]
         self._give_back(True)
 
-    def stage(self, packet_id: int) -> FlowStage:
+    def stage_of(self, packet_id: int) -> FlowStage:
         entry = self.unacknowledged.get(packet_id)
         if entry is not None:
             return FlowStage.AWAIT_PUBACK if entry[1] == 1 else FlowStage.AWAIT_PUBREC
         return FlowStage.AWAIT_PUBCOMP if packet_id in self.released else FlowStage.FREE
 
-    def heard(self, packet_id: int, what: HeardFlow) -> tuple[Answer, Item | None]:
+    def take_acknowledgement(self, packet_id: int, what: HeardFlow) -> tuple[Answer, Item | None]:
         """Applies a single acknowledgement: returns the answer, and the item that has left `unacknowledged`, if any.
 
         Raises ProtocolViolation.
         """
-        step = OUTBOUND[self.stage(packet_id), what]
+        step = OUTBOUND[self.stage_of(packet_id), what]
         if step.answer is Answer.VIOLATION:
             raise ProtocolViolation(f"{what.name} for packet identifier {packet_id} of another flow")
         entry = self.unacknowledged.pop(packet_id, None)
@@ -281,9 +281,9 @@ class OutboundFlows(Generic[Item]):
             self._give_back(self.released.pop(packet_id))
         return step.answer, None
 
-    def acknowledged(self, packet_id: int) -> Item | None:
+    def take_puback(self, packet_id: int) -> Item | None:
         """Applies a PUBACK, the most frequent packet, in the stage AWAIT_PUBACK and returns the item. Returns None if
-        `heard` must be called.
+        `take_acknowledgement` must be called.
         """
         known = self.unacknowledged.get(packet_id)
         if known is None or known[1] != 1 or self.repeat:
@@ -292,7 +292,7 @@ class OutboundFlows(Generic[Item]):
         self._give_back(True)
         return known[0]
 
-    def rest(self) -> None:
+    def give_back_tables(self) -> None:
         """Gives back empty tables: most of tens of thousands of clients send nothing most of the time."""
         self.unacknowledged, self.released = self.unacknowledged or NONE, self.released or NONE
 
@@ -330,7 +330,7 @@ class InboundFlows:
         retained |= {packet_id: topic for packet_id, topic in (self.awaiting_pubrel | self.half_done).items() if topic}
         self._to_come = retained or NONE
 
-    def restore(self, awaiting_pubrel: Mapping[int, str], half_done: Mapping[int, str] = NONE) -> None:
+    def restore_flows(self, awaiting_pubrel: Mapping[int, str], half_done: Mapping[int, str] = NONE) -> None:
         """Takes messages received at QoS 2 before a restart: the topic if the message was retained, else ""."""
         self.awaiting_pubrel = {**self.awaiting_pubrel, **awaiting_pubrel}
         self.half_done = {**self.half_done, **half_done}
@@ -358,21 +358,21 @@ class InboundFlows:
         """True if no further QoS 1 or 2 message is welcome: stop reading from a peer knowing no Receive Maximum."""
         return self.unfinished >= self._receive_maximum
 
-    def stage(self, packet_id: int) -> FlowStage:
+    def stage_of(self, packet_id: int) -> FlowStage:
         publish = self.accepting.get(packet_id)
         if publish is not None:
             return FlowStage.ACCEPTING_1 if publish.qos == 1 else FlowStage.ACCEPTING_2
         is_known = packet_id in self.awaiting_pubrel or packet_id in self.half_done
         return FlowStage.AWAIT_PUBREL if is_known else FlowStage.FREE
 
-    def published(self, publish: Publish) -> Answer:
+    def take_publish(self, publish: Publish) -> Answer:
         """Takes a PUBLISH of QoS 1 or 2. Raises ProtocolViolation, ReceiveMaximumExceeded (MQTT 5 peers)."""
         packet_id = publish.packet_id
         if packet_id in self.accepting or packet_id in self.awaiting_pubrel:
             what = HeardFlow.PUBLISH_2
             if publish.qos == 1:
                 what = HeardFlow.PUBLISH_1_DUP if publish.dup else HeardFlow.PUBLISH_1
-            answer = INBOUND[self.stage(packet_id), what].answer
+            answer = INBOUND[self.stage_of(packet_id), what].answer
             if answer is Answer.VIOLATION:
                 raise ProtocolViolation(f"packet identifier {packet_id} is in use")
             self._to_come.pop(packet_id, None)
@@ -384,7 +384,7 @@ class InboundFlows:
 
     def routed(self, publish: Publish) -> bool:
         """Takes a PUBLISH of QoS 1 or 2 that is to be routed with no answer yet: True. False, with no effect, if
-        `published` must be called.
+        `take_publish` must be called.
         """
         packet_id = publish.packet_id
         accepting, awaiting = self.accepting, self.awaiting_pubrel
@@ -407,7 +407,7 @@ class InboundFlows:
 
     def accepted_plainly(self, publishes: Iterable[Publish]) -> list[int]:
         """Takes messages the application accepted: returns the identifiers of QoS 1, whose PUBACK is to be sent, in
-        order. Leaves all others, and messages whose connection is gone, to `accepted`.
+        order. Leaves all others, and messages whose connection is gone, to `settle_routed`.
         """
         accepting, due = self.accepting, []
         for publish in publishes:
@@ -417,7 +417,7 @@ class InboundFlows:
                 due.append(packet_id)
         return due
 
-    def accepted(self, publish: Publish, refused: bool) -> bool:
+    def settle_routed(self, publish: Publish, refused: bool) -> bool:
         """Takes a routed message the application accepted or refused: True if PUBACK or PUBREC is to be sent.
 
         False if the message belongs to a connection or session that is gone.
@@ -436,14 +436,14 @@ class InboundFlows:
             self._to_come.pop(packet_id, None)
         return True
 
-    def rest(self) -> None:
+    def give_back_tables(self) -> None:
         """Gives back empty tables."""
         self.accepting, self.awaiting_pubrel = self.accepting or NONE, self.awaiting_pubrel or NONE
         self._to_come = self._to_come or NONE
 
-    def released(self, packet_id: int) -> Answer:
+    def take_pubrel(self, packet_id: int) -> Answer:
         """Takes a PUBREL. Raises ProtocolViolation."""
-        answer = INBOUND[self.stage(packet_id), HeardFlow.PUBREL].answer
+        answer = INBOUND[self.stage_of(packet_id), HeardFlow.PUBREL].answer
         if answer is Answer.VIOLATION:
             raise ProtocolViolation(f"PUBREL for packet identifier {packet_id} before its PUBREC")
         self.awaiting_pubrel.pop(packet_id, None)

@@ -64,7 +64,7 @@ class Message:
         self._sent_forms = 0  # bit n: a packet of template key n was encoded once, without a template
 
     @classmethod
-    def of(cls, publish: Publish, now: float, publisher: str = "") -> Message:
+    def from_publish(cls, publish: Publish, now: float, publisher: str = "") -> Message:
         """Returns the message of a PUBLISH whose alias is resolved (MQTT 5.0 §3.3.2.3)."""
         properties = publish.properties
         if properties is NO_PROPERTIES:
@@ -136,11 +136,11 @@ class Message:
                 properties_bytes=self.properties_bytes if v5 else None,
                 version=Version.V5 if v5 else Version.V311,
             )
-            self._keep(key, packet)
+            self._keep_form(key, packet)
         assert type(packet) is bytes
         return packet
 
-    def _keep(self, key: int, form: bytes | PublishTemplate) -> None:
+    def _keep_form(self, key: int, form: bytes | PublishTemplate) -> None:
         if self._packets is _NO_PACKETS:
             self._packets = {}
         self._packets[key] = form
@@ -180,7 +180,7 @@ class Message:
         if template is None:
             version = Version.V5 if v5 else Version.V311
             template = PublishTemplate(self.topic, self.payload, qos, retain, version, self.properties_bytes)
-            self._keep(key, template)
+            self._keep_form(key, template)
         assert type(template) is PublishTemplate
         return template
 

@@ -129,34 +129,34 @@ class ServerSession(SessionExchange):
 
     # Used by a journal only.
 
-    def _lost(self, queued: Queued, reason: ReasonCode) -> None:
+    def _take_dropped(self, queued: Queued, reason: ReasonCode) -> None:
         if self.journal is not None:
             self.journal.dropped(queued)
 
     def _half_finished(self, packet_id: int, queued: Queued) -> None:
         if self.journal is not None:
-            self.journal.released(packet_id, queued)
+            self.journal.pubrec_received(packet_id, queued)
 
     def _finished(self, packet: PubAck | PubRec | PubComp, queued: Queued | None, actions: list[Any]) -> None:
         if self.journal is not None:
             self.journal.finished(packet.packet_id, queued)
 
     @property
-    def kept(self) -> KeptSession:
+    def kept_state(self) -> KeptSession:
         """The state that must survive a restart beside flows and subscriptions."""
         return KeptSession(self.version, self.session_expiry_s, self.will, self._will_at, self._ends_at)
 
-    def restore(
+    def restore_state(
         self, kept: KeptSession, awaiting_pubrel: Mapping[int, str], half_done: Mapping[int, str] = NONE
     ) -> None:
-        """Continues a session of an earlier process; `awaiting_pubrel`, `half_done`: see `InboundFlows.restore`. If the
-        session was connected when that process ended, call `begin_absence`.
+        """Continues a session of an earlier process; `awaiting_pubrel`, `half_done`: see `InboundFlows.restore_flows`.
+        If the session was connected when that process ended, call `begin_absence`.
         """
         self.begun, self.version, self.will = True, kept.version, kept.will
         self.session_expiry_s = kept.session_expiry_s
         self._will_at, self._ends_at = kept.will_at, kept.ends_at
         if awaiting_pubrel or half_done:
-            self.inbound.restore(awaiting_pubrel, half_done)
+            self.inbound.restore_flows(awaiting_pubrel, half_done)
 
     def restore_subscriptions(self, subscriptions: dict[str, SessionSubscription]) -> None:
         """Replaces all subscriptions by the stored ones; the session keeps and changes the dict `subscriptions`."""
@@ -175,14 +175,14 @@ class ServerSession(SessionExchange):
 
     # ------------------------------------------------------------------------------- connection begins, ends
 
-    def connected(
+    def take_connect(
         self, connect: Connect, offer: ServerOffer, now: float, properties: Properties = NO_PROPERTIES
     ) -> list[bytes]:
         """Takes an authenticated CONNECT: returns CONNACK, then PUBRELs and PUBLISHes a resumed session repeats.
 
         `properties` are the broker's own in CONNACK (assigned client id, authentication data, ...). A connected
-        session must have been `disconnected` first. The broker has called `tick`, and with clean start `end`, so that
-        a due will is not lost. Raises the errors of `check_connect`.
+        session must have been `disconnected` first. The broker has called `due_actions`, and with clean start
+        `end_session`, so that a due will is not lost. Raises the errors of `check_connect`.
         """
         assert self.state is Connection.OFFLINE, "the former connection of the session has not ended"
         check_connect(connect, offer, properties)
@@ -219,9 +219,9 @@ class ServerSession(SessionExchange):
             return []
         self.state, self.paused = Connection.OFFLINE, False
         self.begin_absence(now)
-        return self.tick(now)
+        return self.due_actions(now)
 
-    def end(self) -> list[Action]:
+    def end_session(self) -> list[Action]:
         """Ends an offline session now (clean start of a successor, an administrator): its will is due, if any."""
         assert self.state is Connection.OFFLINE, "disconnect the session first"
         actions: list[Action] = []
@@ -235,14 +235,14 @@ class ServerSession(SessionExchange):
 
     @property
     def next_deadline(self) -> float | None:
-        """The time of the next `tick`: keep-alive while connected, then will delay and session expiry."""
+        """The time of the next `due_actions`: keep-alive while connected, then will delay and session expiry."""
         if self.state is Connection.CONNECTED:
             # One and a half times the keep-alive (MQTT-3.1.2-22).
             return self._last_received + 1.5 * self._keep_alive_s if self._keep_alive_s else None
         due = [at for at in (self._will_at, self._ends_at) if at is not None]
         return min(due) if due else None
 
-    def tick(self, now: float) -> list[Action]:
+    def due_actions(self, now: float) -> list[Action]:
         """Returns the actions due at `now`: Close (keep-alive), PublishWill, SessionEnded."""
         deadline = self.next_deadline
         if deadline is None or now < deadline:
@@ -250,7 +250,7 @@ class ServerSession(SessionExchange):
         if self.state is Connection.CONNECTED:
             return [self.close(ReasonCode.KEEP_ALIVE_TIMEOUT, "nothing heard for 1.5 times the keep-alive")]
         if self._ends_at is not None and now >= self._ends_at:
-            return self.end()
+            return self.end_session()
         assert self.will is not None
         actions: list[Action] = [PublishWill(self.will)]
         self.will = self._will_at = None
@@ -264,18 +264,18 @@ class ServerSession(SessionExchange):
 
     # ------------------------------------------------------------------------------------ packets that came in
 
-    def heard(self, now: float) -> bool:
+    def note_sign_of_life(self, now: float) -> bool:
         """Notes a sign of life that asks for nothing; False if the session is not connected."""
         if self.state is not Connection.CONNECTED:
             return False
         self._last_received = now
         return True
 
-    def acknowledged(self, packet_id: int, now: float) -> bool:
-        """Takes a PUBACK of success on which nothing waits. False, with no effect: `received` must take it."""
+    def take_puback(self, packet_id: int, now: float) -> bool:
+        """Takes a PUBACK of success on which nothing waits. False, with no effect: `take_packet` must take it."""
         if self.waiting or self.state is not Connection.CONNECTED:
             return False
-        queued = self.outbound.acknowledged(packet_id)
+        queued = self.outbound.take_puback(packet_id)
         if queued is None:
             return False
         self._last_received = now
@@ -286,7 +286,7 @@ class ServerSession(SessionExchange):
 
     def begins_plainly(self, now: float) -> bool:
         """Notes a PUBLISH of QoS 1 that the broker routes and acknowledges before any other packet. False, with no
-        effect: `received` must take it.
+        effect: `take_packet` must take it.
         """
         inbound = self.inbound
         if self.state is not Connection.CONNECTED or not self._offer.maximum_qos:
@@ -296,11 +296,11 @@ class ServerSession(SessionExchange):
         self._last_received = now
         return True
 
-    def received(self, packet: Packet, now: float) -> list[Action]:
-        """Takes a single packet of the client; see `received_all`."""
-        return self.received_all((packet,), now)
+    def take_packet(self, packet: Packet, now: float) -> list[Action]:
+        """Takes a single packet of the client; see `take_packets`."""
+        return self.take_packets((packet,), now)
 
-    def received_all(self, packets: Iterable[Packet], now: float) -> list[Action]:
+    def take_packets(self, packets: Iterable[Packet], now: float) -> list[Action]:
         """Takes the packets of a read, in order, and returns actions to write, route and answer. No action follows a
         Close.
         """
@@ -313,7 +313,7 @@ class ServerSession(SessionExchange):
                     TRANSITIONS[self.state, type(packet)](self, packet, now, actions)
                     continue
                 # The most frequent packets; the general path would do no more, at the cost of more calls.
-                if type(packet) is PubAck and (queued := outbound.acknowledged(packet.packet_id)) is not None:
+                if type(packet) is PubAck and (queued := outbound.take_puback(packet.packet_id)) is not None:
                     self._in_flight_bytes -= queued.size
                     self._finished(packet, queued, actions)
                     has_acknowledged = True
@@ -338,7 +338,7 @@ class ServerSession(SessionExchange):
             raise RetainNotSupported("retained message")
         if packet.qos > self._offer.maximum_qos:
             raise QosNotSupported(f"message of QoS {packet.qos}")
-        self._take(packet, actions)
+        self._take_publish(packet, actions)
         if packet.dup and packet.retain and packet.qos == 1 and self.inbound.is_overtaken(packet.topic):
             packet.retain = False  # live subscribers only: the topic already retains a later message
 
@@ -377,7 +377,7 @@ class ServerSession(SessionExchange):
 
     # ------------------------------------------------------------------------------------------ subscriptions
 
-    def subscribed(self, packet: Subscribe, codes: Iterable[int]) -> Granted:
+    def enter_granted(self, packet: Subscribe, codes: Iterable[int]) -> Granted:
         """Enters the broker's answers: for each filter the granted QoS, or a reason of failure.
 
         A filter beyond the session's limits is refused with 0x97 here. A repeated filter replaces the older
@@ -411,7 +411,7 @@ class ServerSession(SessionExchange):
         return Granted(tuple(answered), tuple(granted), tuple(retained))
 
     def suback(self, packet_id: int, codes: Iterable[int]) -> bytes:
-        """Returns the SUBACK with the codes of `subscribed`."""
+        """Returns the SUBACK with the codes of `enter_granted`."""
         return encode(SubAck(packet_id, tuple(codes)), self.version)
 
     def _is_full(self, held_bytes: int) -> bool:
@@ -426,7 +426,7 @@ class ServerSession(SessionExchange):
             return True
         return False
 
-    def unsubscribed(self, filters: Iterable[str]) -> list[int]:
+    def remove_subscriptions(self, filters: Iterable[str]) -> list[int]:
         """Removes subscriptions: returns the code of UNSUBACK for each filter."""
         codes: list[int] = []
         for topic_filter in filters:
@@ -437,7 +437,7 @@ class ServerSession(SessionExchange):
         return codes
 
     def unsuback(self, packet_id: int, codes: Iterable[int]) -> bytes:
-        """Returns the UNSUBACK with the codes of `unsubscribed`."""
+        """Returns the UNSUBACK with the codes of `remove_subscriptions`."""
         return encode(UnsubAck(packet_id, tuple(codes)), self.version)
 
 

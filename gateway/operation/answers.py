@@ -63,7 +63,7 @@ class HttpAnswers:
                 return _answer(
                     start_response, "200 OK", json.dumps(self._on_loop(self._day)) + "\n", "application/json"
                 )
-            status, is_ready = self._on_loop(self._look)
+            status, is_ready = self._on_loop(self._standing)
         except (TimeoutError, concurrent.futures.CancelledError):
             return _answer(start_response, "503 Service Unavailable", "the event loop does not turn\n")
         if path == "/healthz":
@@ -74,7 +74,7 @@ class HttpAnswers:
         line = "200 OK" if is_ready else "503 Service Unavailable"
         return _answer(start_response, line, "\n".join(lines) + "\n")
 
-    def _look(self) -> tuple[dict[str, Any], bool]:
+    def _standing(self) -> tuple[dict[str, Any], bool]:
         if self._health is None:
             return {"level": "well", "findings": []}, True
         return self._health.status(), self._health.ready

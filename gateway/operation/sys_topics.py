@@ -62,15 +62,15 @@ class SysTopics:
         return topic in self._said
 
     def start(self) -> None:
-        self._say("version", f"veilmq version {release()}")
+        self._publish_figure("version", f"veilmq version {release()}")
         self.update()
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._task = asyncio.get_running_loop().create_task(self._publish_repeatedly())
 
     def stop(self) -> None:
         if self._task is not None:
             self._task.cancel()
 
-    async def _run(self) -> None:
+    async def _publish_repeatedly(self) -> None:
         while True:
             await asyncio.sleep(self._interval_s)
             self.update()
@@ -79,16 +79,16 @@ class SysTopics:
         """Publishes all values that changed since the last update."""
         snapshot = self._observe()
         for topic, value in values(snapshot):
-            self._say(topic, str(value))
+            self._publish_figure(topic, str(value))
         elapsed_s, self._last_s = snapshot.uptime_s - self._last_s, snapshot.uptime_s
         for name, total in totals(snapshot).items():
             load = self._loads.setdefault(name, Load())
             if elapsed_s > 0:
                 load.update(total, elapsed_s)
             for window, rate in load.per_minute.items():
-                self._say(f"load/{name}/{window}", f"{rate:.2f}")
+                self._publish_figure(f"load/{name}/{window}", f"{rate:.2f}")
 
-    def _say(self, name: str, text: str) -> None:
+    def _publish_figure(self, name: str, text: str) -> None:
         topic = ROOT + name
         if self._said.get(topic) != text:
             self._said[topic] = text

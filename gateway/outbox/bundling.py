@@ -8,6 +8,7 @@ row of its own. The row remembers if its scope was plain then. Not here: the nam
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -18,28 +19,31 @@ from gateway.outbox.database import StoredRow, encode_publication
 def bundled(rows: Sequence[StoredRow]) -> list[StoredRow]:
     """Returns rows without a frame bundled, and all others unchanged, in order of the first number of each."""
     done: list[StoredRow] = []
-    open_: dict[str, tuple[list[StoredRow], int]] = {}
+    open_: dict[str, tuple[list[StoredRow], int, int]] = {}
     for row in rows:
         if row.frame:
             if row.chain.name in open_:  # keeps the order: earlier rows go first
                 done.append(_together(open_.pop(row.chain.name)[0]))
             done.append(row)
             continue
-        members, held = open_.get(row.chain.name, ([], 0))
-        full = len(members) >= row.chain.records or held + row.size > row.chain.bytes
+        members, count, held = open_.get(row.chain.name, ([], 0, 0))
+        full = count + row.publications > row.chain.records or held + row.size > row.chain.bytes
         if members and (full or members[0].chain.in_clear is not row.chain.in_clear):
             done.append(_together(members))
-            members, held = [], 0
+            members, count, held = [], 0, 0
         members.append(row)
-        open_[row.chain.name] = members, held + row.size
-    done += [_together(members) for members, _ in open_.values()]
+        open_[row.chain.name] = members, count + row.publications, held + row.size
+    done += [_together(members) for members, *_ in open_.values()]
     return sorted(done, key=lambda row: row.sequence)
 
 
 def _together(members: Sequence[StoredRow]) -> StoredRow:
     first = members[0]
-    batch = packed(first.chain.name, [Numbered(row.sequence, row.publication) for row in members])
-    sequences, topics = tuple([row.sequence for row in members]), {row.publication.topic for row in members}
+    records: list[Numbered] = []
+    for row in members:
+        records += map(Numbered, itertools.count(row.sequence), row.run or (row.publication,))
+    batch = packed(first.chain.name, records)
+    sequences, topics = tuple([row.sequence for row in members]), {each.publication.topic for each in records}
     batch = replace(batch, in_clear=first.chain.in_clear)
     frame = encode_publication(batch)
     return StoredRow(first.sequence, first.chain, batch.qos, frame, batch, sequences=sequences, topics=topics)

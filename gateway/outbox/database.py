@@ -55,7 +55,7 @@ CREATE TABLE IF NOT EXISTS outbox (
     sequence INTEGER PRIMARY KEY, previous INTEGER NOT NULL, life INTEGER NOT NULL,
     committed_ms INTEGER NOT NULL, sealed BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS topics (topic BLOB PRIMARY KEY, sequence INTEGER NOT NULL) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS topics_age ON topics (sequence);
+DROP INDEX IF EXISTS topics_age;  -- of earlier versions: each commit wrote a page of it
 """
 
 
@@ -64,8 +64,9 @@ class StoredRow:
     """Publication on its way to the disk: `frame` is `encode_publication`, `commit` sets `previous`.
 
     `chain`: the ordered sequence the publication is part of, named by its scope. A row without a frame is bundled with
-    others of its chain (`bundling`); `size` is then its share in bytes. `sequences`: the numbers bundled into this
-    row; `topics`: their topics, if there are several.
+    others of its chain (`bundling`); `size` is then its share in bytes, and `run` has its publications, if they are
+    several with numbers from `sequence` on. `sequences`: the numbers of the rows bundled into this row; `topics`: the
+    topics, if there are several.
     """
 
     sequence: int
@@ -77,6 +78,12 @@ class StoredRow:
     sequences: tuple[int, ...] = ()
     topics: Collection[str] = ()
     previous: int = 0
+    run: Sequence[Publication] = ()
+
+    @property
+    def publications(self) -> int:
+        """The number of publications of devices in this row."""
+        return len(self.run) or self.publication.records or 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +176,7 @@ class Outbox:
     def _insert(self, db: sqlite3.Connection, rows: Sequence[StoredRow], now_ms: int) -> int:
         """Returns how many topics have a predecessor on disk."""
         touched: dict[bytes, int] = {}
-        values = []
+        count, values = self._topic_count, []
         cipher = self._ciphers[self._life]
         for row in rows:
             name = self._name_of(row.chain.name)
@@ -177,14 +184,12 @@ class Outbox:
             # No predecessor with a greater number: not of its own topic's chain, nor of a damaged row.
             row.previous = max([each for each in chains if each < row.sequence], default=0)
             if row.qos:
+                count += not self._recent[name]
                 self._recent[name] = touched[name] = row.sequence
                 self._recent.move_to_end(name)
             sealed = cipher.encrypt(_nonce(row.sequence), row.frame, _bound(row.sequence, row.previous))
             values.append((row.sequence, row.previous, self._life, now_ms, sealed))
         _write(db, "INSERT INTO outbox VALUES {}", "(?, ?, ?, ?, ?)", values)
-        before = db.total_changes
-        _write(db, "INSERT OR IGNORE INTO topics VALUES {}", "(?, 0)", [(name,) for name in touched])
-        count = self._topic_count + db.total_changes - before
         _write(db, "INSERT OR REPLACE INTO topics VALUES {}", "(?, ?)", list(touched.items()))
         while len(self._recent) > TOPIC_CACHE:
             self._recent.popitem(last=False)
@@ -247,7 +252,7 @@ class Outbox:
                 if not skip(sequence):
                     held += len(sealed)
                     try:
-                        publication = self._open(sequence, previous, life, sealed)
+                        publication = self._open_row(sequence, previous, life, sealed)
                         rows.append(Stored(sequence, previous, publication, len(sealed)))
                     except StoreError as error:
                         damaged = error
@@ -258,7 +263,7 @@ class Outbox:
             raise store_error(error, self.path.parent) from None
         return Page(tuple(rows), following, damaged)
 
-    def first(self, start: int) -> tuple[int, int] | None:
+    def first_row(self, start: int) -> tuple[int, int] | None:
         """Returns sequence and time of storage (ms since the UNIX epoch) of the first row from `start` on; None if
         there is none. Raises StoreError.
         """
@@ -266,11 +271,11 @@ class Outbox:
         row = self._row(query, start)
         return None if row is None else (int(row[0]), int(row[1]))
 
-    def holds(self, sequence: int) -> bool:
+    def holds_row(self, sequence: int) -> bool:
         """Returns True if the row is on disk. Raises StoreError."""
         return self._row("SELECT 1 FROM outbox WHERE sequence = ?", sequence) is not None
 
-    def last_of(self, chain: str) -> int:
+    def last_of_chain(self, chain: str) -> int:
         """Returns the sequence of the last QoS >= 1 publication of a chain, 0 for none. Raises StoreError."""
         row = self._row("SELECT sequence FROM topics WHERE topic = ?", self._name_of(chain))
         return int(row[0]) if row else 0
@@ -283,7 +288,7 @@ class Outbox:
             raise store_error(error, self.path.parent) from None
         return row
 
-    def _open(self, sequence: int, previous: int, life: int, sealed: bytes) -> Publication:
+    def _open_row(self, sequence: int, previous: int, life: int, sealed: bytes) -> Publication:
         try:
             frame = self._ciphers[life].decrypt(_nonce(sequence), sealed, _bound(sequence, previous))
             return decode_publication(frame)

@@ -17,7 +17,7 @@ from gateway.outbox.database import StoredRow
 
 class Lingering:
     """Timer of the hand-over to the disk. Calls `leave` to take the appended publications; the caller then calls
-    `left`.
+    `note_handed_over`.
     """
 
     def __init__(self, leave: Callable[[], None]) -> None:
@@ -28,12 +28,12 @@ class Lingering:
         self._timer: asyncio.Handle | None = None
         self._due_s = float("inf")
 
-    def came(self, loop: asyncio.AbstractEventLoop, row: StoredRow) -> None:
+    def add_row(self, loop: asyncio.AbstractEventLoop, row: StoredRow) -> None:
         """Takes an appended `row` and sets the timer to the latest time that its scope allows."""
         chain, due_s = row.chain, 0.0
         if chain.linger_ms:
             waiting = self._waiting.setdefault(chain.name, [0, 0])
-            waiting[0] += 1
+            waiting[0] += row.publications
             waiting[1] += row.size
             if waiting[0] < chain.records and waiting[1] < chain.bytes and not row.frame:
                 due_s = self._left_at.get(chain.name, float("-inf")) + chain.linger_ms / 1000
@@ -48,7 +48,7 @@ class Lingering:
         self._due_s = 0.0 if now else due_s
         self._timer = loop.call_soon(self._leave) if now else loop.call_at(due_s, self._leave)
 
-    def left(self, now: float) -> None:
+    def note_handed_over(self, now: float) -> None:
         """Takes note that all waiting publications are on their way to the disk."""
         if self._timer is not None:
             self._timer.cancel()

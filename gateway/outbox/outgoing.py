@@ -98,12 +98,12 @@ class Outgoing:
         """
         size = size_of(publication)
         if not size:
-            self._figures.count(Count("publish_refused"))
+            self._figures.count_effect(Count("publish_refused"))
             done(FITS_NO_RECORD)
             return
         try:
             chain = self._chain_of(publication.topic)
-            if publication.qos or publication.retain:
+            if self._gathered and (publication.qos or publication.retain):
                 self._leave_gathered(chain.name)  # keeps the order: earlier publications go first
             if publication.qos:
                 sequence: int = self._store.append(
@@ -118,11 +118,39 @@ class Outgoing:
                 self.followed.numbered(number, publication, client)
             done(SUCCESS)
             if publication.retain:
-                self._tell(Unstored(number, replace(publication, in_clear=chain.in_clear)))
+                self._tell_node(Unstored(number, replace(publication, in_clear=chain.in_clear)))
             else:
                 self._gather(chain, Numbered(number, publication), size)
         except StoreError as error:
             self._refuse(error, done)
+
+    def take_run(self, run: Sequence[Publication], done: Callable[[int], None], chain: Chain, client: str = "") -> int:
+        """Takes leading publications of QoS 1 of one client and chain, none of them retained, as one, and returns how
+        many. Calls `done(code)` once for all of these, when they are durable. `take_publication` must take the next
+        one.
+        """
+        if self.followed is not None:
+            return 0
+        size = count = 0
+        for publication in run[: chain.records]:
+            one = size_of(publication)
+            if not one or (count and size + one > chain.bytes):
+                break
+            size, count = size + one, count + 1
+        if not count:
+            return 0
+        if self._gathered:
+            self._leave_gathered(chain.name)  # keeps the order: earlier publications go first
+
+        def stored(result: StoredEntry | StoreError) -> None:
+            self._stored(sequence, result, done, count)
+
+        try:
+            sequence = self._store.append(run[0], stored, chain, size, client, run[:count])
+        except StoreError:
+            return 0  # there may be room for one, and it says what is the matter
+        self._appending.append(sequence)
+        return count
 
     def _gather(self, chain: Chain, record: Numbered, size: int) -> None:
         """Holds a publication that is not stored until the end of this turn of the loop, to leave with others: as a
@@ -149,13 +177,15 @@ class Outgoing:
             batch = replace(packed(chain, run), in_clear=in_clear, owner=owner)
             if self.followed is not None:
                 self.followed.gathered(run[0].number, batch)
-            self._tell(Unstored(run[0].number, batch))
+            self._tell_node(Unstored(run[0].number, batch))
 
-    def _stored(self, sequence: int, result: StoredEntry | StoreError, done: Callable[[int], None]) -> None:
-        """Takes the disk's answer to an append; entries themselves come in `_committed`."""
+    def _stored(
+        self, sequence: int, result: StoredEntry | StoreError, done: Callable[[int], None], count: int = 1
+    ) -> None:
+        """Takes the disk's answer to an append of so many publications; entries themselves come in `_committed`."""
         if isinstance(result, StoreError):
-            asyncio.get_running_loop().call_soon(self._tell, NotAppended(sequence))
-            self._refuse(result, done)
+            asyncio.get_running_loop().call_soon(self._tell_node, NotAppended(sequence))
+            self._refuse(result, done, count)
         else:
             done(SUCCESS)
 
@@ -163,9 +193,9 @@ class Outgoing:
         if self.followed is not None:
             for entry in entries:
                 self.followed.gathered(entry.sequence, entry.publication)
-        self._tell(Committed(tuple([(e.sequence, e.previous, e.publication) for e in entries])))
+        self._tell_node(Committed(tuple([(e.sequence, e.previous, e.publication) for e in entries])))
 
-    def _tell(self, event: Event) -> None:
+    def _tell_node(self, event: Event) -> None:
         """Tells the node the numbers on their way to the disk, then `event`. Numbers go all at once, at a tenth of the
         cost of singly.
         """
@@ -174,32 +204,32 @@ class Outgoing:
             self._handle(Appending(sequences))
         self._handle(event)
 
-    def leave(self, sequences: Sequence[int]) -> None:
+    def leave_on_disk(self, sequences: Sequence[int]) -> None:
         """Leaves entries on disk for which the node has no room: `read_page` will bring them again."""
         for sequence in sequences:
-            self._store.leave(sequence)
+            self._store.leave_on_disk(sequence)
 
     def read_page(self, start: int) -> None:
         """Reads a page of entries left on disk; blocks for some milliseconds."""
         try:
             page = self._store.page(start)
         except StoreError as error:
-            self._say(error)
-            self._tell(OutboxPage((), start, unreadable=True))
+            self._log_error(error)
+            self._tell_node(OutboxPage((), start, unreadable=True))
             return
         if page.damaged is not None:
-            self._say(page.damaged)
-            self._figures.count(Count("outbox_damaged"))
-        self._tell(OutboxPage(tuple((r.sequence, r.previous, r.publication) for r in page.rows), page.following))
+            self._log_error(page.damaged)
+            self._figures.count_effect(Count("outbox_damaged"))
+        self._tell_node(OutboxPage(tuple((r.sequence, r.previous, r.publication) for r in page.rows), page.following))
 
-    def _refuse(self, error: StoreError, done: Callable[[int], None]) -> None:
-        self._say(error)
+    def _refuse(self, error: StoreError, done: Callable[[int], None], count: int = 1) -> None:
+        self._log_error(error)
         full = isinstance(error, NoRoomError)
         stays = full and self._full_is_local
-        self._figures.count(Count("outbox_refused", 1, "local" if stays else "full" if full else "disk"))
+        self._figures.count_effect(Count("outbox_refused", count, "local" if stays else "full" if full else "disk"))
         done(SUCCESS if stays else error.code)
 
-    def _say(self, error: StoreError) -> None:
+    def _log_error(self, error: StoreError) -> None:
         now = asyncio.get_running_loop().time()
         if now - self._said_at >= LOG_EVERY_S:
             self._said_at = now

@@ -33,9 +33,9 @@ class SpareRoom:
         of_owner, of_client = (self._held.get(holder, 0) + size for holder in _holders(owner, client))
         return of_owner * OWNER_PART <= free and of_client * CLIENT_PART <= free
 
-    def enter(self, sequence: int, owner: str, client: str, size: int) -> None:
+    def enter_entry(self, sequence: int, owner: str, client: str, size: int) -> None:
         """Counts an admitted entry."""
-        self._count(entry := tuple((holder, size) for holder in _holders(owner, client)), 1)
+        self._count_entry(entry := tuple((holder, size) for holder in _holders(owner, client)), 1)
         self._entries[sequence] = entry
 
     def bundled(self, sequences: Sequence[int]) -> None:
@@ -46,9 +46,9 @@ class SpareRoom:
 
     def gone(self, sequence: int) -> None:
         """Forgets an entry, if it is one beyond the bound."""
-        self._count(self._entries.pop(sequence, ()), -1)
+        self._count_entry(self._entries.pop(sequence, ()), -1)
 
-    def _count(self, entry: Sequence[tuple[str, int]], sign: int) -> None:
+    def _count_entry(self, entry: Sequence[tuple[str, int]], sign: int) -> None:
         for holder, size in entry:
             held = self._held.get(holder, 0) + sign * size
             if held:

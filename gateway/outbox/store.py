@@ -9,7 +9,7 @@ nor left. All other entries are on disk, and are read in pages.
 Not here: the directory (`gateway.data`), the database itself (`database`), the replicas that have an entry (the
 overlay's machines), retained messages and sessions of local clients.
 
-Policy when full: stored entries stay, new publications are refused (`NoRoomError`, reason 0x97) until `forget`
+Policy when full: stored entries stay, new publications are refused (`NoRoomError`, reason 0x97) until `forget_entries`
 frees bytes. Clients of which little is stored have spare room beyond the bound (`spare_room`).
 """
 
@@ -114,6 +114,7 @@ class Store:
         self._closed = False
         self._work: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()  # bounded by max_bytes
         self._appends: list[_Append] = []  # of this turn of the loop, and lingering ones
+        self._appended = 0  # publications in them
         self._lingering = Lingering(self._hand_over)
         self._reserving = False
         self._gone: list[int] = []  # deletions for the next commit, which comes within FORGET_WITHIN_S
@@ -144,25 +145,26 @@ class Store:
 
     # ------------------------------------------------------------------------------------ numbers
 
-    def next_sequence(self) -> int:
-        """Returns a number for a publication that is not stored (QoS 0). Raises NoRoomError if none is reserved.
+    def next_sequence(self, count: int = 1) -> int:
+        """Returns the first of `count` numbers in a row, such as the one of a publication that is not stored (QoS 0).
+        Raises NoRoomError if so many are not reserved.
 
         Numbers run out only if the disk refused to reserve more, or if 2^16 are wanted within a single commit.
         """
         numbers = self._numbers
-        if not numbers or (len(numbers) < SEQUENCE_BLOCK // 2 and not self._ranges):
-            numbers = self._more_numbers(numbers)
-        self._numbers = numbers[1:]
+        if len(numbers) < count or (len(numbers) < SEQUENCE_BLOCK // 2 and not self._ranges):
+            numbers = self._more_numbers(numbers, count)
+        self._numbers = numbers[count:]
         return numbers[0]
 
-    def _more_numbers(self, left: range) -> range:
+    def _more_numbers(self, left: range, count: int) -> range:
         with self._ranges_lock:
             if not self._ranges and not self._reserving:
                 self._reserving = True
                 self._work.put(_Reserve())
-            if not left and self._ranges:
+            if len(left) < count and self._ranges:
                 left = self._ranges.pop(0)
-        if not left:
+        if len(left) < count:
             raise NoRoomError(f"data directory {self._data.path} cannot reserve numbers; free some disk space")
         return left
 
@@ -175,12 +177,15 @@ class Store:
         chain: Chain | None = None,
         size: int = 0,
         client: str = "",
+        run: Sequence[Publication] = (),
     ) -> int:
         """Hands a publication to the group commit and returns its sequence number.
 
         `chain`: names the scope. Consecutive publications of a chain and a single commit are a single entry with the
         first's number, except retained ones. None: the publication is alone, in a chain of its topic. `size`: the
-        result of `size_of`, if known. `client`: the id of the client that published.
+        result of `size_of`, if known. `client`: the id of the client that published. `run`: several publications of
+        the client, of which `publication` is the first; they are no more than a batch of the chain takes, none is
+        retained, `size` is that of all, and the next ones have the next numbers.
 
         `done` gets the StoredEntry once it is on disk, or the StoreError if it is not (the number is then burned).
         Must be called on the event loop; the order of calls is the order of numbers and of reports. Raises
@@ -204,18 +209,19 @@ class Store:
                 f"outbox in {self._data.path} holds {self._bytes} of {self.max_bytes} bytes; "
                 "restore the uplink or raise overlay.outbox_bytes"
             )
-        sequence = self.next_sequence()
+        sequence = self.next_sequence(len(run) or 1)
         if is_beyond:
-            self._spare.enter(sequence, publication.owner, client, held)
+            self._spare.enter_entry(sequence, publication.owner, client, held)
         self._in_hand[sequence] = held
-        self._count += 1
         self._bytes += held
-        row = StoredRow(sequence, chain, publication.qos, frame, publication, size)
+        row = StoredRow(sequence, chain, publication.qos, frame, publication, size, run=run)
+        self._count += row.publications
+        self._appended += row.publications
         self._appends.append(_Append(row, publication, done, self._refusals))
-        self._lingering.came(
+        self._lingering.add_row(
             self._loop, row
         )  # once a turn: each hand-over wakes the writer, which takes the interpreter
-        if len(self._appends) >= GROUP_MAX:
+        if self._appended >= GROUP_MAX:
             self._hand_over()
         return sequence
 
@@ -225,10 +231,11 @@ class Store:
         if self._appends:
             self._work.put(tuple(self._appends))
             self._appends.clear()
+            self._appended = 0
             assert self._loop is not None
-            self._lingering.left(self._loop.time())
+            self._lingering.note_handed_over(self._loop.time())
 
-    async def put(self, publication: Publication) -> StoredEntry:
+    async def put_publication(self, publication: Publication) -> StoredEntry:
         """Appends a publication and waits for the commit. Raises StoreError."""
         future: asyncio.Future[StoredEntry] = asyncio.get_running_loop().create_future()
 
@@ -243,7 +250,7 @@ class Store:
         self.append(publication, done)
         return await future
 
-    def forget(self, sequences: Sequence[int]) -> None:
+    def forget_entries(self, sequences: Sequence[int]) -> None:
         """Deletes entries that every party has (with the next commit). Ignores entries not in hand."""
         known = [s for s in sequences if s in self._in_hand]
         self._count -= len(known)
@@ -260,7 +267,7 @@ class Store:
         elif self._gone_timer is None:
             self._gone_timer = self._loop.call_later(FORGET_WITHIN_S, self._delete_gone)
 
-    def leave(self, sequence: int) -> None:
+    def leave_on_disk(self, sequence: int) -> None:
         """Leaves an entry on disk for which the node has no room: `page` will bring it again."""
         self._in_hand.pop(sequence, None)
 
@@ -290,7 +297,7 @@ class Store:
         if sequence in self._in_hand or sequence in self._deleting:
             return False
         try:
-            return self._outbox.holds(sequence)
+            return self._outbox.holds_row(sequence)
         except StoreError:
             return True
 
@@ -299,7 +306,7 @@ class Store:
         the disk cannot be read, returns (`start`, 0), so that the caller reads `page`, which reports the cause.
         """
         try:
-            return self._outbox.first(start)
+            return self._outbox.first_row(start)
         except StoreError:
             return start, 0
 
@@ -308,7 +315,7 @@ class Store:
         read: asked only for publications that are not stored themselves.
         """
         try:
-            return self._outbox.last_of(chain)
+            return self._outbox.last_of_chain(chain)
         except StoreError:
             return 0
 
@@ -339,13 +346,16 @@ class Store:
     def _write_all(self) -> None:
         while True:
             batch: list[_Append | _Forget | _Reserve] = []
+            held = 0
             item = self._work.get()
             while item is not None:
                 if isinstance(item, tuple):
                     batch += item
+                    held += sum([each.row.publications for each in item])
                 else:
                     batch.append(item)
-                if len(batch) >= GROUP_MAX:
+                    held += 1
+                if held >= GROUP_MAX:
                     break
                 try:
                     item = self._work.get_nowait()
@@ -407,7 +417,7 @@ class Store:
             if error is not None:
                 self._bytes -= self._in_hand.pop(item.row.sequence)
                 self._spare.gone(item.row.sequence)
-                self._count -= 1
+                self._count -= item.row.publications
                 result = error
             else:
                 result = StoredEntry(item.row.sequence, item.row.previous, item.publication)
@@ -419,7 +429,7 @@ class Store:
             self._in_hand[row.sequence] = taken
             self._spare.bundled(numbers)
             self._bytes += taken - held
-            self._count -= len(numbers) - 1
+            self._count -= row.publications - 1
             self._lingering.wrote(row)
         if entries and self.on_committed is not None:
             self.on_committed(entries)

@@ -9,10 +9,12 @@ from bridge.presence import RegionPresence
 from gateway.overlay.broker_overlay import BrokerOverlay
 from gateway.overlay.dials import Dials
 from gateway.overlay.entities import LocalEntities
+from gateway.overlay.gateway_overlay import GatewayOverlay
 from gateway.overlay.hosted import NOBODY, PLAIN, logins, of_region
 from gateway.overlay.keeping import Keeping
 from gateway.overlay.key_cache import KeyCache
 from gateway.overlay.key_material import DIRECTORY, KeyMaterial, KeyMaterialError
+from gateway.overlay.key_server_overlay import KeyServerOverlay
 from gateway.overlay.local_rights import ScopeRights
 from gateway.overlay.neighbours import Neighbours
 from gateway.overlay.reader_rows import ReaderRows
@@ -32,6 +34,7 @@ from gateway.overlay.region_client import (
     dial,
     read_private,
 )
+from gateway.overlay.replica_overlay import ReplicaOverlay
 from gateway.overlay.standing import OverlayStanding, RegionStanding, standing, summaries
 
 __all__ = [
@@ -43,10 +46,12 @@ __all__ = [
     "ClientError",
     "ConfigError",
     "Dials",
+    "GatewayOverlay",
     "Keeping",
     "KeyCache",
     "KeyMaterial",
     "KeyMaterialError",
+    "KeyServerOverlay",
     "LocalEntities",
     "MqttClient",
     "MqttError",
@@ -60,6 +65,7 @@ __all__ = [
     "RegionClient",
     "RegionPresence",
     "RegionStanding",
+    "ReplicaOverlay",
     "ScopeRights",
     "TlsError",
     "TrustError",

@@ -22,7 +22,7 @@ class Accepting:
         self._in_vain: Sequence[str] = ()  # filters of somebody who waited in vain, since when no quorum came
         self._timer: asyncio.TimerHandle | None = None
 
-    def wait(self, topic_filters: Sequence[str], done: Callable[[], None]) -> bool:
+    def wait_for_quorum(self, topic_filters: Sequence[str], done: Callable[[], None]) -> bool:
         """Calls `done` once all filters have a quorum, or after the wait. False: nothing to wait for."""
         if not self._is_awaited(topic_filters) or self._is_awaited(self._in_vain):
             return False
@@ -35,7 +35,7 @@ class Accepting:
     def _is_awaited(self, topic_filters: Sequence[str]) -> bool:
         return any(map(self._awaits, topic_filters))
 
-    def look(self) -> None:
+    def look_for_quorum(self) -> None:
         """Ends waits after an acknowledgement of a replica."""
         before, self._waiting = self._waiting, []
         ready = []
@@ -44,13 +44,13 @@ class Accepting:
                 self._waiting.append((topic_filters, done))
             else:
                 ready.append(done)
-        self._end(ready)
+        self._end_waits(ready)
 
     def _give_up(self) -> None:
         self._in_vain = self._waiting[0][0]
         self.stop()
 
-    def _end(self, ready: Sequence[Callable[[], None]]) -> None:
+    def _end_waits(self, ready: Sequence[Callable[[], None]]) -> None:
         if not self._waiting and self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -60,4 +60,4 @@ class Accepting:
     def stop(self) -> None:
         """Ends all waits."""
         before, self._waiting = self._waiting, []
-        self._end([done for _, done in before])
+        self._end_waits([done for _, done in before])

@@ -117,29 +117,29 @@ class Backpressure:
         enough = len(members) - (len(members) - 1) // 2
         return sum(not self.is_full(member) for member in there) < min(enough, len(there))
 
-    def up(self, peer: str) -> None:
+    def member_up(self, peer: str) -> None:
         self._down_at.pop(peer, None)
 
     def down(self, peer: str, now: float) -> None:
         """The connection of a lane ended; the lane goes on, and what it holds is sent when there is another one."""
         self._down_at.setdefault(peer, now)
 
-    def tick(self, now: float) -> None:
+    def give_up_absent(self, now: float) -> None:
         """Stops waiting for members that are away for too long. Called every second or so."""
         self._gone = frozenset(peer for peer, at in self._down_at.items() if now - at >= AWAY_S)
         if self._stalled:
-            self._review()
+            self._release_unstalled()
 
     # ------------------------------------------------------------------------- acknowledgements
 
-    def begin(self) -> None:
+    def begin_publication(self) -> None:
         """A publication of a member is about to be handled."""
         if self._towards:
             self._towards.clear()
 
-    def hold(self, peer: str, publish: Publish) -> Callable[[Done], bool] | None:
-        """Notes that the publication announced by `begin` was handled. Returns None if it is to be acknowledged at
-        once.
+    def hold_publication(self, peer: str, publish: Publish) -> Callable[[Done], bool] | None:
+        """Notes that the publication announced by `begin_publication` was handled. Returns None if it is to be
+        acknowledged at once.
 
         Otherwise the result is to be called with the acknowledgement; it returns False if the member is not to be
         read until
@@ -158,14 +158,14 @@ class Backpressure:
             held = self._held[header] = _Held(len(publish.payload), set())
             self._held_bytes += held.size
         held.regions |= self._towards
-        return partial(self._wait, peer, held)
+        return partial(self._hold_back, peer, held)
 
     def _is_former(self, header: str) -> bool:
         """Returns True if a publication travels along a tree that is no longer the newest."""
         trees = self._overlay().trees
         return len(trees.open) > 1 and tree_of(header) != trees.newest.number % NUMBERS
 
-    def _wait(self, peer: str, held: _Held, done: Done) -> bool:
+    def _hold_back(self, peer: str, held: _Held, done: Done) -> bool:
         held.waiting.append((peer, done))
         if len(self._held) > HELD_MAX:
             self._let_go(next(iter(self._held)))
@@ -178,9 +178,9 @@ class Backpressure:
 
     def _on_ack(self) -> None:
         if self._stalled:
-            self._review()
+            self._release_unstalled()
 
-    def _review(self) -> None:
+    def _release_unstalled(self) -> None:
         """Let go what waits for no region without room any more, in the order in which it came."""
         stalled = {region for region in self._stalled if self._stalls(region)}
         if stalled == self._stalled:

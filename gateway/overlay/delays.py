@@ -26,16 +26,16 @@ class Delays:
     def __len__(self) -> int:
         return sum(map(len, self._timers.values()))
 
-    def hold(self, peer: str, delay_s: float, behind: Hold | None) -> Hold:
+    def hold_for(self, peer: str, delay_s: float, behind: Hold | None) -> Hold:
         """Returns a function for the acknowledgement of a publication, which is sent `delay_s` seconds later.
 
         If something else holds the publication `behind` that, the acknowledgement waits for both. The function
         returns False
         if the member is not to be read until then.
         """
-        return partial(self._wait, peer, delay_s, behind)
+        return partial(self._start_delay, peer, delay_s, behind)
 
-    def _wait(self, peer: str, delay_s: float, behind: Hold | None, done: Done) -> bool:
+    def _start_delay(self, peer: str, delay_s: float, behind: Hold | None, done: Done) -> bool:
         waits = 1 if behind is None else 2
 
         def go(code: int) -> None:
@@ -46,10 +46,10 @@ class Delays:
 
         self._last += 1
         timers = self._timers.setdefault(peer, {})
-        timers[self._last] = asyncio.get_running_loop().call_later(delay_s, self._end, peer, self._last, go)
+        timers[self._last] = asyncio.get_running_loop().call_later(delay_s, self._end_delay, peer, self._last, go)
         return True if behind is None else behind(go)
 
-    def _end(self, peer: str, number: int, go: Done) -> None:
+    def _end_delay(self, peer: str, number: int, go: Done) -> None:
         timers = self._timers[peer]
         del timers[number]
         if not timers:

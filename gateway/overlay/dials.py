@@ -62,7 +62,7 @@ class Dials(Mapping[str, MqttClient]):
         return len(self._clients)
 
     @property
-    def up(self) -> tuple[str, ...]:
+    def connected_peers(self) -> tuple[str, ...]:
         """Members to which the connection stands."""
         return tuple(peer for peer, client in self._clients.items() if client.connected)
 
@@ -84,7 +84,7 @@ class Dials(Mapping[str, MqttClient]):
     def _watched(self, wanted: Watch, code: int) -> None:
         if code != SUBSCRIBED:
             why = f"does not let us subscribe to {wanted.filter} at QoS 1 (0x{code:02x}); ask for the right"
-            self._clients[wanted.peer].note(f"{wanted.peer} {why}")
+            self._clients[wanted.peer].note_failure(f"{wanted.peer} {why}")
         elif wanted.ticket and self._events is not None:
             self._events.link_watched(wanted.peer, wanted.ticket)
 
@@ -107,7 +107,7 @@ class Dials(Mapping[str, MqttClient]):
         """A peer refused a content of so many bytes as too large, whatever it says."""
         self._refused_bytes[peer] = min(size, self._refused_bytes.get(peer, size))
 
-    def states(self) -> list[LinkState]:
+    def link_states(self) -> list[LinkState]:
         """Returns the state of each link."""
         return [
             LinkState(peer, True, client.connected, *client.load[:2], client.figures)
@@ -118,28 +118,28 @@ class Dials(Mapping[str, MqttClient]):
         """Connect to each of `peers` in the background, and keep connected."""
         self._events = events
         for peer in peers:
-            self._begin(peer)
+            self._begin_dial(peer)
 
-    def adopt(self, peers: Iterable[str]) -> None:
+    def adopt_peers(self, peers: Iterable[str]) -> None:
         """From now on these: leave those that are gone, dial the new, and those whose address changed anew.
 
         Whoever is gone is left without a `link_down`: it is no peer any more.
         """
         wanted = dict.fromkeys(peers)
         for peer in [peer for peer in self._clients if peer not in wanted]:
-            self._end(peer)
+            self._end_dial(peer)
         for peer in wanted:
             held = self._clients.get(peer)
             if held is None:
-                self._begin(peer)
+                self._begin_dial(peer)
                 continue
             fresh = self._dial(peer)
             if fresh.address != held.address:
                 was_up = held.connected
-                self._end(peer)
+                self._end_dial(peer)
                 if was_up and self._events is not None:
                     self._events.link_down(peer)
-                self._begin(peer, fresh)
+                self._begin_dial(peer, fresh)
 
     def redial(self) -> None:
         """Make every connection anew, in turn, so that there is always one that stands."""
@@ -157,7 +157,7 @@ class Dials(Mapping[str, MqttClient]):
             for task in late:
                 task.cancel()
 
-    def _begin(self, peer: str, client: MqttClient | None = None) -> None:
+    def _begin_dial(self, peer: str, client: MqttClient | None = None) -> None:
         client = self._clients[peer] = client or self._dial(peer)
         events = self._events
         assert events is not None
@@ -178,7 +178,7 @@ class Dials(Mapping[str, MqttClient]):
         LogEvent.LINK_DOWN.say(log, member=peer)
         self._events.link_down(peer)
 
-    def _end(self, peer: str) -> None:
+    def _end_dial(self, peer: str) -> None:
         client = self._clients.pop(peer)
         self._refused_bytes.pop(peer, None)
         client.on_up = client.on_down = lambda: None
@@ -199,7 +199,7 @@ class Dials(Mapping[str, MqttClient]):
             client.start()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(REDIAL_S):
-                    while peer not in self.up:
+                    while peer not in self.connected_peers:
                         await self._came_up.wait()
                         self._came_up.clear()
         LogEvent.LINKS_RENEWED.say(log)

@@ -11,7 +11,7 @@ import logging
 import signal
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeAlias, assert_never
+from typing import Any, Protocol, TypeAlias, assert_never
 
 from bridge.contract import (
     Acked,
@@ -62,6 +62,7 @@ from bridge.contract import (
 from bridge.document import Overlay
 from gateway.base import Alarm, Defects, Figures
 from gateway.base.log_events import LogEvent
+from gateway.base.rhythm import until_next
 from gateway.base.turns import behind_reads
 from gateway.overlay.dials import Dials
 from gateway.trust import LiveOverlay, TrustError
@@ -84,17 +85,17 @@ class Hands(Protocol):
     does.
     """
 
-    def send(self, peer: str, wire: Wire, ticket: int) -> None: ...
-    def deliver(self, effect: Deliver) -> None: ...
-    def deliver_shared(self, effect: DeliverShared) -> None: ...
-    def forget(self, sequences: Sequence[int]) -> None: ...
-    def leave(self, sequences: Sequence[int]) -> None: ...
+    def send_wire(self, peer: str, wire: Wire, ticket: int) -> None: ...
+    def deliver_publications(self, effects: Sequence[Deliver]) -> None: ...
+    def deliver_to_group(self, effect: DeliverShared) -> None: ...
+    def forget_sequences(self, sequences: Sequence[int]) -> None: ...
+    def leave_on_disk(self, sequences: Sequence[int]) -> None: ...
     def read_page(self, start: int) -> None: ...
-    def keep(self, rows: Sequence[tuple[bytes, bytes | None]]) -> None: ...
-    def refuse(self, reason: str) -> None: ...
+    def keep_rows(self, rows: Sequence[tuple[bytes, bytes | None]]) -> None: ...
+    def refuse_wire(self, reason: str) -> None: ...
     def delay(self, delay_s: float) -> None: ...
     def withhold(self, number: int) -> None: ...
-    def take(self, numbers: Sequence[int]) -> None: ...
+    def acknowledge_withheld(self, numbers: Sequence[int]) -> None: ...
     def keys_changed(self) -> None: ...
     def keep_material(self, material: bytes) -> None: ...
     def keep_archive(self, epoch: int, content: bytes | None) -> None: ...
@@ -109,16 +110,19 @@ class Hands(Protocol):
 
 
 LOOK_WITHIN_S = 0.01  # a deadline that an event brings is noticed so much later at most, where events come often
+LOOKS = 4  # that come at once after a rest: a timer for a look would wake the process once more for a lone message
 
 
 class NoHands:
     """Of a party that neither publishes, nor delivers, nor keeps keys for others: such effects are mistakes of ours."""
 
-    def _never(self, *_: object) -> None:
+    def _never(self, *_: Any, **__: Any) -> None:
         raise AssertionError("an effect that this party's machine does not have")
 
-    deliver = deliver_shared = forget = leave = read_page = _never
-    keep = refuse = delay = withhold = take = keep_material = keep_archive = of_receipts = _never
+    deliver_publications = deliver_to_group = forget_sequences = leave_on_disk = read_page = _never
+    keep_rows = refuse_wire = delay = withhold = acknowledge_withheld = keep_material = keep_archive = of_receipts = (
+        _never
+    )
 
     def of_history(self, effect: OfHistory) -> None:
         self._never(effect)
@@ -140,7 +144,7 @@ class Driver:
         self._live, self._dials, self._hands, self._clock = live, dials, hands, clock
         self._alarm = Alarm(clock, lambda: self.handle(Tick()))
         self._alarm_due: asyncio.Handle | None = None  # sets the alarm
-        self._alarm_set_at = -LOOK_WITHIN_S  # in the loop's seconds
+        self._looked_at = 0.0  # of so many looks the last, had they come each `LOOK_WITHIN_S`; in the loop's seconds
         self._watching: asyncio.Task[None] | None = None
         self._ends = False
 
@@ -169,19 +173,28 @@ class Driver:
                 signal.raise_signal(signal.SIGTERM)
             effects, is_handled = (), False
         except Exception as error:  # noqa: BLE001  counted, and the log has its traceback
-            self.defects.note(log, LogEvent.MACHINE_FAILED, error, type(event).__name__)
-            self.figures.count(Count("machine_failed"))
+            self.defects.note_error(log, LogEvent.MACHINE_FAILED, error, type(event).__name__)
+            self.figures.count_effect(Count("machine_failed"))
             effects, is_handled = (), False
         else:
             is_handled = True
+        deliveries: list[Deliver] = []
         for effect in effects:
-            self._perform(effect)
+            if type(effect) is Deliver:
+                deliveries.append(effect)
+                continue
+            if deliveries:
+                self._hands.deliver_publications(deliveries)
+                deliveries = []
+            self._perform_effect(effect)
+        if deliveries:
+            self._hands.deliver_publications(deliveries)
         if self._alarm_due is None and self._watching is not None:
             # At the end of this turn of the loop or soon: to ask the node costs as much as to forward a repetition.
             loop = asyncio.get_running_loop()
-            at = self._alarm_set_at + LOOK_WITHIN_S
-            is_due = at <= loop.time()
-            self._alarm_due = loop.call_soon(self._set_alarm) if is_due else loop.call_at(at, self._set_alarm)
+            now = loop.time()
+            at = self._looked_at = max(self._looked_at, now - LOOKS * LOOK_WITHIN_S) + LOOK_WITHIN_S
+            self._alarm_due = loop.call_soon(self._set_alarm) if at <= now else loop.call_at(at, self._set_alarm)
         return is_handled
 
     def _go_on(self) -> None:
@@ -189,45 +202,42 @@ class Driver:
 
     def _set_alarm(self) -> None:
         self._alarm_due = None
-        self._alarm_set_at = asyncio.get_running_loop().time()
         self._alarm.set(self.node.next_deadline)
 
-    def _perform(self, effect: Effect) -> None:
+    def _perform_effect(self, effect: Effect) -> None:
         hands = self._hands
         match effect:
             case Count():
-                self._count(effect)
+                self._count_effect(effect)
             case Send(peer, wire, ticket):
-                hands.send(peer, wire, ticket)
-            case Deliver():
-                hands.deliver(effect)
+                hands.send_wire(peer, wire, ticket)
             case DeliverShared():
-                hands.deliver_shared(effect)
+                hands.deliver_to_group(effect)
             case Forget(sequences):
-                hands.forget(sequences)
+                hands.forget_sequences(sequences)
             case LeaveOnDisk(sequences):
-                hands.leave(sequences)
+                hands.leave_on_disk(sequences)
             case ReadPage(start):
                 # Not from inside the handling of another event, and with turns for others between two pages.
                 asyncio.get_running_loop().call_soon(hands.read_page, start)
             case Pause():
                 behind_reads(self._go_on)
             case Refuse(reason):
-                hands.refuse(reason)
+                hands.refuse_wire(reason)
             case Delay(delay_s):
                 hands.delay(delay_s)
             case Withhold(number):
                 hands.withhold(number)
             case Take(numbers):
-                hands.take(numbers)
+                hands.acknowledge_withheld(numbers)
             case Watch():
                 self._dials.watch(effect)
             case Blame():
                 self._blame(effect)
             case Prove():
-                self._live.prove(effect)
+                self._live.keep_evidence(effect)
             case Keep(rows):
-                hands.keep(rows)
+                hands.keep_rows(rows)
             case KeysChanged():
                 hands.keys_changed()
             case KeepMaterial(material):
@@ -240,13 +250,15 @@ class Driver:
                 hands.of_receipts(effect)
             case Wanted() | Doubted():
                 raise AssertionError("what a reader says to its own node")
+            case Deliver():
+                raise AssertionError("deliveries go together")
             case _:
                 self._perform_upkeep(effect)
 
     def _perform_upkeep(self, effect: Upkeep) -> None:
         match effect:
             case Adopt():
-                self._adopt(effect)
+                self._adopt_overlay(effect)
             case NotAdopted(why):
                 LogEvent.OVERLAY_NOT_ADOPTED.say(log, why)
             case Outlived(generation):
@@ -256,8 +268,8 @@ class Driver:
             case _:
                 assert_never(effect)
 
-    def _count(self, effect: Count) -> None:
-        self.figures.count(effect)
+    def _count_effect(self, effect: Count) -> None:
+        self.figures.count_effect(effect)
         if effect.name == "not_authorised_dropped":
             LogEvent.STORED_GIVEN_UP.say(log, effect.amount)
 
@@ -266,19 +278,19 @@ class Driver:
             event = LogEvent.MEMBER_NAMED if effect.named else LogEvent.MEMBER_SUSPECTED
             event.say(log, effect.member, effect.why)
 
-    def _adopt(self, effect: Adopt) -> None:
+    def _adopt_overlay(self, effect: Adopt) -> None:
         """The node works by a newer overlay already, or by other views of it: file, TLS and links follow."""
         if effect.outcome is Adoption.RESTART:
-            self._live.keep(effect.overlay)
+            self._live.keep_overlay(effect.overlay)
             LogEvent.OVERLAY_NEEDS_RESTART.say(log, effect.overlay.policy.version)
             self.figures.forget_all_but(self.node.overlay.members)
             self._hands.adopted(self.node.overlay, False)
-            self._dials.adopt(self._hands.peers_to_dial())
+            self._dials.adopt_peers(self._hands.peers_to_dial())
             return
-        rotated = self._live.adopt(effect.overlay)
+        rotated = self._live.adopt_overlay(effect.overlay)
         self.figures.forget_all_but(effect.overlay.members)
         self._hands.adopted(effect.overlay, effect.outcome is Adoption.REMOVED)
-        self._dials.adopt(self._hands.peers_to_dial())
+        self._dials.adopt_peers(self._hands.peers_to_dial())
         if rotated is not None:  # not from inside the handling of another event
             loop = asyncio.get_running_loop()
             loop.call_soon(self.handle, Rotated(rotated))
@@ -286,9 +298,9 @@ class Driver:
 
     async def _watch_file(self) -> None:
         while True:
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(until_next(LOOK_EVERY_S))
             try:
-                document = self._live.changed()
+                document = self._live.changed_content()
                 if document is not None:
                     self.handle(Offered(document))
                     self._live.complete()

@@ -25,7 +25,7 @@ class FollowedWires:
         self._followed, self._overlay, self._counts = followed, overlay, counts
 
     @property
-    def _name(self) -> str:
+    def _member_name(self) -> str:
         return self._followed.member
 
     # ----------------------------------------------------------------------------------- into the overlay
@@ -33,32 +33,34 @@ class FollowedWires:
     def numbered(self, number: int, publication: Publication, client: str) -> None:
         """Says that a local publication got its number, and if it goes to disk first."""
         where = "to disk" if publication.qos else "in memory"
-        self._followed.say(
-            "numbered", message=f"{self._name}/{number}", publisher=client, topic=publication.topic, stays=where
+        self._followed.say_step(
+            "numbered", message=f"{self._member_name}/{number}", publisher=client, topic=publication.topic, stays=where
         )
 
     def gathered(self, first: int, publication: Publication) -> None:
         """Says which publications leave together, under the number of the first."""
         with suppress(KeysError):
             for number in numbers_of(publication, first):
-                self._followed.say(
-                    "on its way", message=f"{self._name}/{number}", then=f"{self._name}/{first}",
+                self._followed.say_step(
+                    "on its way", message=f"{self._member_name}/{number}", then=f"{self._member_name}/{first}",
                     records=publication.records or None,
                 )  # fmt: skip
 
     def sent(self, peer: str, wire: Wire) -> None:
         """Says that a message left for a member."""
         if message := self.message_of(wire.properties):
-            self._followed.say("sent to member", message=message, receiver=peer, **_sizes(wire))
+            self._followed.say_step("sent to member", message=message, receiver=peer, **_sizes(wire))
 
     def taken(self, peer: str, number: int) -> None:
         """Says that a replica acknowledged a message of ours."""
         if number > 0:
-            self._followed.say("taken by member", message=f"{self._name}/{number}", receiver=peer)
+            self._followed.say_step("taken by member", message=f"{self._member_name}/{number}", receiver=peer)
 
     def not_taken(self, peer: str, number: int, reason: str) -> None:
         """Says that a replica refused a message of ours."""
-        self._followed.say("refused by member", message=f"{self._name}/{number}", receiver=peer, reason=reason)
+        self._followed.say_step(
+            "refused by member", message=f"{self._member_name}/{number}", receiver=peer, reason=reason
+        )
 
     # ------------------------------------------------------------------------------- through and out of it
 
@@ -68,20 +70,20 @@ class FollowedWires:
         if not message:
             handle()
             return
-        self._followed.say("came from member", message=message, client=peer, wire=wire.topic, **_sizes(wire))
+        self._followed.say_step("came from member", message=message, client=peer, wire=wire.topic, **_sizes(wire))
         before = dict(self._counts)
         handle()
         if reason := refused():
-            self._followed.say("refused", message=message, client=peer, reason=reason)
+            self._followed.say_step("refused", message=message, client=peer, reason=reason)
         grown = {name: count for name, count in self._counts.items() if count != before.get(name, 0)}
         if grown:
-            self._followed.say("judged", message=message, counted=", ".join(sorted(grown)))
+            self._followed.say_step("judged", message=message, counted=", ".join(sorted(grown)))
 
-    def opened(self, effect: Deliver, hand_out: Callable[[], None]) -> None:
+    def say_opened(self, effect: Deliver, hand_out: Callable[[], None]) -> None:
         """Says that a message was opened here, and hands it out: what local clients get has its name."""
         message = f"{effect.publisher}/{effect.sequence}"
         publication = effect.publication
-        self._followed.say(
+        self._followed.say_step(
             "opened", message=message, topic=publication.topic, qos=publication.qos, bytes=len(publication.payload),
             retain=publication.retain or None, late=effect.late or None,
         )  # fmt: skip

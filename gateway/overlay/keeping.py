@@ -40,10 +40,6 @@ class Keeping:
         self._refused = ""
 
     @property
-    def role(self) -> Role:
-        return self.live.local.role
-
-    @property
     def overlay(self) -> Overlay:
         """The version in force."""
         return self.live.overlay
@@ -93,7 +89,7 @@ class Keeping:
                 self._material.archive(epoch, self._archives_owed[epoch])
                 del self._archives_owed[epoch]
             if self._material_owed is not None:
-                self._material.keep(self._material_owed)
+                self._material.keep_material(self._material_owed)
                 self._material_owed = None
             self._refused = ""
         except KeyMaterialError as error:
@@ -101,7 +97,7 @@ class Keeping:
                 LogEvent.KEY_MATERIAL_REFUSED.say(log, error)
                 self._refused = str(error)
 
-    def tick(self, now: float) -> None:
+    def end_epochs(self, now: float) -> None:
         """Every second or so: what an epoch's end asks for."""
         if self._archives_owed or self._material_owed is not None:
             self._pay()

@@ -57,7 +57,7 @@ class KeyMaterial:
         except SealedFileError as error:
             raise KeyMaterialError(f"{error}; or ask the overlay's owner to rekey") from None
 
-    def keep(self, material: bytes) -> None:
+    def keep_material(self, material: bytes) -> None:
         """Durable when this returns, the material before it overwritten. Raises KeyMaterialError."""
         try:
             self._file.replace(material)
@@ -80,7 +80,7 @@ class KeyMaterial:
 
         After a crash between the two both are there: what is kept then has what the file holds, or walked past it.
         """
-        self.keep(material)
+        self.keep_material(material)
         try:
             erase(source)
         except OSError as error:

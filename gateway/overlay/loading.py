@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from bridge.contract import LOADS_EVERY_S, Loads, PeerLoad, Worked
+from gateway.base.rhythm import until_next
 from gateway.client import MqttClient
 
 IDLE_S = 1.0
@@ -49,7 +50,7 @@ class Loading:
         """Say it until this is cancelled."""
         while True:
             if not self._goes_by_planes():
-                await asyncio.sleep(IDLE_S)
+                await asyncio.sleep(until_next(IDLE_S))
                 continue
             await asyncio.sleep(LOADS_EVERY_S)
             loads = self.loads()

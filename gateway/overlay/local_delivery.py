@@ -5,7 +5,7 @@ Not here: order and keys (`bridge.reader`), choice of local clients (`gateway.br
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from bridge.contract import Count, Deliver, DeliverShared, Publication
 from bridge.document import OwnTopics
@@ -22,19 +22,35 @@ class LocalDelivery:
     ) -> None:
         self._own_topics, self._figures, self._settling, self._now = own_topics, figures, settling, now
 
-    def deliver(self, broker: LocalBroker, effect: Deliver) -> None:
-        """Hands a publication to local subscribers and retained messages."""
-        publication = self._permitted(effect.publication)
-        if publication is None:
-            return
+    def deliver_publications(self, broker: LocalBroker, effects: Sequence[Deliver]) -> None:
+        """Hands publications to local subscribers and retained messages, in order; those of a batch that need nothing
+        else go together.
+        """
+        run: list[Publication] = []
+        for effect in effects:
+            publication: Publication | None = effect.publication
+            if not run or effect.publication.topic != run[-1].topic or effect.publication.expiry_s is not None:
+                publication = self._permitted(effect.publication)  # else as the one before
+            if publication is not None and not (effect.stored or effect.groups_lost):
+                run.append(publication)
+                continue
+            if run:
+                broker.deliver_run(run)
+                run = []
+            if publication is not None:
+                self._deliver_alone(broker, effect, publication)
+        if run:
+            broker.deliver_run(run)
+
+    def _deliver_alone(self, broker: LocalBroker, effect: Deliver, publication: Publication) -> None:
         if not effect.stored:
             broker.deliver_local(publication, effect.groups_lost)
             return
         if self._settling is not None:
-            self._settling.came(effect.scope)
+            self._settling.extend_wait(effect.scope)
         broker.deliver_stored(publication, effect.groups_lost)
 
-    def deliver_shared(self, broker: LocalBroker, effect: DeliverShared) -> None:
+    def deliver_to_group(self, broker: LocalBroker, effect: DeliverShared) -> None:
         """Hands a publication to a shared group."""
         publication = self._permitted(effect.publication)
         if publication is not None:
@@ -43,9 +59,11 @@ class LocalDelivery:
     def _permitted(self, publication: Publication) -> Publication | None:
         """Returns the publication with the rest of the expiry interval; None: for nobody."""
         if self._own_topics.are_ours(publication.topic):
-            self._figures.count(Count("own_topics_refused"))  # of a member whose rights reach too far
+            self._figures.count_effect(Count("own_topics_refused"))  # of a member whose rights reach too far
             return None
+        if publication.expiry_s is None:
+            return publication
         left = publication.with_expiry_left(self._now())
         if left is None:
-            self._figures.count(Count("expired"))
+            self._figures.count_effect(Count("expired"))
         return left

@@ -66,7 +66,7 @@ class LocalRights:
         self._lost: set[tuple[str, str]] = set()
         self._refused: set[tuple[str, str]] = set()
 
-    def forget(self) -> None:
+    def forget_answers(self) -> None:
         """Forgets all answers after a change of the overlay."""
         self._known.clear()
         self._refused.clear()

@@ -72,10 +72,10 @@ class Neighbours:
         if not hosts:
             LogEvent.NOTHING_ADVERTISED.say(log)
             return
-        tell = self._tell(self._here, tuple(hosts), port_of(name))
+        tell = self._advertise_member(self._here, tuple(hosts), port_of(name))
         self._telling = asyncio.get_running_loop().create_task(tell, name="advertise")
 
-    async def _tell(self, here: Neighbourhood, hosts: tuple[str, ...], port: int) -> None:
+    async def _advertise_member(self, here: Neighbourhood, hosts: tuple[str, ...], port: int) -> None:
         told, refused = None, ""
         while True:
             local = self._live.local

@@ -49,13 +49,13 @@ class Organiser(Linked):
         self._public = self.local.identity.public_bytes
         if signs:
             self._refuse_restored(identity_dir)
-        self._tls = LinkTls(self.local.name, self.local.cert, self.local.key, overlay.members, time.time)
+        self._tls = LinkTls(self.local.name, self.local.cert, self.local.key_path, overlay.members, time.time)
         self._live = LiveOverlay(overlay_file, self.local, self._tls, overlay, seen)
         self.node = OrganiserNode(
             overlay, self.local.identity, self.local.name, signs, self._highest(overlay) if signs else 0
         )
         self._dials = Dials(self._dial)
-        self.figures = Figures(self.local.name, self.local.role.value, links=self._dials.states)
+        self.figures = Figures(self.local.name, self.local.role.value, links=self._dials.link_states)
         self._driver = Driver(self.node, self._live, self._dials, self.figures, self)
 
     def start(self) -> None:
@@ -126,7 +126,7 @@ class Organiser(Linked):
 
     # ------------------------------------------------------------------------------ hands of the driver
 
-    def send(self, peer: str, wire: Wire, ticket: int) -> None:
+    def send_wire(self, peer: str, wire: Wire, ticket: int) -> None:
         client = self._dials.get(peer)
         if client is not None:
             client.publish(wire.topic, wire.payload, wire.qos, wire.retain, wire.properties)
@@ -134,7 +134,7 @@ class Organiser(Linked):
     def keys_changed(self) -> None:
         raise AssertionError("the organiser has no epoch keys")
 
-    def keep(self, rows: Sequence[tuple[bytes, bytes | None]]) -> None:  # type: ignore[override]
+    def keep_rows(self, rows: Sequence[tuple[bytes, bytes | None]]) -> None:
         """On disk before anybody hears of it: of two swaps of a number the second would be proof against us."""
         for key, value in rows:
             assert key == HIGHEST

@@ -42,7 +42,7 @@ class HomeReaches:
         self._asked_at = 0.0
         self._last = OURS + int(clock() * 1000)
 
-    def look(self, overlay: Overlay, secrets: Sequence[ScopeSecret], up: Collection[str]) -> list[ScopeSpan]:
+    def known_spans(self, overlay: Overlay, secrets: Sequence[ScopeSecret], up: Collection[str]) -> list[ScopeSpan]:
         """Returns what is known, and asks for what may have changed."""
         now = self._clock()
         view = overlay.views[overlay.certificate(self._name).region]
@@ -50,7 +50,7 @@ class HomeReaches:
         mine = [each for each in secrets if each.scope.history and overlay.may_read(self._name, each.scope, epoch)]
         numbers = [each.scope.number for each in mine]
         self._told = {key: told for key, told in self._told.items() if key[0] in numbers and key[1] in view.members}
-        self._ask([member for member in view.members if member in up], numbers, now)
+        self._ask_replicas([member for member in view.members if member in up], numbers, now)
         needed = max(view.faults + 1, view.threshold)
         spans = []
         for secret in mine:
@@ -74,7 +74,7 @@ class HomeReaches:
             return ReplicaSpan(replica, 0, "has not answered yet")
         return ReplicaSpan(replica, max(told, oldest_ms) if told else 0, "" if told else "has nothing")
 
-    def _ask(self, replicas: Sequence[str], scopes: Sequence[int], now: float) -> None:
+    def _ask_replicas(self, replicas: Sequence[str], scopes: Sequence[int], now: float) -> None:
         if not 0 <= now - self._asked_at < ASK_EVERY_S:
             self._asked_at = now
             self._asked = {each: self._asked.get(each, _Asked(deque())) for each in replicas}
@@ -82,9 +82,9 @@ class HomeReaches:
                 asked.waiting = deque(scopes)
         for replica, asked in self._asked.items():
             if not asked.number or not 0 <= now - asked.at < ANSWER_S:
-                self._next(replica, asked, now)
+                self._ask_next(replica, asked, now)
 
-    def _next(self, replica: str, asked: _Asked, now: float) -> None:
+    def _ask_next(self, replica: str, asked: _Asked, now: float) -> None:
         asked.number = 0
         if asked.waiting:
             self._last += 1
@@ -101,7 +101,7 @@ class HomeReaches:
             asked = self._asked.get(replica)
             if asked is not None and number == asked.number:
                 self._told[asked.scope, replica] = read_page(payload)[0].since_ms
-                self._next(replica, asked, self._clock())
+                self._ask_next(replica, asked, self._clock())
         except KeysError:
             return False  # the node says who sent it
         return True

@@ -31,9 +31,9 @@ class ReaderRows:
 
     def seal(self, rows: Sequence[tuple[bytes, bytes | None]]) -> list[tuple[bytes, bytes | None]]:
         """Returns the rows with sealed values."""
-        return [(key, None if value is None else self._sealed(key, value)) for key, value in rows]
+        return [(key, None if value is None else self._sealed_value(key, value)) for key, value in rows]
 
-    def _sealed(self, key: bytes, value: bytes) -> bytes:
+    def _sealed_value(self, key: bytes, value: bytes) -> bytes:
         nonce = os.urandom(NONCE_BYTES)
         return nonce + self._aead.encrypt(nonce, value, self._purpose + key)
 

@@ -94,14 +94,14 @@ CONTROL_TOPICS = frozenset({GRANT_TOPIC, OVERLAY_TOPIC, SWAPS_TOPIC, VIEWS_TOPIC
 
 @dataclass(slots=True)
 class Arrival:
-    """A wire from a replica. It stays unacknowledged, and counts against Receive Maximum, until `done`."""
+    """A wire from a replica. It stays unacknowledged, and counts against Receive Maximum, until `acknowledge`."""
 
     replica: str
     wire: Wire
     _publish: Publish = field(repr=False)
     _client: MqttClient = field(repr=False)
 
-    def done(self) -> None:
+    def acknowledge(self) -> None:
         """PUBACK: what it brought is durable. On the event loop, in any order, at any time later."""
         self._client.acknowledge(self._publish)
 
@@ -184,7 +184,7 @@ class RegionClient(Linked):
         self.local = take_listed_key(local, overlay)
         if self.local.role not in (Role.GATEWAY, Role.INGEST):
             raise TrustError(f"{local.name} is a {local.role}, which cannot read; take the identity of an ingest job")
-        self._tls = LinkTls(local.name, self.local.cert, self.local.key, overlay.members, clock)
+        self._tls = LinkTls(local.name, self.local.cert, self.local.key_path, overlay.members, clock)
         self._logins = hosted.logins(overlay, local.name, logins)
         self._live = LiveOverlay(overlay_file, self.local, self._tls, overlay, seen)
         secrets, self.scope_keys = load_secrets(self.local, overlay)
@@ -200,7 +200,7 @@ class RegionClient(Linked):
         self._copies = Copies()
         self._page: PageCame | None = None  # that the message at hand brought, from a replica of another region
         self._dials = Dials(self._dial)
-        self.figures = Figures(self.local.name, self.local.role.value, links=self._dials.states)
+        self.figures = Figures(self.local.name, self.local.role.value, links=self._dials.link_states)
         """What our node counted, and whom it suspects."""
         self._driver = Driver(self._node, self._live, self._dials, self.figures, self, clock)
         for topic_filter in self.filters:
@@ -219,17 +219,17 @@ class RegionClient(Linked):
         await self._dials.close()
 
     @property
-    def up(self) -> tuple[str, ...]:
+    def connected_replicas(self) -> tuple[str, ...]:
         """Replicas to which the connection stands."""
-        return tuple(peer for peer in self._dials.up if peer in self._replicas)
+        return tuple(peer for peer in self._dials.connected_peers if peer in self._replicas)
 
-    def links(self) -> list[LinkState]:
+    def link_states(self) -> list[LinkState]:
         """Returns the state of the connection to each replica."""
-        return [state for state in self._dials.states() if state.peer in self._replicas]
+        return [state for state in self._dials.link_states() if state.peer in self._replicas]
 
     def clocks(self) -> dict[str, float]:
         """Seconds by which the clock of each connected replica was ahead of ours when it connected, if it told."""
-        ahead = {replica: self._dials[replica].clock_ahead_s for replica in self.up}
+        ahead = {replica: self._dials[replica].clock_ahead_s for replica in self.connected_replicas}
         return {replica: ahead_s for replica, ahead_s in ahead.items() if ahead_s is not None}
 
     @property
@@ -238,9 +238,9 @@ class RegionClient(Linked):
         return {r: c.last_error for r, c in self._dials.items() if not c.connected and c.last_error}
 
     @property
-    def accepted(self) -> bool:
+    def is_accepted(self) -> bool:
         """A quorum of the region knows everything we want."""
-        return all(self._node.interest.is_accepted(secret.scope.filter) for secret in self.scopes)
+        return all(self._node.interest.is_accepted(secret.scope.filter) for secret in self.read_scopes)
 
     # ---------------------------------------------------------------------------- what the overlay says
 
@@ -249,9 +249,9 @@ class RegionClient(Linked):
         """The version in force."""
         return self._live.overlay
 
-    def prove(self, proof: Prove) -> None:
+    def keep_evidence(self, proof: Prove) -> None:
         """Keeps evidence beside the identity, once for each author and lie."""
-        self._live.prove(proof)
+        self._live.keep_evidence(proof)
 
     @property
     def secrets(self) -> Sequence[ScopeSecret]:
@@ -259,7 +259,7 @@ class RegionClient(Linked):
         return self._node.secrets
 
     @property
-    def scopes(self) -> list[ScopeSecret]:
+    def read_scopes(self) -> list[ScopeSecret]:
         """The scopes to which the client subscribes."""
         return [s for s in self._readable() if any(overlaps(s.clear_filter, f) for f in self.filters)]
 
@@ -272,7 +272,7 @@ class RegionClient(Linked):
         """The certificate of a publisher by the 16 bytes that headers name it with."""
         return self.overlay.by_party.get(party_id)
 
-    def want(self, name: KeyName) -> None:
+    def want_key(self, name: KeyName) -> None:
         """A key header named an epoch key we lack: ask the key servers for it. On the event loop."""
         self._driver.handle(KeyWanted(name))
 
@@ -280,16 +280,16 @@ class RegionClient(Linked):
         """A publisher's check value contradicts the key we hold under this name. On the event loop."""
         self._driver.handle(KeyDoubted(name))
 
-    def ask(self, replica: str, topic: str, payload: bytes) -> None:
+    def ask_replica(self, replica: str, topic: str, payload: bytes) -> None:
         """Send a replica a request of ours; one of another region only for its history. On the event loop; dropped
         without a connection.
         """
         if topic == HISTORY_TOPIC:
             self._driver.handle(AskHistory(replica, payload))
         else:
-            self.send(replica, Wire(topic, payload), 0)
+            self.send_wire(replica, Wire(topic, payload), 0)
 
-    def spooled(self, batches: Iterable[tuple[ChainId, HadBatch]]) -> None:
+    def take_spooled(self, batches: Iterable[tuple[ChainId, HadBatch]]) -> None:
         """These batches are on disk: sign receipts of them, in their time. On the event loop."""
         for chain, batch in batches:
             self._node.take_spooled(chain, batch)
@@ -345,14 +345,14 @@ class RegionClient(Linked):
 
     # ------------------------------------------------------------------------------ hands of the driver
 
-    def send(self, peer: str, wire: Wire, ticket: int) -> None:
+    def send_wire(self, peer: str, wire: Wire, ticket: int) -> None:
         client = self._dials.get(peer)
         if client is not None:
             on_ack = partial(self._driver.handle, Acked(peer, ticket)) if ticket else None
-            on_refused = partial(self._refused, peer, ticket) if ticket else None
+            on_refused = partial(self._take_refusal, peer, ticket) if ticket else None
             client.publish(wire.topic, wire.payload, wire.qos, wire.retain, wire.properties, on_ack, on_refused)
 
-    def _refused(self, peer: str, ticket: int, code: int) -> None:
+    def _take_refusal(self, peer: str, ticket: int, code: int) -> None:
         client = self._dials.get(peer)
         reason = None if client is None else reason_in(client.acks.refusal)
         self._driver.handle(NotTaken(peer, ticket, reason or f"0x{code:02x}"))

@@ -44,7 +44,7 @@ class Settling:
         self._waiting: list[tuple[frozenset[str], Callable[[], None]]] = []
         self._timer: asyncio.TimerHandle | None = None
 
-    def look(self) -> None:
+    def look_at_scopes(self) -> None:
         """Notices new scopes, ended scopes and quorums."""
         now, wanted = asyncio.get_running_loop().time(), self._wanted()
         has_changed = wanted.keys() != self._known
@@ -59,9 +59,9 @@ class Settling:
                 one.until = one.latest
                 has_changed = True
         if has_changed:
-            self._review()
+            self._end_settled()
 
-    def came(self, scope: str) -> None:
+    def extend_wait(self, scope: str) -> None:
         """Extends the wait for a scope after a retained value."""
         one = self._unsettled.get(scope)
         if one is not None and one.due is not None:
@@ -76,7 +76,7 @@ class Settling:
         scopes = [one.clear_filter for one in self._unsettled.values()]
         return [scope for scope in scopes if any(overlaps(scope, each) for each in topic_filters)]
 
-    def wait(self, scopes: Collection[str], done: Callable[[], None]) -> bool:
+    def wait_until_settled(self, scopes: Collection[str], done: Callable[[], None]) -> bool:
         """Calls `done` once the scopes of these clear filters are settled, or after the longest wait. False: not."""
         if not self._is_waited_for(scopes):
             return False
@@ -90,7 +90,7 @@ class Settling:
             for one in self._unsettled.values()
         )
 
-    def _review(self) -> None:
+    def _end_settled(self) -> None:
         loop = asyncio.get_running_loop()
         if self._timer is not None:
             self._timer.cancel()
@@ -108,7 +108,7 @@ class Settling:
         times = [one.wait_until if one.due is None else one.due for one in self._unsettled.values()]
         times += [one.until for one in self._unsettled.values() if one.until < inf]
         if at := min((at for at in times if at > now), default=0.0):
-            self._timer = loop.call_at(at, self._review)
+            self._timer = loop.call_at(at, self._end_settled)
         for done in ready:
             done()
 

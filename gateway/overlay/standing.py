@@ -93,7 +93,7 @@ def standing(links: BrokerOverlay, now: float, outbox_bytes_max: int) -> Overlay
             by_region.setdefault(certificate.region, []).append(peer)
         elif certificate.role is Role.KEY_SERVER:
             servers.append(peer)
-    up = set(dials.up)
+    up = set(dials.connected_peers)
 
     def of(name: str, peers: list[str], needed: int) -> RegionStanding:
         away = {peer: dials[peer].last_error for peer in peers if peer not in up}
@@ -133,7 +133,7 @@ def standing(links: BrokerOverlay, now: float, outbox_bytes_max: int) -> Overlay
         removed=node.removed,
         failures=links.figures.counts["machine_failed"],
         refusals=dict(node.publisher.refusals.reasons) if isinstance(node, GatewayNode) else {},
-        refused=links.refused(now),
+        refused=links.refusal_reasons(now),
         outlived=isinstance(node, GatewayNode) and node.life.outlived_by > 0,
         proposal=found.to_json() if isinstance(node, ReplicaNode) and (found := node.proposal(now)) else {},
         presence=node.presence.regions(now)

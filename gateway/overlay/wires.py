@@ -62,7 +62,7 @@ class Wires:
             self._cut.discard(peer)
             self._handle(LinkUp(peer))
             return
-        self.flow.up(peer)
+        self.flow.member_up(peer)
         client = self._dials[peer]
         lost = client.figures.connections > 1 and not client.session_present
         if (lost or self._lanes.get(peer) is not client) and peer not in self._cut:
@@ -77,7 +77,7 @@ class Wires:
 
     # ------------------------------------------------------------------------------------------------ sending
 
-    def send(self, peer: str, wire: Wire, ticket: int) -> None:
+    def send_wire(self, peer: str, wire: Wire, ticket: int) -> None:
         """Publish to a peer; `Acked` follows if there is a ticket."""
         client = self._dials.get(peer)
         if client is not None:
@@ -87,7 +87,7 @@ class Wires:
                 on_ack = partial(self._handle, Acked(peer, ticket))
             elif self.flow is not None and not urgent:
                 on_ack = self.flow.passing(peer, client)
-            on_refused = partial(self._refused, peer, ticket, len(wire.payload)) if ticket else None
+            on_refused = partial(self._take_refusal, peer, ticket, len(wire.payload)) if ticket else None
             properties: UserProperties | Properties = wire.properties
             if wire.expiry_s is not None:
                 properties = Properties(user=wire.properties, message_expiry_s=wire.expiry_s)
@@ -96,16 +96,16 @@ class Wires:
             assert self._broker is not None
             sent = self._broker.send_to_peer(peer, wire.topic, wire.payload, wire.properties, lambda code: None)
         if not sent:
-            self._figures.count(Count("link_overflow", 1, peer))
+            self._figures.count_effect(Count("link_overflow", 1, peer))
             lost = ticket if self.flow is None else self.flow.is_full(peer)  # else it is too large for the peer
             if lost and client is not None and peer not in self._cut:
                 self._relink(peer, client)
             elif client is None and (key := dict(wire.properties).get(PROPERTY_KEY)):
                 asyncio.get_running_loop().call_soon(self._handle, Lost(peer, key))  # we are in the midst of effects
 
-    def _refused(self, peer: str, ticket: int, size: int, code: int) -> None:
+    def _take_refusal(self, peer: str, ticket: int, size: int, code: int) -> None:
         """A peer will not have a publication of so many bytes. What is too large for it shows what it takes."""
-        self._figures.count(Count("link_refused", 1, peer))
+        self._figures.count_effect(Count("link_refused", 1, peer))
         client = self._dials.get(peer)
         reason = None if client is None else reason_in(client.acks.refusal)
         if reason is not None and client is not None:
@@ -117,7 +117,9 @@ class Wires:
             told = NotTaken(peer, ticket, Reason.SIZE)
             asyncio.get_running_loop().call_soon(self._handle, told)  # we are in the midst of effects
         elif client is not None and peer not in self._cut:
-            client.note(f"{peer} refuses our publications (0x{code:02x}); ask who runs it for the right and the room")
+            client.note_failure(
+                f"{peer} refuses our publications (0x{code:02x}); ask who runs it for the right and the room"
+            )
             self._relink(peer, client, REFUSED_S)
 
     def _relink(self, peer: str, client: MqttClient, pause_s: float = RELINK_S) -> None:

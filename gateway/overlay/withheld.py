@@ -12,7 +12,8 @@ Acknowledge: TypeAlias = Callable[[], None]
 
 
 class Withheld:
-    """The acknowledgements withheld by the machine: `begin`, let the machine handle the publication, then `handled`.
+    """The acknowledgements withheld by the machine: `begin_handling`, let the machine handle the publication, then
+    `handled`.
 
     `when_kept`: calls its argument once all rows the machine asked to keep are on disk.
     """
@@ -25,7 +26,7 @@ class Withheld:
     def __len__(self) -> int:
         return len(self._acknowledges)
 
-    def begin(self) -> None:
+    def begin_handling(self) -> None:
         """Something came, and is about to be handled."""
         self._number = 0
 
@@ -41,7 +42,7 @@ class Withheld:
         else:
             self._when_kept(acknowledge)
 
-    def take(self, numbers: Sequence[int]) -> None:
+    def acknowledge_withheld(self, numbers: Sequence[int]) -> None:
         """Acknowledges the publications the machine withheld under these numbers."""
         for number in numbers:
             if number == self._number:  # room came while it was handled

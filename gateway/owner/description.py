@@ -197,12 +197,12 @@ class ScopeEntry(_Model):
     )
 
     @property
-    def shown(self) -> tuple[ShownAttribute, ...]:
+    def shown_attributes(self) -> tuple[ShownAttribute, ...]:
         return tuple(entry.attribute() for entry in self.attributes)
 
     @model_validator(mode="after")
     def _attributes_fit(self) -> ScopeEntry:
-        if len({each.name for each in self.shown}) < len(self.shown):
+        if len({each.name for each in self.shown_attributes}) < len(self.shown_attributes):
             raise ValueError(f"scope {self.filter} shows an attribute twice; list it once")
         if any(entry.show == "token" for entry in self.attributes) and (self.mode == "plain" or not self.tokens):
             raise ValueError(

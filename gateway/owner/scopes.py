@@ -82,7 +82,7 @@ def _scope(wire: str, entry: ScopeEntry, mode: Mode, regions: tuple[int, ...], r
     refresh = Refresh(entry.refresh.messages, entry.refresh.bytes, entry.refresh.seconds)
     scope = Scope(wire, mode, regions, entry.tokens, entry.shares_only, 0, retiring, on_topic, refresh)
     batch = Batching(entry.batch.records, entry.batch.bytes, entry.batch.linger_ms)
-    return replace(scope, shown=entry.shown, planes=entry.route == "planes", batch=batch)
+    return replace(scope, shown=entry.shown_attributes, planes=entry.route == "planes", batch=batch)
 
 
 def _history(clear: str, entry: HistoryEntry, ids: dict[str, int]) -> History:

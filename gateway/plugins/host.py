@@ -157,12 +157,12 @@ class EdgeSession(Session):  # type: ignore[misc]
         verdicts[topic, action] = verdict
 
     @classmethod
-    def of(cls, connect: Connect, client_id: str, peer: tuple[str, int] | None, tls: Any) -> EdgeSession:
+    def from_connect(cls, connect: Connect, client_id: str, peer: tuple[str, int] | None, tls: Any) -> EdgeSession:
         session = cls()
-        session.adopt(connect, client_id, peer, tls)
+        session.adopt_connect(connect, client_id, peer, tls)
         return session
 
-    def adopt(self, connect: Connect, client_id: str, peer: tuple[str, int] | None, tls: Any) -> None:
+    def adopt_connect(self, connect: Connect, client_id: str, peer: tuple[str, int] | None, tls: Any) -> None:
         """Takes over the fields of a CONNECT; remembered verdicts end, since the user may differ."""
         will, password = connect.will, connect.password
         said: dict[str, Any] = {
@@ -312,7 +312,7 @@ class PluginHost:
             return None
         return next((plugin for plugin in self._judging if plugin.takes_login(session)), None)
 
-    async def _asked(self, session: EdgeSession) -> Mapping[Any, bool | None]:
+    async def _login_answers(self, session: EdgeSession) -> Mapping[Any, bool | None]:
         """Returns the answers of the plugins that judge this login."""
         judge = self._judge_of(session)
         if judge is not None:
@@ -349,7 +349,7 @@ class PluginHost:
 
     async def _proves(self, session: EdgeSession) -> bool:
         try:
-            answers = await self._asked(session) if self._manager._auth_plugins else {}
+            answers = await self._login_answers(session) if self._manager._auth_plugins else {}
         except BusyError:
             raise
         except Exception:  # noqa: BLE001  the log has its traceback
@@ -378,7 +378,7 @@ class PluginHost:
         """True if clients without a login are admitted."""
         return self._allow_anonymous
 
-    def adopt(self, allow_anonymous: bool) -> None:
+    def adopt_anonymous(self, allow_anonymous: bool) -> None:
         self._allow_anonymous = allow_anonymous
 
     def lets_in(self, session: EdgeSession) -> bool | None:
@@ -408,7 +408,7 @@ class PluginHost:
             return known
         is_claim = self.has_methods and session.username is not None
         try:
-            answers = await self._asked(session)
+            answers = await self._login_answers(session)
         except BusyError as error:
             raise MqttError(str(error), ReasonCode.SERVER_BUSY) from None
         except Exception:  # noqa: BLE001  the log has its traceback
@@ -432,7 +432,7 @@ class PluginHost:
             session.remember(topic, action, known)
         return known
 
-    async def ask(self, session: EdgeSession, topic: str, action: Action) -> bool:
+    async def ask_topic_plugins(self, session: EdgeSession, topic: str, action: Action) -> bool:
         """Asks every topic plugin. A plugin raising denies."""
         if topic.startswith(RECEIPTS_ROOT):
             topic, action = _of_receipts(topic)

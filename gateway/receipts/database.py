@@ -76,17 +76,17 @@ class ReceiptDatabase:
 
     def write(self, sealed: Iterable[KeepSealed], came: Iterable[ReceiptCame]) -> None:
         """Adds rows in one transaction, and keeps the file within its bound. Raises sqlite3.Error."""
-        batches = [(each.number, self._sealed(each.row)) for each in sealed]
-        receipts = [(r.reader, r.time_ms, r.first, r.last, self._sealed(r.row)) for r in came]
+        batches = [(each.number, self._sealed_row(each.row)) for each in sealed]
+        receipts = [(r.reader, r.time_ms, r.first, r.last, self._sealed_row(r.row)) for r in came]
         with self._db:
             self._db.execute("BEGIN")
             self._db.executemany("INSERT INTO sealed (number, row) VALUES (?, ?)", batches)
             self._db.executemany(
                 "INSERT INTO receipts (reader, time, first, last, row) VALUES (?, ?, ?, ?, ?)", receipts
             )
-        self._bound()
+        self._keep_bound()
 
-    def _bound(self) -> None:
+    def _keep_bound(self) -> None:
         pages, free, size = (
             self._db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
         )
@@ -111,19 +111,19 @@ class ReceiptDatabase:
     def newest(self) -> list[bytes]:
         """Returns the rows of the newest batches, oldest first, as far as they open. Raises sqlite3.Error."""
         found = self._db.execute("SELECT row FROM sealed ORDER BY id DESC LIMIT ?", (RESTORED_MAX,)).fetchall()
-        return [row for (sealed,) in reversed(found) if (row := self._opened(sealed)) is not None]
+        return [row for (sealed,) in reversed(found) if (row := self._opened_row(sealed)) is not None]
 
     def batches(self, first: int, last: int, limit: int) -> list[bytes]:
         """Returns rows of batches with numbers from `first` to `last`, the newest first. Raises sqlite3.Error."""
         asked = "SELECT row FROM sealed WHERE number BETWEEN ? AND ? ORDER BY number DESC LIMIT ?"
         found = self._db.execute(asked, (first, last, limit))
-        return [row for (sealed,) in found if (row := self._opened(sealed)) is not None]
+        return [row for (sealed,) in found if (row := self._opened_row(sealed)) is not None]
 
     def receipts(self, number: int) -> Iterator[KnownReceipt]:
         """Yields the receipts that may list a batch of this number, the oldest first. Raises sqlite3.Error."""
         asked = "SELECT reader, time, first, last, row FROM receipts WHERE last >= ? AND first <= ? ORDER BY id"
         for reader, time_ms, first, last, sealed in self._db.execute(asked, (number, number)):
-            if (row := self._opened(sealed)) is not None:
+            if (row := self._opened_row(sealed)) is not None:
                 yield KnownReceipt(reader, time_ms, first, last, row)
 
     def readers(self) -> list[tuple[str, int, int, int]]:
@@ -133,11 +133,11 @@ class ReceiptDatabase:
         asked = "SELECT reader, count(*), max(time), max(last) FROM receipts GROUP BY reader ORDER BY reader"
         return list(self._db.execute(asked))
 
-    def _sealed(self, row: bytes) -> bytes:
+    def _sealed_row(self, row: bytes) -> bytes:
         nonce = os.urandom(NONCE_BYTES)
         return nonce + self._cipher.encrypt(nonce, row, None)
 
-    def _opened(self, sealed: bytes) -> bytes | None:
+    def _opened_row(self, sealed: bytes) -> bytes | None:
         try:
             return self._cipher.decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], None)
         except (InvalidTag, ValueError):

@@ -42,12 +42,12 @@ class ReceiptKeeper:
         if not self._path.exists():
             return []
         try:
-            return self._opened().newest()
+            return self._opened_database().newest()
         except (ReceiptsError, sqlite3.Error) as error:
             LogEvent.RECEIPTS_NOT_KEPT.say(log, error)
             return []
 
-    def keep(self, effect: KeepSealed | ReceiptCame) -> None:
+    def keep_row(self, effect: KeepSealed | ReceiptCame) -> None:
         """Writes a row soon."""
         if len(self._sealed) + len(self._came) >= WAITING_MAX:
             self._count(Count("receipts_lost"))
@@ -57,7 +57,7 @@ class ReceiptKeeper:
         else:
             self._came.append(effect)
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(WRITE_EVERY_S, self._write)
+            self._timer = asyncio.get_running_loop().call_later(WRITE_EVERY_S, self._write_rows)
 
     def close(self) -> None:
         """Writes what waits, and closes the file."""
@@ -69,10 +69,10 @@ class ReceiptKeeper:
         if self._database is not None:
             self._database.close()
 
-    def _write(self) -> None:
+    def _write_rows(self) -> None:
         self._timer = None
         loop = asyncio.get_running_loop()
-        self._hand_over(lambda error, lost: loop.call_soon_threadsafe(self._note, error, lost))
+        self._hand_over(lambda error, lost: loop.call_soon_threadsafe(self._note_disk, error, lost))
 
     def _hand_over(self, done: Callable[[Exception | None, int], object] = lambda error, lost: None) -> None:
         sealed, came = self._sealed, self._came
@@ -82,7 +82,7 @@ class ReceiptKeeper:
 
         def write() -> None:
             try:
-                self._opened().write(sealed, came)
+                self._opened_database().write(sealed, came)
             except (ReceiptsError, sqlite3.Error, OSError) as error:
                 done(error, len(sealed) + len(came))
             else:
@@ -90,12 +90,12 @@ class ReceiptKeeper:
 
         self._thread.submit(write)
 
-    def _opened(self) -> ReceiptDatabase:
+    def _opened_database(self) -> ReceiptDatabase:
         if self._database is None:
             self._database = ReceiptDatabase(self._path, self._key())
         return self._database
 
-    def _note(self, error: Exception | None, lost: int) -> None:
+    def _note_disk(self, error: Exception | None, lost: int) -> None:
         if error is not None:
             self._count(Count("receipts_lost", lost))
             if not self._is_refused:

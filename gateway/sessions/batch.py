@@ -40,9 +40,19 @@ class Debt:
     flow: int
     is_open: bool = True
 
-    def settle(self, code: int) -> None:
+    def settle_debt(self, code: int) -> None:
         self.is_open = False
         self.client.decide(self.owed, code)
+
+
+PATIENT_S = 0.5
+"""Seconds until changes are written for which patient callers wait. A reader that acknowledges each message by itself
+costs itself a write and each replica a wake-up a message; after `kill -9` replicas send again what came in this time.
+"""
+PATIENT_MAX = 24
+"""Patient waiters of a batch that is written at once: eight for each of three replicas, which may have so few messages
+under way to a member (`limits.member_in_flight`) that they stand still until then.
+"""
 
 
 @dataclass(slots=True)
@@ -63,6 +73,8 @@ class Batch:
     gated: list[ClientConnection] = field(default_factory=list)
     kept: dict[bytes, bytes | None] = field(default_factory=dict)
     waiters: list[Callable[[], None]] = field(default_factory=list)
+    patient: list[Callable[[], None]] = field(default_factory=list)  # waiters that do not hurry the write
+    within_s: float = float("inf")  # from a change to the write
 
     @property
     def is_empty(self) -> bool:
@@ -70,10 +82,16 @@ class Batch:
         return not (changed or self.retained or self.kept or self.gone_messages or self.gone_deliveries)
 
     @property
-    def is_awaited(self) -> bool:
-        return bool(self.gated or self.waiters) or any(debt.is_open for debt in self.debts)
+    def is_due(self) -> bool:
+        """True if the batch is to be written, or is waited for."""
+        return bool(self.patient) or not self.is_empty
 
-    def changes(self) -> Changes:
+    @property
+    def is_awaited(self) -> bool:
+        is_urgent = bool(self.gated or self.waiters) or len(self.patient) >= PATIENT_MAX
+        return is_urgent or any(debt.is_open for debt in self.debts)
+
+    def changed_rows(self) -> Changes:
         """Returns the changes as rows, without rows of sessions that have ended meanwhile."""
         gone = {session for session, record in self.sessions.items() if record is None}
         result = Changes(
@@ -122,3 +140,5 @@ class Batch:
         later.gone_messages = self.gone_messages + [id_ for id_ in later.gone_messages if id_ < self.first]
         later.gated = self.gated + later.gated
         later.waiters = self.waiters + later.waiters
+        later.patient = self.patient + later.patient
+        later.within_s = min(self.within_s, later.within_s)

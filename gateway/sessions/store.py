@@ -6,9 +6,10 @@ it is on disk waits for its batch:
 
 * PUBACK and PUBREC, as a debt (`owe`), where a persistent session or a retained message needs the publication.
   PUBACK goes earlier if every persistent session has acknowledged the message first: then it need not be stored.
-* members of the overlay, whose publications are acknowledged when their changes here are written (`when_written`); *
-every other packet that is written to a client after a change of its own persistent session (`gate`): CONNACK,
-  SUBACK, PUBREL, PUBCOMP, and PUBLISH of QoS 2, whose packet identifier must not be given away twice.
+* members of the overlay, whose publications are acknowledged when their changes here are written (`when_written`):
+  within a second, since each acknowledgement wakes a replica;
+* every other packet that is written to a client after a change of its own persistent session (`hold_later_bytes`):
+  CONNACK, SUBACK, PUBREL, PUBCOMP, and PUBLISH of QoS 2, whose packet identifier must not be given away twice.
 
 Batches are committed in order, so the disk always holds a prefix of the changes. Not here: the database
 (`database.py`), rows (`rows.py`), the behaviour of a session (`mqtt5/`), the overlay's outbox (`store.py`).
@@ -35,7 +36,7 @@ from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import Publish
 from gateway.mqtt5.session import Connection, SessionSubscription
 from gateway.mqtt5.types import ReasonCode
-from gateway.sessions.batch import Batch, Debt, HeldMessage
+from gateway.sessions.batch import PATIENT_MAX, PATIENT_S, Batch, Debt, HeldMessage
 from gateway.sessions.clock_marks import ClockMark, ClockMarks
 from gateway.sessions.database import IN_FLIGHT, RELEASED, WAITING, Changes, Content, SessionDatabase
 from gateway.sessions.rows import session_row
@@ -70,23 +71,23 @@ class SessionRecord:
         session, view = self.client.session, self.client.view
         is_connected = session.state is not Connection.OFFLINE
         return session_row(
-            self.id, session.client_id, view.username, bool(view.is_anonymous), is_connected, session.kept,
+            self.id, session.client_id, view.username, bool(view.is_anonymous), is_connected, session.kept_state,
             view.groups,
         )  # fmt: skip
 
-    def gate(self) -> None:
+    def hold_later_bytes(self) -> None:
         """Makes all later bytes to the client wait for the batch."""
-        self._store.gate(self.client.connection)
+        self._store.hold_connection(self.client.connection)
 
     def queued(self, queued: Queued, packet_id: int) -> None:
         store = self._store
         token = queued.token
         if token is None:
-            token = queued.token = store.hold(queued.message)
+            token = queued.token = store.hold_message(queued.message)
         assert isinstance(token, int)
         store.pending.deliveries[token] = (self, queued, packet_id, IN_FLIGHT if packet_id else WAITING)
         if packet_id and queued.qos == 2:
-            self.gate()
+            self.hold_later_bytes()
         else:
             store.touch()
 
@@ -95,12 +96,12 @@ class SessionRecord:
             self._store.delivered(queued.token, queued.message)
             queued.token = None
 
-    def released(self, packet_id: int, queued: Queued) -> None:
+    def pubrec_received(self, packet_id: int, queued: Queued) -> None:
         self.dropped(queued)
         # A new id: PUBRELs are repeated in the order in which PUBRECs came (MQTT-4.6.0-4).
         id_ = self.released_ids[packet_id] = self._store.new_id()
         self._store.pending.deliveries[id_] = (self, None, packet_id, RELEASED)
-        self.gate()
+        self.hold_later_bytes()
 
     def finished(self, packet_id: int, queued: Queued | None) -> None:
         if queued is not None:
@@ -108,9 +109,9 @@ class SessionRecord:
         elif (id_ := self.released_ids.pop(packet_id, None)) is not None:
             self._store.delivered(id_, None)
 
-    def completed(self, packet_id: int) -> None:
+    def pubrel_received(self, packet_id: int) -> None:
         self._store.pending.received[self.id << 16 | packet_id] = None
-        self.gate()
+        self.hold_later_bytes()
 
     def cleared(self) -> None:
         session = self.client.session
@@ -134,12 +135,13 @@ class SessionStore:
         self._writing: Batch | None = None
         self._written: asyncio.Future[None] | None = None
         self._timer: asyncio.Handle | None = None
+        self._timer_s = 0.0
         self._is_soon = False
         self._failures = 0
         self._marks_late = False  # True if stored times need a clock mark at the end
         self._is_closing = False
         self.kept: dict[bytes, bytes] = {}
-        """Rows that an earlier process passed to `keep`."""
+        """Rows that an earlier process passed to `keep_rows`."""
         self.pending = Batch(1, 1)
         self.committed = 0
         """Number of the last batch that is on disk."""
@@ -175,7 +177,7 @@ class SessionStore:
         self._last_id += 1
         return self._last_id
 
-    def hold(self, message: Message) -> int:
+    def hold_message(self, message: Message) -> int:
         """Stores a message for another delivery and returns the delivery's id."""
         held = message.stored
         if not isinstance(held, HeldMessage):
@@ -205,10 +207,10 @@ class SessionStore:
             pending.gone_messages.append(held.id)
         debt = held.debt
         if debt is not None and debt.is_open:
-            debt.settle(ReasonCode.SUCCESS)
+            debt.settle_debt(ReasonCode.SUCCESS)
             self.decided(debt.client)
 
-    def opened(self, client: Client) -> None:
+    def note_opened(self, client: Client) -> None:
         """Notes the session of a client that connected if it is to outlive the process, or has a will."""
         session, record = client.session, client.record
         if record is None:
@@ -219,11 +221,11 @@ class SessionStore:
             session.journal = record
         self.pending.sessions[record.id] = record
         if session.journal is not None:
-            record.gate()
+            record.hold_later_bytes()
         else:
             self.touch()
 
-    def changed(self, client: Client) -> None:
+    def note_changed(self, client: Client) -> None:
         """Notes that a client's connection has ended, or that its will was published."""
         if client.record is not None and client.alive:
             self.pending.sessions[client.record.id] = client.record
@@ -240,13 +242,13 @@ class SessionStore:
             self.pending.sessions[record.id] = None
             self.touch()
 
-    def subscribed(self, client: Client, topic_filter: str, subscription: SessionSubscription | None) -> None:
+    def note_subscription(self, client: Client, topic_filter: str, subscription: SessionSubscription | None) -> None:
         """Notes a subscription that was granted, or (None) ended."""
         if client.session.journal is not None and client.record is not None:
             self.pending.subscriptions[client.record.id, topic_filter] = subscription
-            client.record.gate()
+            client.record.hold_later_bytes()
 
-    def retained(self, topic: str, message: Message | None) -> None:
+    def note_retained(self, topic: str, message: Message | None) -> None:
         """Notes a new retained message of a topic; None: it was cleared."""
         self.pending.retained[topic] = message
         self.changes += 1
@@ -282,17 +284,23 @@ class SessionStore:
         self.pending.received[client.record.id << 16 | publish.packet_id] = publish.topic if publish.retain else ""
         self.touch()
 
-    def keep(self, rows: Sequence[tuple[bytes, bytes | None]]) -> None:
-        """Keeps rows of the overlay, which are written together with its deliveries; None: the row is deleted."""
+    def keep_rows(self, rows: Sequence[tuple[bytes, bytes | None]], is_patient: bool = False) -> None:
+        """Keeps rows of the overlay, which are written together with its deliveries; None: the row is deleted.
+        `is_patient`: within `PATIENT_S`.
+        """
         if not self._is_closing:
             self.pending.kept.update(rows)
-            self.touch()
+            self.touch(within_s=PATIENT_S if is_patient else LAZY_S)
 
-    def when_written(self, done: Callable[[], None]) -> None:
+    def when_written(self, done: Callable[[], None], is_patient: bool = False) -> None:
         """Calls `done` when all changes until now are on disk: at once, if there are none. Never after the store began
-        to close.
+        to close. `is_patient`: with others, within `PATIENT_S`, and not at once.
         """
         if self._is_closing:
+            return
+        if is_patient:
+            self.pending.patient.append(done)
+            self.touch(soon=len(self.pending.patient) >= PATIENT_MAX, within_s=PATIENT_S)
             return
         if self._writing is None and self.pending.is_empty:
             done()
@@ -300,12 +308,12 @@ class SessionStore:
         self.pending.waiters.append(done)
         self.touch(soon=True)
 
-    def gate(self, connection: ClientConnection | None) -> None:
+    def hold_connection(self, connection: ClientConnection | None) -> None:
         """Holds all later bytes to the connection until the batch is on disk."""
         if connection is None or self._failures > 1:  # a disk that refuses every write must not silence clients
             self.touch()
             return
-        if connection.gate(self.pending.number):
+        if connection.hold_bytes(self.pending.number):
             self.pending.gated.append(connection)
         self.touch(soon=True)
 
@@ -314,41 +322,49 @@ class SessionStore:
         """True from a refusal of the disk to the next write that succeeds: publications to be stored are refused.
 
         Without that a refused publication of QoS 2 could have been sent, since nothing waits for the disk after its
-        second refusal (`gate`).
+        second refusal (`hold_connection`).
         """
         return bool(self._failures)
 
     # ---------------------------------------------------------------------------------------------- writing
 
-    def touch(self, soon: bool = False) -> None:
+    def touch(self, soon: bool = False, within_s: float = LAZY_S) -> None:
         """Schedules a write: at the end of this turn of the event loop if `soon`, else in a while."""
+        pending = self.pending
+        pending.within_s = min(pending.within_s, within_s)
         if self._writing is not None or self._is_soon:
             return
         if soon and self._failures < 2:
             if self._timer is not None:
                 self._timer.cancel()
             self._is_soon = True
-            self._timer = self._loop.call_soon(self._write)
-        elif self._timer is None:
-            self._timer = self._loop.call_later(RETRY_S if self._failures else LAZY_S, self._write, True)
+            self._timer = self._loop.call_soon(self._write_batch)
+            return
+        delay_s = RETRY_S if self._failures else min(pending.within_s, PATIENT_S)
+        if self._timer is not None and delay_s < self._timer_s:
+            self._timer.cancel()
+            self._timer = None
+        if self._timer is None:
+            self._timer_s = delay_s
+            self._timer = self._loop.call_later(delay_s, self._write_batch, True)
 
-    def _write(self, lazily: bool = False) -> None:
+    def _write_batch(self, lazily: bool = False) -> None:
         self._timer, self._is_soon = None, False
         batch = self.pending
         if not lazily and not batch.is_awaited:  # awaited rows are settled already
-            if self._failures or not batch.is_empty:
-                self.touch()
+            if self._failures or batch.is_due:
+                self.touch(within_s=batch.within_s)
             return
         self.pending = Batch(batch.number + 1, self._last_id + 1)
         if batch.is_empty and not self._failures:  # else the clock mark tells whether the disk takes again
-            self._finish(batch)
+            self._finish_batch(batch)
             return
         self._writing, self._marks_late = batch, True
         self._written = self._loop.run_in_executor(self._executor, self._database.commit, self._changes(batch))
         self._written.add_done_callback(self._has_written)
 
     def _changes(self, batch: Batch) -> Changes:
-        changes = batch.changes()
+        changes = batch.changed_rows()
         changes.mark = self.mark()
         return changes
 
@@ -361,35 +377,35 @@ class SessionStore:
             if self._failures:
                 LogEvent.STORE_TAKES_AGAIN.say(log)
             self._failures = 0
-            self._finish(batch)
+            self._finish_batch(batch)
         else:
             if not isinstance(error, StoreError):
                 LogEvent.STORE_FAILED.say(log, exc_info=error)
                 error = StoreError(repr(error))
-            self._fail(batch, error)
+            self._fail_batch(batch, error)
         if self.pending.is_awaited:
             self.touch(soon=True)
-        elif self._failures or not self.pending.is_empty:
-            self.touch()
+        elif self._failures or self.pending.is_due:
+            self.touch(within_s=self.pending.within_s)
 
-    def _finish(self, batch: Batch) -> None:
+    def _finish_batch(self, batch: Batch) -> None:
         self.committed = batch.number
         for connection in batch.gated:
-            connection.release(batch.number)
-        for done in batch.waiters:
+            connection.release_bytes(batch.number)
+        for done in (*batch.waiters, *batch.patient):
             done()
-        self._settle(batch.debts, ReasonCode.SUCCESS)
+        self._settle_debts(batch.debts, ReasonCode.SUCCESS)
 
-    def _settle(self, debts: Sequence[Debt], code: int) -> None:
+    def _settle_debts(self, debts: Sequence[Debt], code: int) -> None:
         clients: dict[Client, None] = {}
         for debt in debts:
             if debt.is_open:
-                debt.settle(code)
+                debt.settle_debt(code)
                 clients[debt.client] = None
         for client in clients:
             self.decided(client)
 
-    def _fail(self, batch: Batch, error: StoreError) -> None:
+    def _fail_batch(self, batch: Batch, error: StoreError) -> None:
         """Refuses the publications of the batch and those that came meanwhile, takes back their waiting deliveries,
         tries the rest again later.
 
@@ -405,14 +421,16 @@ class SessionStore:
         refused = {debt.message for debt in debts}
         for debt in debts:
             pending.received.pop(debt.flow, None)
-        self._settle(debts, error.code)  # before their messages are removed, which would settle the debts as stored
+        self._settle_debts(
+            debts, error.code
+        )  # before their messages are removed, which would settle the debts as stored
         for record, queued, packet_id, _ in list(pending.deliveries.values()):
             if queued is not None and queued.message in refused:
                 self._withdraw(record, queued, packet_id)
         if self._failures > 1:
             gated, pending.gated = pending.gated, []
             for connection in gated:
-                connection.release(pending.number)
+                connection.release_bytes(pending.number)
 
     def _withdraw(self, record: StoredSession, queued: Queued, packet_id: int) -> None:
         session = record.client.session
@@ -441,6 +459,7 @@ class SessionStore:
             except StoreError as error:
                 LogEvent.STORE_LOST_CHANGES.say(log, error)
                 batch.waiters.clear()
-        self._finish(batch)
+                batch.patient.clear()
+        self._finish_batch(batch)
         self._executor.shutdown()
         self._database.close()

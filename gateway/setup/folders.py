@@ -38,13 +38,13 @@ class RoleFolder:
         return self.path / PASSWORDS
 
     @property
-    def overlay(self) -> Path:
+    def overlay_path(self) -> Path:
         return self.path / OVERLAY
 
     @property
     def is_ready(self) -> bool:
         """True if the member can be started: a member that has just joined still waits for the signed overlay."""
-        return self.config.is_file() and (self.overlay.is_file() or not (self.path / IDENTITY).is_dir())
+        return self.config.is_file() and (self.overlay_path.is_file() or not (self.path / IDENTITY).is_dir())
 
 
 def role_folders(directory: Path) -> list[RoleFolder]:

@@ -38,7 +38,7 @@ class Made:
     members: tuple[PlannedMember, ...]
 
     @property
-    def overlay(self) -> Path:
+    def overlay_path(self) -> Path:
         return self.directory / SIGNED
 
     @property
@@ -54,7 +54,7 @@ def make_overlay(directory: Path, plan: Plan, first_port: int, now: float) -> Ma
 
     Raises SetupError, TrustError, OverlayError.
     """
-    plan.check()
+    plan.check_plan()
     try:
         if directory.exists() and any(directory.iterdir()):
             raise SetupError(f"{directory}: holds something already; name a new directory")
@@ -76,7 +76,7 @@ def make_overlay(directory: Path, plan: Plan, first_port: int, now: float) -> Ma
         made = Made(directory, members)
         for member in members:
             folder = made.folder(member)
-            write_public(folder.overlay, made.overlay.read_bytes())
+            write_public(folder.overlay_path, made.overlay_path.read_bytes())
             _write_yaml(folder.config, settings(member, plan.protect), title(member))
             if member.role is Role.GATEWAY and not member.is_here:
                 write_private(folder.passwords, b"")
@@ -92,7 +92,7 @@ def _members(plan: Plan, first_port: int) -> Iterator[PlannedMember]:
         above = f"replicas listen {MEMBERS_ABOVE} above it, metrics {METRICS_ABOVE}"
         raise SetupError(f"--port {first_port}: take 1 to {PORT_MAX - METRICS_ABOVE}; {above}")
     taken: set[int] = set()
-    for name, role in plan.names.items():
+    for name, role in plan.member_roles.items():
         first = first_port if role is Role.GATEWAY else first_port + MEMBERS_ABOVE
         metrics = f"{LOOPBACK}:{_free(first_port + METRICS_ABOVE, taken)}"
         region = "" if role is Role.KEY_SERVER else plan.region_of(name)

@@ -62,7 +62,7 @@ class Plan:
     addresses: Mapping[str, str] = field(default_factory=dict)
     """Addresses (HOST:PORT by name) of members that will run on other machines."""
 
-    def check(self) -> None:
+    def check_plan(self) -> None:
         """Raises SetupError if no overlay can be made from the plan."""
         if self.replicas < REPLICAS_MIN:
             raise SetupError(
@@ -76,14 +76,18 @@ class Plan:
                 f"--key-servers {self.key_servers}: fewer than {KEY_SERVERS_MIN} bear no liar; take {KEY_SERVERS_MIN}, "
                 "7, 10, or none: then the owner issues keys"
             )
-        if len(self.names) > MEMBERS_MAX:
-            raise SetupError(f"{len(self.names)} members are more than {MEMBERS_MAX}; sign a description of your own")
+        if len(self.member_roles) > MEMBERS_MAX:
+            raise SetupError(
+                f"{len(self.member_roles)} members are more than {MEMBERS_MAX}; sign a description of your own"
+            )
         for name in self.addresses:
-            if name not in self.names:
-                raise SetupError(f"--address {name}=...: there is no {name}; members are {', '.join(self.names)}")
+            if name not in self.member_roles:
+                raise SetupError(
+                    f"--address {name}=...: there is no {name}; members are {', '.join(self.member_roles)}"
+                )
 
     @property
-    def names(self) -> dict[str, Role]:
+    def member_roles(self) -> dict[str, Role]:
         """All members with their roles, in the order in which they are started."""
         kinds = (
             ("r", self.regions * self.replicas, Role.REPLICA),

@@ -1,15 +1,38 @@
 """Transport of an accepted connection: address of the peer, TLS, and state.
 
 Not here: reading and writing (`connection.py`).
+
+Detection of vanished machines by the operating system: unanswered probes and unacknowledged bytes end a connection.
 """
 
 from __future__ import annotations
 
 import asyncio
+import socket
 from sys import intern
 from typing import Any
 
-from gateway.sockets.host_probes import probe_host
+PROBES = 3
+
+
+def probe_host(transport: asyncio.BaseTransport | None, within_s: float) -> None:
+    """Ends this connection when its peer's machine did not answer for `within_s`, seconds."""
+    sock = None if transport is None else transport.get_extra_info("socket")
+    if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6) or not hasattr(socket, "TCP_USER_TIMEOUT"):
+        return
+    pause_s = max(1, int(within_s / (PROBES + 2)))
+    # uvloop's object makes a new socket for each option; this is one socket, and closes nothing.
+    ours = socket.socket(sock.family, sock.type, sock.proto, sock.fileno())
+    try:
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        ours.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, pause_s)
+        ours.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, pause_s)
+        ours.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, PROBES)
+        ours.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(within_s * 900))
+    except OSError:
+        pass  # it ended meanwhile
+    finally:
+        ours.detach()
 
 
 class AcceptedTransport(asyncio.Protocol):

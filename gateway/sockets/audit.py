@@ -33,7 +33,7 @@ class Audit:
         self._now = now
         self._said: OrderedDict[tuple[str, str], tuple[float, int]] = OrderedDict()
 
-    def connected(self, client: Client, connection: ClientConnection) -> None:
+    def log_connected(self, client: Client, connection: ClientConnection) -> None:
         if log.isEnabledFor(logging.INFO):
             said: dict[str, Any] = {"version": client.session.version.name, "listener": connection.listener}
             LogEvent.CONNECTED.say(log, **_names(client, connection), **said)
@@ -46,7 +46,7 @@ class Audit:
         """Logs a refused CONNECT by address, since a refused client may take any name."""
         host = connection.peer[0] if connection.peer is not None else connection.address
         said = {"address": connection.address, "client": connect.client_id, "user": connect.username}
-        self._say(LogEvent.CLIENT_REFUSED, str(error), host, {**said, "code": f"0x{error.reason:02x}"})
+        self._log_refusal(LogEvent.CLIENT_REFUSED, str(error), host, {**said, "code": f"0x{error.reason:02x}"})
 
     def may_not(self, what: str, client: Client, topic: str, code: int = ReasonCode.NOT_AUTHORIZED) -> None:
         """Logs a refused action of a client; `code`: the reason, as MQTT 5 has it."""
@@ -55,9 +55,9 @@ class Audit:
             said["code"] = f"0x{code:02x}"
         if client.connection is not None:
             said["address"] = client.connection.address
-        self._say(LogEvent.CLIENT_MAY_NOT, what, client.client_id, said)
+        self._log_refusal(LogEvent.CLIENT_MAY_NOT, what, client.client_id, said)
 
-    def _say(self, event: LogEvent, what: str, who: str, said: dict[str, Any]) -> None:
+    def _log_refusal(self, event: LogEvent, what: str, who: str, said: dict[str, Any]) -> None:
         now, cause = self._now(), (event.text % what, who)
         at, unsaid = self._said.get(cause, (-EVERY_S, 0))
         if now - at < EVERY_S:

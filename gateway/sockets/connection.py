@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import takewhile
 from time import perf_counter
@@ -100,7 +100,7 @@ class MqttConnection(AcceptedTransport):
         assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
         self._transport = transport  # type: ignore[assignment]
         transport.set_write_buffer_limits(high=self._core.limits.write_bytes)  # type: ignore[attr-defined]
-        if not self._core.opened(self):
+        if not self._core.admit_connection(self):
             self.abort()
             return
         timeout_s = self._core.limits.connect_timeout_s
@@ -108,13 +108,13 @@ class MqttConnection(AcceptedTransport):
 
     def _no_connect(self) -> None:
         if self._timer is not None and not self.closed:  # else CONNECT was read meanwhile
-            self._core.reached.note("connect_timeout_s", self.address)
+            self._core.reached.note_bound("connect_timeout_s", self.address)
             self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._cancel_timer()
         if self._room is not None:
-            self._room.end()
+            self._room.end_waits()
         if self.closed:
             self._rest = memoryview(b"")
         self.closed = True
@@ -124,14 +124,14 @@ class MqttConnection(AcceptedTransport):
             self._answer.set_exception(ConnectionResetError("closed by the client"))
         # Packets before the end still count: a QoS 0 PUBLISH followed by a close is no lost message.
         if not self._rest:
-            self._end()
+            self._tell_end()
         elif not self._is_taking and not self._paused & BUSY:
             self._take_later()
 
-    def _end(self) -> None:
+    def _tell_end(self) -> None:
         """Tells of the end of a connection that was lost, once nothing of it is under way."""
         if self._lost is not None and self._task is None and not self._is_taking:
-            self._core.lost(self, self._lost[0])
+            self._core.take_connection_end(self, self._lost[0])
 
     def _cancel_timer(self) -> None:
         if self._timer is not None:
@@ -143,12 +143,12 @@ class MqttConnection(AcceptedTransport):
     def data_received(self, data: bytes) -> None:
         turns = self._core.turns
         if not self.is_overlay:
-            turns.came(self)
+            turns.note_data(self)
         if self.closed or (len(data) <= LONE_BYTES and self._has_taken(data)):
             return
         is_short = len(data) <= PART_BYTES
         if self.is_overlay or (is_short and not self._rest and turns.reads_go_on()):
-            self._read(data)
+            self._take_bytes(data)
             return
         is_now = not is_short and not self._rest and turns.is_alone
         self._rest = memoryview(data if not self._rest else b"".join((self._rest, data)))
@@ -222,7 +222,7 @@ class MqttConnection(AcceptedTransport):
         ends = now + self._core.turns.read_s
         while self._rest and not self._is_over and not self._paused & ~PARTS:
             part, self._rest = self._rest[:PART_BYTES], self._rest[PART_BYTES:]
-            self._read(part)
+            self._take_bytes(part)
             began, now = now, perf_counter()
             if self._rest and now + (now - began) > ends:  # another part like this one would end too late
                 self._take_later()
@@ -232,7 +232,7 @@ class MqttConnection(AcceptedTransport):
             self._rest = memoryview(b"")
         if not self._rest:
             self.resume(PARTS)
-            self._end()
+            self._tell_end()
 
     @property
     def _is_over(self) -> bool:
@@ -249,7 +249,7 @@ class MqttConnection(AcceptedTransport):
         self.pause(PARTS)
         self._core.turns.call(self._core.owner(self), self._take_rest)
 
-    def _read(self, data: bytes | memoryview) -> None:
+    def _take_bytes(self, data: bytes | memoryview) -> None:
         decoder, traffic = self._decoder, self._core.traffic
         packets = decoder.feed(data)
         traffic.bytes_received += len(data)
@@ -257,13 +257,13 @@ class MqttConnection(AcceptedTransport):
         if (client := self.client) is None:
             self._before_connected(packets)
             return
-        actions = self._core.received(client, packets, self._core.now()) if packets else []
+        actions = self._core.take_packets(client, packets, self._core.now()) if packets else []
         if decoder.error is not None:
             actions.append(self._fault(decoder.error))
         if self._task is not None:
-            self._keep(actions)
+            self._hold_actions(actions)
         else:
-            self._perform(actions)
+            self._perform_actions(actions)
         self._flusher.read(len(data))
 
     def _before_connected(self, packets: list[Packet]) -> None:
@@ -284,8 +284,8 @@ class MqttConnection(AcceptedTransport):
         elif error is not None and self._task is None:
             LogEvent.NO_PACKET.say(log, self.address, error)
             if error.reason == ReasonCode.PACKET_TOO_LARGE:
-                self._core.reached.note("connect_bytes", self.address)
-            self.refuse(error.reason, Version.V5 if self._decoder.answers_v5 else self._decoder.version)
+                self._core.reached.note_bound("connect_bytes", self.address)
+            self.refuse_connect(error.reason, Version.V5 if self._decoder.answers_v5 else self._decoder.version)
 
     def _connect(self, connect: Connect) -> None:
         try:
@@ -319,22 +319,23 @@ class MqttConnection(AcceptedTransport):
         """Takes the acceptance of CONNECT; packets right behind it are handled when the acceptance is done."""
         self.client = client
         packets, self._early = self._early, ()
-        held = self._held = HeldActions(self._core.received(client, packets, self._core.now()) if packets else ())
+        held = self._held = HeldActions(self._core.take_packets(client, packets, self._core.now()) if packets else ())
         if self._decoder.error is not None:
-            held.put(self._fault(self._decoder.error))
+            held.put_action(self._fault(self._decoder.error))
 
     def _fault(self, error: MqttError) -> Close:
         return self.client.session.close(error.reason, str(error))  # type: ignore[union-attr]
 
-    def _perform(self, actions: list[Action] | HeldActions) -> None:
+    def _perform_actions(self, actions: list[Action] | HeldActions) -> None:
         """Performs actions of the session in order, up to the first that waits. Held actions stay held then."""
         core, client = self._core, self.client
         assert client is not None
-        is_slowed = client.pace is not None or client.undecided is not None or core.is_costly
+        is_slowed = client.pace is not None or client.undecided is not None
         if not is_slowed and type(actions) is list and actions and is_plain(actions[0]) and core.passes_runs(client):
             actions, waits = self._after_run(client, actions)
             if waits:
                 return
+        is_slowed = is_slowed or core.is_costly
         ends, rest = perf_counter() + core.turns.read_s, iter(actions)
         try:
             for number, action in enumerate(rest, 1):
@@ -346,18 +347,18 @@ class MqttConnection(AcceptedTransport):
                         self._put_back(action, rest, actions is self._held)
                         self._wait_for(first)
                         return
-                    later: Later | Waiting | None = core.published(client, action)  # type: ignore[arg-type]
+                    later: Later | Waiting | None = core.route_publish(client, action)  # type: ignore[arg-type]
                 elif kind is bytes:
                     self.write(action)  # type: ignore[arg-type]
                     continue
                 elif not number % OTHERS_EVERY and perf_counter() > ends:
                     self._put_back(action, rest, actions is self._held)
-                    self._wait_for(core.turns.next(core.owner(self)))
+                    self._wait_for(core.turns.wait_for_turn(core.owner(self)))
                     return
                 else:
                     later = core.perform(client, action)
                 if later is not None:
-                    self._keep(() if actions is self._held else rest)
+                    self._hold_actions(() if actions is self._held else rest)
                     self._wait_for(later, action if kind is Publish else None)  # type: ignore[arg-type]
                     return
                 if client.connection is not self:
@@ -372,7 +373,7 @@ class MqttConnection(AcceptedTransport):
         if self._held is None or not is_held:
             self._held = HeldActions(rest)
         self._held.put_back(action)
-        self._keep(())
+        self._hold_actions(())
 
     def _after_run(self, client: Client, actions: list[Action]) -> tuple[list[Action], bool]:
         """Passes the leading plain publications in a single go. Returns the other actions, and True if these wait."""
@@ -385,7 +386,7 @@ class MqttConnection(AcceptedTransport):
             return [], True
         if later is not None:
             if passed + 1 < len(actions):
-                self._keep(actions[passed + 1 :])
+                self._hold_actions(actions[passed + 1 :])
             self._wait_for(later, run[passed])  # type: ignore[arg-type]
         return actions[passed:], later is not None
 
@@ -408,17 +409,17 @@ class MqttConnection(AcceptedTransport):
         `ends`, a publication of its former connection, or the time of the next one.
         """
         if not number % CLOCK_EVERY and perf_counter() > ends:
-            return self._core.turns.next(self._core.owner(self))
+            return self._core.turns.wait_for_turn(self._core.owner(self))
         if client.undecided is not None:
             self.read_on()
             return ended(client.undecided)
         if client.pace is None or not (wait_s := client.pace.take_token(self._core.now())):
             return None
-        self._core.reached.note("publish_rate", client.client_id)
+        self._core.reached.note_bound("publish_rate", client.client_id)
         self._is_paced = True
         return asyncio.sleep(wait_s)
 
-    def _keep(self, actions: Iterable[Action]) -> None:
+    def _hold_actions(self, actions: Iterable[Action]) -> None:
         """Holds actions behind an undecided publication, and writes answers that do not depend on the publication."""
         held = self._held = HeldActions() if self._held is None else self._held
         if self._reads_on:
@@ -428,7 +429,7 @@ class MqttConnection(AcceptedTransport):
             if self._reads_on and type(action) is bytes:
                 self.write(action)
             else:
-                held.put(action)
+                held.put_action(action)
         if self._reads_on and held.is_enough:
             self.pause(BUSY)
 
@@ -471,14 +472,14 @@ class MqttConnection(AcceptedTransport):
             end_failed(self, self._core, self._decoder, error)
             self._let_go()
         if self._held is not None and self.client is not None and self.client.connection is self:
-            self._perform(self._held)
+            self._perform_actions(self._held)
         if self._task is not None:
             return
         self._held = None
         if self._lost is None or self._rest:
             self.resume(BUSY)
         else:
-            self._end()
+            self._tell_end()
 
     @property
     def is_waiting(self) -> bool:
@@ -518,11 +519,22 @@ class MqttConnection(AcceptedTransport):
         if self._out:
             self._out.append(data)
             return
-        self._flusher.add(self)
+        self._flusher.add_connection(self)
         self._out = [data]
 
-    def gate(self, batch: int) -> bool:
-        """Holds later bytes until `release(batch)`. Returns False if they are already held, or the connection is
+    def write_all(self, packets: Sequence[bytes]) -> None:
+        """Queues the bytes of several packets, as `write` does."""
+        if self._gate:
+            for data in packets:
+                self._write_gated(data)
+        elif self._out:
+            self._out.extend(packets)
+        elif packets:
+            self._flusher.add_connection(self)
+            self._out = list(packets)
+
+    def hold_bytes(self, batch: int) -> bool:
+        """Holds later bytes until `release_bytes(batch)`. Returns False if they are already held, or the connection is
         closed.
         """
         if self.closed or self._gate == batch:
@@ -538,7 +550,7 @@ class MqttConnection(AcceptedTransport):
         if self._gated_bytes > self._core.limits.write_bytes and self.client is not None:
             self.client.session.pause()  # a slow disk, like a slow client, must not fill memory
 
-    def release(self, batch: int) -> None:
+    def release_bytes(self, batch: int) -> None:
         """Writes the bytes held for `batch`, which is on disk, and for all batches before it."""
         if self._gate <= batch:
             self._gate = 0
@@ -548,10 +560,10 @@ class MqttConnection(AcceptedTransport):
             return
         self._gated_bytes = sum(len(data) for _, data in self._gated)
         if not self._out:
-            self._flusher.add(self)
+            self._flusher.add_connection(self)
         self._out = [*self._out, *ready]
         if self.client is not None and self.client.session.paused and not (self._gated or self._is_full):
-            for data in self._core.resumed(self.client):
+            for data in self._core.waiting_bytes(self.client):
                 self.write(data)
 
     def flush(self) -> None:
@@ -578,14 +590,14 @@ class MqttConnection(AcceptedTransport):
             self._room = Room(self._core.limits.stalled_s, self._unsent, self._stalled)
         self._room.full()
         if self.client is not None:
-            self._core.reached.note("write_bytes", self.client.client_id)
+            self._core.reached.note_bound("write_bytes", self.client.client_id)
             self.client.session.pause()
 
     def resume_writing(self) -> None:
         if self._room is not None:
             self._room.free()
         if self.client is not None and not self.closed:
-            for data in self._core.resumed(self.client):
+            for data in self._core.waiting_bytes(self.client):
                 self.write(data)
         self.resume(UNREAD)
 
@@ -594,14 +606,14 @@ class MqttConnection(AcceptedTransport):
         return self._room is not None and self._room.is_full
 
     def _stalled(self) -> None:
-        self._core.reached.note("stalled_s", self.client.client_id if self.client is not None else self.address)
+        self._core.reached.note_bound("stalled_s", self.client.client_id if self.client is not None else self.address)
         self.abort()
 
     async def room(self) -> bool:
         """Writes queued bytes and waits until the peer has taken enough of them. False: the connection is gone."""
         self.flush()
         if not self.closed and self._room is not None:
-            await self._room.wait()
+            await self._room.wait_for_room()
         return not self.closed
 
     def _let_go(self) -> None:
@@ -612,11 +624,13 @@ class MqttConnection(AcceptedTransport):
     def _stop_waiting(self) -> None:
         """Ends waits for the peer and for `publish_rate`: the connection ends."""
         if self._room is not None:
-            self._room.end()
+            self._room.end_waits()
         if self._task is not None and self._is_paced:
             self._task.cancel()
 
-    def refuse(self, reason: ReasonCode, version: Version | None, maximum_packet_size: int | None = None) -> None:
+    def refuse_connect(
+        self, reason: ReasonCode, version: Version | None, maximum_packet_size: int | None = None
+    ) -> None:
         """Answers CONNECT with a CONNACK of failure, where the version has one and it fits, and closes."""
         answer = refusal(version, reason)
         self.close(answer if maximum_packet_size is None or len(answer) <= maximum_packet_size else b"", lingers=True)

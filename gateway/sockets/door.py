@@ -61,7 +61,7 @@ class Door:
     def half_open(self) -> int:
         return len(self._not_accepted)
 
-    def enter(self, connection: MqttConnection) -> bool:
+    def enter_connection(self, connection: MqttConnection) -> bool:
         """Counts a new connection; returns False if it may not stay.
 
         Above `half_open` the address with most such connections loses the one that has waited longest instead, once
@@ -72,13 +72,13 @@ class Door:
         peer = connection.peer
         origin = (origin_of(peer[0]) if peer else None) or HERE
         if origin != HERE and len(self._of_origin.things_of(origin)) >= limits.connections_per_address:
-            reached.note("connections_per_address", origin)
+            reached.note_bound("connections_per_address", origin)
             return False
         if len(self._open) >= min(limits.connections, self.most):
-            reached.note("connections", connection.address)
+            reached.note_bound("connections", connection.address)
             if (gone := self._gives_way(origin)) is None:
                 return False
-            self.leave(gone)
+            self.leave_connection(gone)
             gone.abort()
         self._open[connection] = origin
         if origin != HERE:
@@ -87,7 +87,7 @@ class Door:
         self._half_open.add(origin, connection)
         if len(self._not_accepted) > limits.half_open and not self._is_looking:
             self._is_looking = True
-            self._later(self._make_room)
+            self._later(self._drop_half_open)
         return True
 
     def _gives_way(self, origin: str) -> MqttConnection | None:
@@ -99,22 +99,22 @@ class Door:
             return None
         return next(iter(self._half_open.things_of(self._open[oldest])), oldest)
 
-    def _make_room(self) -> None:
+    def _drop_half_open(self) -> None:
         self._is_looking = False
         while len(self._not_accepted) > self.limits.half_open:
             oldest = self._half_open.oldest_of_most()
-            self.accepted(oldest)
-            self._reached.note("half_open", oldest.address)
+            self.take_accepted(oldest)
+            self._reached.note_bound("half_open", oldest.address)
             oldest.abort()
 
-    def accepted(self, connection: MqttConnection) -> None:
+    def take_accepted(self, connection: MqttConnection) -> None:
         """Takes a connection whose CONNECT was accepted out of the half-open ones."""
         if connection in self._not_accepted:
             self._not_accepted.discard(connection)
             self._half_open.drop_thing(self._open[connection], connection)
 
-    def leave(self, connection: MqttConnection) -> None:
-        self.accepted(connection)
+    def leave_connection(self, connection: MqttConnection) -> None:
+        self.take_accepted(connection)
         origin = self._open.pop(connection, None)
         if origin is not None and origin != HERE:
             self._of_origin.drop_thing(origin, connection)
@@ -143,11 +143,11 @@ class Failures:
         origin = None if host is None else origin_of(host)
         if origin is None or self._may_fail(origin):
             return True
-        self._reached.note("login_failures", origin)
+        self._reached.note_bound("login_failures", origin)
         return False
 
     def _may_fail(self, origin: str) -> bool:
-        return self._count(origin) + 1 <= self.limits.login_failures
+        return self._present_count(origin) + 1 <= self.limits.login_failures
 
     @contextlib.asynccontextmanager
     async def judging(self, host: str | None) -> AsyncIterator[bool]:
@@ -158,7 +158,10 @@ class Failures:
         if origin is None:
             yield True
             return
-        while self._may_fail(origin) and self._count(origin) + self._judged[origin] + 1 > self.limits.login_failures:
+        while (
+            self._may_fail(origin)
+            and self._present_count(origin) + self._judged[origin] + 1 > self.limits.login_failures
+        ):
             await self._turn(origin)
         is_judged = self.may_try(host)
         self._judged[origin] += is_judged
@@ -194,11 +197,11 @@ class Failures:
     def failed(self, host: str | None) -> None:
         origin = None if host is None else origin_of(host)
         if origin is not None:
-            self._failed[origin] = (self._count(origin) + 1, self._now())
+            self._failed[origin] = (self._present_count(origin) + 1, self._now())
             self._failed.move_to_end(origin)
             if len(self._failed) > ORIGINS_MAX:
                 self._failed.popitem(last=False)
 
-    def _count(self, origin: str) -> float:
+    def _present_count(self, origin: str) -> float:
         count, at = self._failed.get(origin, (0.0, 0.0))
         return max(0.0, count - (self._now() - at) * self.limits.login_failures / 60)

@@ -29,7 +29,7 @@ class Failing(Protocol):
 
     @property
     def address(self) -> str: ...
-    def refuse(self, reason: ReasonCode, version: Version | None, /) -> None: ...
+    def refuse_connect(self, reason: ReasonCode, version: Version | None, /) -> None: ...
     def abort(self) -> None: ...
 
 
@@ -38,14 +38,16 @@ def end_failed(connection: Failing, core: Core, decoder: Decoder, error: BaseExc
 
     If sending the packet fails too, the connection ends without a packet.
     """
-    core.traffic.defects.note(log, LogEvent.CONNECTION_FAILED, error, connection.address)
+    core.traffic.defects.note_error(log, LogEvent.CONNECTION_FAILED, error, connection.address)
     client, here = connection.client, cast(Any, connection)
     try:
         if client is None:
-            connection.refuse(ReasonCode.UNSPECIFIED_ERROR, Version.V5 if decoder.answers_v5 else decoder.version)
+            connection.refuse_connect(
+                ReasonCode.UNSPECIFIED_ERROR, Version.V5 if decoder.answers_v5 else decoder.version
+            )
         elif client.connection is here:
             core.perform(client, client.session.close(ReasonCode.UNSPECIFIED_ERROR, "internal error"))
     except Exception as fault:  # noqa: BLE001  counted as well
-        core.traffic.defects.note(log, LogEvent.CONNECTION_FAILED, fault, connection.address)
+        core.traffic.defects.note_error(log, LogEvent.CONNECTION_FAILED, fault, connection.address)
     if not connection.closed:
         connection.abort()

@@ -38,7 +38,7 @@ class HeldActions:
         self._actions: deque[Action] = deque()
         self._answers = self.payload_bytes = self.publications = 0
         for action in actions:
-            self.put(action)
+            self.put_action(action)
 
     def __len__(self) -> int:
         return len(self._actions)
@@ -48,14 +48,14 @@ class HeldActions:
         while self._actions:
             yield self.take_action()
 
-    def put(self, action: Action) -> None:
+    def put_action(self, action: Action) -> None:
         self._actions.append(action)
-        self._count(action, 1)
+        self._count_action(action, 1)
 
     def put_back(self, action: Action) -> None:
         """Puts the action that was taken last back in front."""
         self._actions.appendleft(action)
-        self._count(action, 1)
+        self._count_action(action, 1)
 
     def next_plain(self) -> Publish | None:
         """Returns the next action without removal, if the action is a plain publication."""
@@ -64,7 +64,7 @@ class HeldActions:
     def take_action(self) -> Action:
         """Takes out the next action."""
         action = self._actions.popleft()
-        self._count(action, -1)
+        self._count_action(action, -1)
         return action
 
     def take_answers(self) -> Sequence[bytes]:
@@ -81,7 +81,7 @@ class HeldActions:
         """True if reading should pause."""
         return len(self._actions) > HELD_ACTIONS or self.payload_bytes > HELD_BYTES
 
-    def _count(self, action: Action, by: int) -> None:
+    def _count_action(self, action: Action, by: int) -> None:
         kind = type(action)
         if kind is Publish:
             self.payload_bytes += by * len(action.payload)  # type: ignore[union-attr]

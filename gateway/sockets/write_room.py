@@ -28,12 +28,12 @@ class Room:
         self._look_later(self._unsent())
 
     def _look_later(self, unsent: int) -> None:
-        self._timer = asyncio.get_running_loop().call_later(self._stalled_s, self._look, unsent)
+        self._timer = asyncio.get_running_loop().call_later(self._stalled_s, self._look_at_unsent, unsent)
 
-    def _look(self, before: int) -> None:
+    def _look_at_unsent(self, before: int) -> None:
         unsent = self._unsent()
         if unsent >= before:
-            self.end()
+            self.end_waits()
             self._stalled()
         else:
             self._look_later(unsent)
@@ -41,9 +41,9 @@ class Room:
     def free(self) -> None:
         """Marks the write buffer as drained."""
         self.is_full = False
-        self.end()
+        self.end_waits()
 
-    def end(self) -> None:
+    def end_waits(self) -> None:
         """Ends all waits: the buffer has drained, or the connection is gone."""
         if self._timer is not None:
             self._timer.cancel()
@@ -53,8 +53,8 @@ class Room:
                 self._drained.set_result(None)
             self._drained = None
 
-    async def wait(self) -> None:
-        """Waits until `free` or `end`."""
+    async def wait_for_room(self) -> None:
+        """Waits until `free` or `end_waits`."""
         if self.is_full:
             self._drained = self._drained or asyncio.get_running_loop().create_future()
             await asyncio.shield(self._drained)  # several may wait, and one of them be cancelled

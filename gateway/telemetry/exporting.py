@@ -93,25 +93,27 @@ class GatewaySpans:
         self._tracer, self._settings = tracer, settings
         self._draw = draw or random.SystemRandom().random
 
-    def published(self, topic: str, qos: int, size: int, user: UserPairs) -> tuple[UserPairs, Callable[[int], None]]:
+    def span_of_published(
+        self, topic: str, qos: int, size: int, user: UserPairs
+    ) -> tuple[UserPairs, Callable[[int], None]]:
         parent = context_of(user)
         if parent is None and not self._draw() < self._settings.begin:
             return user, _not_begun
-        span = self._begin("publish", SpanKind.SERVER, parent, topic, size)
+        span = self._begin_span("publish", SpanKind.SERVER, parent, topic, size)
         span.set_attribute("messaging.mqtt.qos", qos)
         return with_context(user, context_in(span)), _Ending(span).publication
 
-    def opened(
+    def span_of_opened(
         self, publisher: str, number: int, topic: str, size: int, user: UserPairs
     ) -> tuple[UserPairs, Callable[[], None]]:
         parent = context_of(user)
         if parent is None:
             return user, _nothing
-        span = self._begin("deliver", SpanKind.CONSUMER, parent, topic, size)
+        span = self._begin_span("deliver", SpanKind.CONSUMER, parent, topic, size)
         span.set_attribute("messaging.message.id", f"{publisher}/{number}")
         return with_context(user, context_in(span)), span.end
 
-    def _begin(self, name: str, kind: SpanKind, parent: TraceContext | None, topic: str, size: int) -> Span:
+    def _begin_span(self, name: str, kind: SpanKind, parent: TraceContext | None, topic: str, size: int) -> Span:
         about: dict[str, str | int] = {"messaging.system": "mqtt", "messaging.message.body.size": size}
         if self._settings.topics:
             about["messaging.destination.name"] = topic
@@ -144,15 +146,15 @@ def _nothing() -> None:
 
 
 class SentMetrics:
-    """Metrics of Prometheus (`Operation.collect`) as instruments. `look` is called on the event loop; the SDK's thread
-    reads what it returned last.
+    """Metrics of Prometheus (`Operation.collect`) as instruments. `take_values` is called on the event loop; the
+    SDK's thread reads what it returned last.
     """
 
     def __init__(self, provider: MeterProvider, collect: Callable[[], Sequence[Metric]]) -> None:
         self._meter, self._collect = provider.get_meter(NAME), collect
         self._values: dict[str, list[Observation]] = {}
 
-    def look(self) -> None:
+    def take_values(self) -> None:
         """Takes the present values; a metric that is new becomes an instrument."""
         for family in self._collect():
             values = [Observation(sample.value, sample.labels) for sample in family.samples]
@@ -192,13 +194,13 @@ class Exporting:
 
     def start(self) -> None:
         if self._metering is not None:
-            self._task = asyncio.get_running_loop().create_task(self._look(), name="telemetry")
+            self._task = asyncio.get_running_loop().create_task(self._send_metrics(), name="telemetry")
 
     async def stop(self) -> None:
         """Sends what waits, within `SENDING_S`."""
         if self._task is not None:
             self._task.cancel()
-            self._metrics.look()
+            self._metrics.take_values()
         await asyncio.to_thread(self._shut_down)
 
     def _shut_down(self) -> None:
@@ -207,7 +209,7 @@ class Exporting:
         if self._metering is not None:
             self._metering.shutdown(SENDING_S * 1000)
 
-    async def _look(self) -> None:
+    async def _send_metrics(self) -> None:
         while True:
-            self._metrics.look()
+            self._metrics.take_values()
             await asyncio.sleep(self._settings.metrics_every_s)

@@ -79,7 +79,7 @@ class WaitingEvents:
         self._numbers = itertools.count()
         self._some = asyncio.Event()
 
-    def put(self, event: dict[str, Any], owner: str = "") -> int:
+    def put_event(self, event: dict[str, Any], owner: str = "") -> int:
         """Adds an event; returns how many were dropped for it, 0 or 1. `owner`: the user or address of its client."""
         name = str(next(self._numbers))
         self._events[name] = _sources(event, owner), event
@@ -87,17 +87,17 @@ class WaitingEvents:
         self._some.set()
         if len(self._events) <= QUEUE_MAX:
             return 0
-        self._take(self._weights.heaviest())
+        self._take_oldest(self._weights.heaviest())
         return 1
 
-    async def next(self) -> dict[str, Any]:
+    async def next_event(self) -> dict[str, Any]:
         """Takes the oldest event, as soon as there is one."""
         while not self._events:
             self._some.clear()
             await self._some.wait()
-        return self._take(next(iter(self._events)))
+        return self._take_oldest(next(iter(self._events)))
 
-    def _take(self, name: str) -> dict[str, Any]:
+    def _take_oldest(self, name: str) -> dict[str, Any]:
         self._weights.drop_name(name)
         return self._events.pop(name)[1]
 
@@ -132,9 +132,9 @@ class Hook:
         filters = self._settings.filters
         return kind in self._settings.kinds and (kind != "message" or any(matches(f, topic) for f in filters))
 
-    def tell(self, event: dict[str, Any], owner: str = "") -> None:
+    def tell_event(self, event: dict[str, Any], owner: str = "") -> None:
         """Queues an event. Where too many wait, the source with most loses its oldest."""
-        lost = self._waiting.put(event, owner)
+        lost = self._waiting.put_event(event, owner)
         if lost and not self.lost:
             LogEvent.EVENTS_LOST.say(log, self.name)
         self.lost += lost
@@ -142,17 +142,17 @@ class Hook:
     async def run(self) -> None:
         """Delivers queued events until cancelled."""
         while True:
-            event = await self._waiting.next()
+            event = await self._waiting.next_event()
             body = json.dumps(event, separators=(",", ":")).encode()
             if self._settings.topic is not None:
                 self._publish(self._settings.topic, body)
                 self.delivered += 1
-            elif await self._send(str(event["id"]), str(event["time"]), body):
+            elif await self._send_body(str(event["id"]), str(event["time"]), body):
                 self.delivered += 1
             else:
                 self.lost += 1
 
-    async def _send(self, id_: str, when: str, body: bytes) -> bool:
+    async def _send_body(self, id_: str, when: str, body: bytes) -> bool:
         assert self._settings.url is not None
         headers = {
             "Content-Type": "application/json",
@@ -207,7 +207,7 @@ class Hooks:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._client.close()
 
-    def tell(self, kind: str, owner: str = "", /, **fields: Any) -> None:
+    def tell_event(self, kind: str, owner: str = "", /, **fields: Any) -> None:
         """Queues an event for each receiver wanting its kind and topic. `owner`: the user or address of its client."""
         event: dict[str, Any] = {}
         for hook in self.hooks:
@@ -216,7 +216,7 @@ class Hooks:
                     "id": secrets.token_hex(16), "time": round(time.time(), 3), "broker": self._name, "kind": kind,
                     **fields,
                 }  # fmt: skip
-                hook.tell(event, owner)
+                hook.tell_event(event, owner)
 
     def _message(self, publish: Publish) -> None:
         if publish.topic in self._own:
@@ -227,7 +227,7 @@ class Hooks:
         except UnicodeDecodeError:
             shown = {"payload_hex": payload.hex()}
         cut = len(publish.payload) > len(payload)
-        self.tell("message", topic=publish.topic, retain=publish.retain, cut=cut, **shown)
+        self.tell_event("message", topic=publish.topic, retain=publish.retain, cut=cut, **shown)
 
     def _into_broker(self, topic: str, body: bytes) -> None:
         self._client.publish(topic, body, 1)

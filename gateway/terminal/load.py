@@ -106,7 +106,7 @@ async def measure(source: Server, target: Server, load: BenchLoad) -> BenchFigur
     try:
         return await run.measured()
     finally:
-        await run.end()
+        await run.end_run()
 
 
 class _Publisher:
@@ -133,7 +133,7 @@ class _Subscriber:
         self.received = self.repeated = self.disordered = 0
         self.last = 0
 
-    def take(self, publisher: int, number: int, sent: int, now: int) -> None:
+    def take_message(self, publisher: int, number: int, sent: int, now: int) -> None:
         seen = self.seen[publisher]
         if number >= len(seen):
             seen.extend(bytes(max(1024, number + 1 - len(seen))))
@@ -159,17 +159,17 @@ class _Run:
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._filler = bytes(load.size - SIZE_MIN)
 
-    async def end(self) -> None:
-        await asyncio.gather(*(client.end() for client in self._clients))
+    async def end_run(self) -> None:
+        await asyncio.gather(*(client.end_session() for client in self._clients))
         if self._failed.done():
             self._failed.exception()  # said already
 
     async def measured(self) -> BenchFigures:
         for client in self._clients:
-            await client.begin()
+            await client.begin_session()
         await self._subscribe()
         begun = time.perf_counter_ns()
-        await self._guarded(asyncio.gather(*(self._publish(each) for each in self._publishers)))
+        await self._guarded(asyncio.gather(*(self._publish_numbered(each) for each in self._publishers)))
         sent_ns = time.perf_counter_ns() - begun
         await self._guarded(self._drain())
         return self._figures(begun, sent_ns)
@@ -187,7 +187,7 @@ class _Run:
 
     async def _subscribe(self) -> None:
         for subscriber in self._subscribers:
-            subscriber.client.on_publish = partial(self._received, subscriber)
+            subscriber.client.on_publish = partial(self._take_publish, subscriber)
             subscriber.client.subscribe(
                 f"{self._load.topic}/+", self._load.qos, on_answer=partial(self._answered, subscriber.client)
             )
@@ -196,7 +196,7 @@ class _Run:
     def _answered(self, client: TerminalClient, code: int) -> None:
         self._granted += 1
         if code >= 0x80:
-            self._fail(client.refused(f"the subscription to {self._load.topic}/+", code))
+            self._fail_run(client.refusal_error(f"the subscription to {self._load.topic}/+", code))
 
     async def _hear(self) -> None:
         """Sends probes until each subscriber heard each publisher. Raises TerminalError after HEARD_S."""
@@ -209,12 +209,12 @@ class _Run:
                 )
             silent = [p for p in self._publishers if any(p.number not in s.heard for s in missing)]
             for publisher in silent:
-                await self._send(publisher, PROBE)
+                await self._send_number(publisher, PROBE)
             await asyncio.sleep(PROBE_EVERY_S)
 
     # -------------------------------------------------------------------------------------------- the load
 
-    async def _publish(self, publisher: _Publisher) -> None:
+    async def _publish_numbered(self, publisher: _Publisher) -> None:
         load, begun = self._load, time.perf_counter()
         pause_s = 0.0 if load.rate is None else load.publishers / load.rate
         for number in range(publisher.share):
@@ -223,11 +223,11 @@ class _Run:
                 await asyncio.sleep(max(0.0, due - time.perf_counter()))
             elif not load.qos and not number % TURN:
                 await asyncio.sleep(0)
-            await self._send(publisher, number)
+            await self._send_number(publisher, number)
         for _ in range(load.in_flight if load.qos else 0):
             await publisher.window.acquire()  # all are acknowledged
 
-    async def _send(self, publisher: _Publisher, number: int) -> None:
+    async def _send_number(self, publisher: _Publisher, number: int) -> None:
         if self._load.qos:
             await publisher.window.acquire()
         while True:
@@ -236,7 +236,7 @@ class _Run:
             if publisher.client.publish(
                 publisher.topic, payload, self._load.qos,
                 on_ack=partial(self._acked, publisher, sent, number),
-                on_refused=partial(self._refused, publisher),
+                on_refused=partial(self._take_refusal, publisher),
             ):  # fmt: skip
                 return
             publisher.room.clear()
@@ -247,14 +247,14 @@ class _Run:
             self._acknowledged.append(time.perf_counter_ns() - sent)
         publisher.window.release()
 
-    def _refused(self, publisher: _Publisher, code: int) -> None:
-        self._fail(publisher.client.refused(f"the publication on {publisher.topic}", code))
+    def _take_refusal(self, publisher: _Publisher, code: int) -> None:
+        self._fail_run(publisher.client.refusal_error(f"the publication on {publisher.topic}", code))
 
-    def _fail(self, error: TerminalError) -> None:
+    def _fail_run(self, error: TerminalError) -> None:
         if not self._failed.done():
             self._failed.set_exception(error)
 
-    def _received(self, subscriber: _Subscriber, publish: Publish) -> None:
+    def _take_publish(self, subscriber: _Subscriber, publish: Publish) -> None:
         now = time.perf_counter_ns()
         if len(publish.payload) < SIZE_MIN:
             return
@@ -264,21 +264,21 @@ class _Run:
         if number == PROBE:
             subscriber.heard.add(publisher)
         elif number < self._publishers[publisher].share:
-            subscriber.take(publisher, number, sent, now)
+            subscriber.take_message(publisher, number, sent, now)
 
     # ------------------------------------------------------------------------------------------- after the load
 
     async def _drain(self) -> None:
         """Waits until all came, or nothing did for `quiet_s` seconds."""
         before, since = -1, time.monotonic()
-        while (received := self._count()) < self._load.messages * len(self._subscribers):
+        while (received := self._count_missing()) < self._load.messages * len(self._subscribers):
             if received != before:
                 before, since = received, time.monotonic()
             if time.monotonic() - since > self._load.quiet_s:
                 return
             await asyncio.sleep(0.02)
 
-    def _count(self) -> int:
+    def _count_missing(self) -> int:
         return sum(each.received for each in self._subscribers)
 
     def _figures(self, begun: int, sent_ns: int) -> BenchFigures:
@@ -290,9 +290,9 @@ class _Run:
             sent=self._load.messages,
             sent_s=sent_ns / 1e9,
             expected=expected,
-            received=self._count(),
+            received=self._count_missing(),
             received_s=max((each.last - begun for each in self._subscribers if each.last), default=0) / 1e9,
-            lost=expected - self._count(),
+            lost=expected - self._count_missing(),
             repeated=sum(each.repeated for each in self._subscribers),
             disordered=sum(each.disordered for each in self._subscribers),
             reconnects=sum(client.losses for client in self._clients),

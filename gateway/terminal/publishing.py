@@ -33,11 +33,11 @@ class PublishOutcome:
 async def publish(server: Server, messages: AsyncIterator[Publish], within_s: float) -> PublishOutcome:
     """Publishes messages. Raises TerminalError: no connection, a refusal, or no answer for `within_s` seconds."""
     client = server.client()
-    await client.begin()
+    await client.begin_session()
     try:
         return await _Publisher(client, server, within_s).run(messages)
     finally:
-        await client.end()
+        await client.end_session()
 
 
 class _Publisher:
@@ -48,18 +48,18 @@ class _Publisher:
         self._failed: TerminalError | None = None
         self._moved = asyncio.Event()
         client.on_up = client.on_room = self._moved.set
-        client.on_down = self._lost
+        client.on_down = self._send_again
 
     async def run(self, messages: AsyncIterator[Publish]) -> PublishOutcome:
         begun = time.monotonic()
         async for message in messages:
             await self._until(lambda: self._open < WINDOW)
-            await self._send(message)
+            await self._send_message(message)
         await self._until(lambda: not self._open)
         self._sent.seconds = time.monotonic() - begun
         return self._sent
 
-    async def _send(self, message: Publish) -> None:
+    async def _send_message(self, message: Publish) -> None:
         at = time.monotonic()
 
         def acknowledged() -> None:
@@ -69,7 +69,7 @@ class _Publisher:
             self._moved.set()
 
         def refused(code: int) -> None:
-            self._fail(self._client.refused(f"the publication on {message.topic}", code))
+            self._fail_with(self._client.refusal_error(f"the publication on {message.topic}", code))
 
         self._open += message.qos > 0
         try:
@@ -97,16 +97,16 @@ class _Publisher:
         if self._failed is not None:
             raise self._failed
 
-    def _lost(self) -> None:
+    def _send_again(self) -> None:
         self._ends += self._open > 0
         if self._server.version != Version.V5 and self._ends >= ENDS_MAX:
             where = self._server.address
-            self._fail(
+            self._fail_with(
                 TerminalError(
                     f"{where} ends the connection at the publication, as MQTT 3.1.1 refuses; --mqtt 5 tells the reason"
                 )
             )
 
-    def _fail(self, error: TerminalError) -> None:
+    def _fail_with(self, error: TerminalError) -> None:
         self._failed = self._failed or error
         self._moved.set()

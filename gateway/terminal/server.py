@@ -168,26 +168,26 @@ class TerminalClient(MqttClient):
             session_expiry_s=min(server.session_s or KEPT_S, NEVER_EXPIRES_S), version=server.version, **options,
         )  # fmt: skip
 
-    async def end(self) -> None:
+    async def end_session(self) -> None:
         """Disconnects; the server forgets the session, unless the command was told to leave it there."""
         forgets = self._server.version == Version.V5 and not self._server.session_s
         self._tells = False
         await self.close(Properties(session_expiry_s=0) if forgets else NO_PROPERTIES)
 
-    async def begin(self) -> None:
+    async def begin_session(self) -> None:
         """Connects. Raises TerminalError for a refusal, or a server that is not there."""
         try:
             await self.connect()
         except ClientError as error:
             raise TerminalError(str(error)) from None
 
-    def refused(self, verb: str, code: int) -> TerminalError:
+    def refusal_error(self, verb: str, code: int) -> TerminalError:
         """Returns the error for a request that the server answered with a reason code of failure."""
         name = ReasonCode(code).name.lower().replace("_", " ") if code in set(ReasonCode) else "unknown reason"
         said = f": {reason}" if (reason := self.acks.refusal.reason) else ""
         return TerminalError(f"{self._server.address} refused {verb}{said}: {name} (0x{code:02x}); {self._cure(code)}")
 
-    def note(self, text: str, code: int = ReasonCode.SERVER_UNAVAILABLE) -> None:
+    def note_failure(self, text: str, code: int = ReasonCode.SERVER_UNAVAILABLE) -> None:
         """Says once for each loss why there is no connection; the first attempt's error ends the command instead."""
         self.last_error = text
         if self._first is not None and not self._first.done():
@@ -202,9 +202,9 @@ class TerminalClient(MqttClient):
             self._is_told = False
         super().connection_lost(error)
 
-    def _connected(self, action: Any) -> None:
+    def _take_connack(self, action: Any) -> None:
         was_told, self._is_told = self._is_told, False
-        super()._connected(action)
+        super()._take_connack(action)
         if was_told and self._tells and self.connected:
             _tell(f"{self._server.address} is connected again")
 

@@ -58,11 +58,11 @@ async def subscribe(
         raise TerminalError(f"more than {MAX_SUBSCRIPTIONS} filters; use wildcards")
     client = server.client(manual_ack=True, receive_maximum=WINDOW)
     subscriber = _Subscriber(client, wanted, out, form, wall, subscribed)
-    await client.begin()
+    await client.begin_session()
     try:
         return await subscriber.run()
     finally:
-        await client.end()
+        await client.end_session()
 
 
 class _Subscriber:
@@ -74,7 +74,7 @@ class _Subscriber:
         self._missing, self._subscribed = set(wanted.filters), subscribed
         self._written = 0
         self._end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        client.on_publish = self._received
+        client.on_publish = self._take_publish
 
     async def run(self) -> int:
         for topic_filter in self._wanted.filters:
@@ -90,29 +90,29 @@ class _Subscriber:
 
     def _answered(self, topic_filter: str, code: int) -> None:
         if code >= ReasonCode.UNSPECIFIED_ERROR:
-            self._finish(self._client.refused(f"the subscription to {topic_filter}", code))
+            self._finish_with(self._client.refusal_error(f"the subscription to {topic_filter}", code))
             return
         if topic_filter in self._missing:
             self._missing.discard(topic_filter)
             if not self._missing:
                 self._subscribed()
 
-    def _received(self, publish: Publish) -> None:
+    def _take_publish(self, publish: Publish) -> None:
         if self._end.done():
             return  # not acknowledged: a kept session brings it to the next command
         try:
             self._out.write(self._form(publish, self._wall()))
             self._out.flush()
         except OSError as error:
-            self._finish(error)
+            self._finish_with(error)
             return
         if publish.qos:
             self._client.acknowledge(publish)
         self._written += 1
         if self._written == self._wanted.count:
-            self._finish(None)
+            self._finish_with(None)
 
-    def _finish(self, error: Exception | None) -> None:
+    def _finish_with(self, error: Exception | None) -> None:
         if self._end.done():
             return
         if error is None:

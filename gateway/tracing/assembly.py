@@ -69,11 +69,11 @@ class Spoken:
     def ping(self, topic: str, payload: bytes) -> None:
         exchange = self._broker.exchange
         if exchange.host.is_absent:
-            exchange.flood(None, Publish(topic, payload))
+            exchange.delivery.flood(None, Publish(topic, payload))
         else:
             exchange.deliver_local(Publication(topic, payload, 0, time_ms=int(time.time() * 1000)))
 
-    def say(self, topic: str, payload: bytes, qos: int, *, stays_here: bool) -> None:
+    def publish_statement(self, topic: str, payload: bytes, qos: int, *, stays_here: bool) -> None:
         exchange = self._broker.exchange
         publication = Publication(topic, payload, qos, time_ms=int(time.time() * 1000))
         exchange.deliver_local(publication)
@@ -92,9 +92,9 @@ class Spoken:
 
     def listens(self, topic: str) -> bool:
         exchange = self._broker.exchange
-        return exchange.overlay is not None or exchange.router.reaches(topic)
+        return exchange.overlay is not None or exchange.delivery.router.reaches(topic)
 
-    def kept(self, topic_filter: str) -> Iterator[tuple[str, bytes]]:
+    def retained_statements(self, topic_filter: str) -> Iterator[tuple[str, bytes]]:
         exchange = self._broker.exchange
         for message in exchange.retained.matching(topic_filter, time.time()):
             yield message.topic, message.payload
@@ -199,13 +199,13 @@ def join(tracing: Tracing, broker: EdgeBroker) -> None:
     exchange = broker.exchange
     exchange.tracing = tracing
     broker.operation.tracing = tracing
-    tracing.guard(exchange.own_topics)
+    tracing.guard_topics(exchange.own_topics)
     for client in list(broker.lifecycle.clients.values()):
         _take_back(tracing, broker, client)
     tracing.start(Spoken(broker))
     if exchange.overlay is not None:
         for topic_filter in (ADVERTISEMENTS_FILTER, ANSWERS_FILTER):
-            exchange.overlay.subscribed(topic_filter)
+            exchange.overlay.filter_subscribed(topic_filter)
 
 
 def _take_back(tracing: Tracing, broker: EdgeBroker, client: Client) -> None:

@@ -1,10 +1,10 @@
 """A broker that traces: its discovery node and its tracer, fed by what local clients publish on constrained topics.
 
 The broker asks whether a client may publish or subscribe on a constrained topic, in whatever spelling (`admit`), and
-hands over what was published there (`heard`, `arrived`). Unchanged devices are traced by what else clients do
-(`entity_event`, `willed`). Everything the machines say leaves as the broker's own publication. Not here: rules of
-topics (`bridge.document.constrained`), tracing (`bridge.traces.tracer`, `bridge.devices.device_tracing`), discovery
-(`bridge.tracking.discovery`), files (`store`).
+hands over what was published there (`take_accepted`, `take_arrival`). Unchanged devices are traced by what else
+clients do (`entity_event`, `willed`). Everything the machines say leaves as the broker's own publication. Not here:
+rules of topics (`bridge.document.constrained`), tracing (`bridge.traces.tracer`, `bridge.devices.device_tracing`),
+discovery (`bridge.tracking.discovery`), files (`store`).
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Publishes(Protocol):
         """Publish as the broker itself to local clients, QoS 0: said to each entity every second."""
         ...
 
-    def say(self, topic: str, payload: bytes, qos: int, *, stays_here: bool) -> None:
+    def publish_statement(self, topic: str, payload: bytes, qos: int, *, stays_here: bool) -> None:
         """Publish as the broker itself: to local clients and, unless it stays here, into the overlay."""
         ...
 
@@ -99,7 +99,7 @@ class Publishes(Protocol):
         """Returns True if anybody may hear publications on this topic, here or across the overlay."""
         ...
 
-    def kept(self, topic_filter: str) -> Iterable[tuple[str, bytes]]:
+    def retained_statements(self, topic_filter: str) -> Iterable[tuple[str, bytes]]:
         """Gives topics and payloads of what is retained here a filter matches."""
         ...
 
@@ -150,7 +150,7 @@ class Tracing:
         self._admission = RegistrationQueue()
         self._is_admitting = False
 
-    def guard(self, own: OwnTopics) -> None:
+    def guard_topics(self, own: OwnTopics) -> None:
         """Say where nobody but us publishes."""
         for each in (self._reporter, self._devices, self._fleet):
             if each is not None:
@@ -165,16 +165,16 @@ class Tracing:
         if self._others is not None:
             self._others.start(self._others_changed, lambda session, data: self._trace(Relayed(session, data)))
         if self._store is not None:
-            self._perform(self._tracer.restore(self._store.remembered(), self._clock()))
-            self._schedule()
+            self._perform_effects(self._tracer.restore(self._store.remembered(), self._clock()))
+            self._set_timer()
         if self._devices is not None:
-            self._perform(self._devices.restore(self._clock(), broker.kept))
-            self._schedule()
+            self._perform_effects(self._devices.restore(self._clock(), broker.retained_statements))
+            self._set_timer()
 
     def ending(self) -> None:
         """The broker is about to stop; its clients are still there."""
         if self._broker is not None and self._devices is not None:
-            self._perform(self._devices.ending(self._clock()))
+            self._perform_effects(self._devices.ending(self._clock()))
 
     def stop(self) -> None:
         self._broker = None
@@ -198,8 +198,8 @@ class Tracing:
         """Returns the entities of a group, of all for "" (`Fleet.view`); empty without `traces.fleet`."""
         return {} if self._fleet is None else self._fleet.view(group, limit, self._clock())
 
-    def _count(self, effect: Count) -> None:
-        self.figures.count(effect)
+    def _count_effect(self, effect: Count) -> None:
+        self.figures.count_effect(effect)
         self._more_counts(effect)
 
     def __len__(self) -> int:
@@ -224,7 +224,7 @@ class Tracing:
         may = parsed.may_publish if publishes else parsed.may_subscribe
         permitted = may(client_id, is_broker=False)
         if not permitted:
-            self._count(Count("constrained_refused", 1, "publish" if publishes else "subscribe"))
+            self._count_effect(Count("constrained_refused", 1, "publish" if publishes else "subscribe"))
         return name, permitted
 
     def publishing(self, client_id: str, publish: Publish) -> bool:
@@ -240,10 +240,11 @@ class Tracing:
         name, may = self.admit(will.topic, client_id, publishes=True)
         return (will if name == will.topic else replace(will, topic=name)), may
 
-    def answered(self, client_id: str, publish: Publish) -> bool:
-        """The short way of what entities answer: a QoS 0 PUBLISH that would go through `publishing` and `heard` with
-        the same outcome. For the very names the tracer gave to its entities, in their a single spelling: on these
-        everybody may publish, and nobody but the tracer hears it, who believes what opens under the session's key.
+    def take_plain(self, client_id: str, publish: Publish) -> bool:
+        """The short way of what entities answer: a QoS 0 PUBLISH that would go through `publishing` and
+        `take_accepted` with the same outcome. For the very names the tracer gave to its entities, in their a single
+        spelling: on these everybody may publish, and nobody but the tracer hears it, who believes what opens under the
+        session's key.
         """
         session = self._tracer.session_at(publish.topic)
         if session is None:
@@ -253,7 +254,7 @@ class Tracing:
         self._trace(Spoke(client_id, session, publish.payload))
         return True
 
-    def heard(self, client_id: str, publish: Publish) -> bool:
+    def take_accepted(self, client_id: str, publish: Publish) -> bool:
         """A client's PUBLISH that is accepted. True: it was said to the broker, and nobody else may hear it."""
         if not publish.topic.startswith(constrained.CANONICAL):
             self._watch(Published(client_id, publish.topic, publish.payload))
@@ -279,7 +280,7 @@ class Tracing:
                 asyncio.get_running_loop().call_soon(self._admit)
         elif name in (CREATION_TOPIC, DISCOVERY_TOPIC):
             if self._node is not None:
-                self._answer(self._node.handle(Asked(client_id, payload), self._clock()))
+                self._perform_discovery(self._node.handle(Asked(client_id, payload), self._clock()))
         elif topic.event_type == constrained.TRACES and len(topic.suffixes) == 2:
             first, second = (_hex(suffix) for suffix in topic.suffixes)
             if first is not None and topic.suffixes[1] == "Interest":
@@ -296,7 +297,7 @@ class Tracing:
 
     # --------------------------------------------------------------------------------------- from other brokers
 
-    def arrived(self, publication: Publication) -> bool:
+    def take_arrival(self, publication: Publication) -> bool:
         """Takes a publication of another broker across the overlay. Returns True for an advertisement, which no client
         may hear.
         """
@@ -311,7 +312,7 @@ class Tracing:
         first, second = topic.suffixes
         if first == ADVERTISEMENTS:
             if self._node is not None:
-                self._perform(self._node.handle(Heard(publication.payload), self._clock()))
+                self._perform_effects(self._node.handle(Heard(publication.payload), self._clock()))
             return True
         uuid = _hex(first)
         if uuid is not None and second == "Interest":
@@ -322,9 +323,9 @@ class Tracing:
 
     def _trace(self, event: TracingEvent) -> None:
         now = self._clock()
-        self._perform(self._tracer.handle(event, now))
+        self._perform_effects(self._tracer.handle(event, now))
         if self._timer is None or self._due > now + TICK_S:  # else a tick comes before anybody's turn could
-            self._schedule()
+            self._set_timer()
 
     def _admit(self) -> None:
         """A few of those who wait to be registered, once in each turn of the event loop."""
@@ -339,42 +340,46 @@ class Tracing:
 
     def _watch(self, event: DeviceEvent | Interested) -> None:
         if self._devices is not None:
-            self._perform(self._devices.handle(event, self._clock()))
-            self._schedule()
+            self._perform_effects(self._devices.handle(event, self._clock()))
+            self._set_timer()
 
     def _interested(self, event: Interested) -> None:
         self._trace(event)
         self._watch(event)
 
-    def _answer(self, effects: Sequence[DiscoveryEffect]) -> None:
+    def _perform_discovery(self, effects: Sequence[DiscoveryEffect]) -> None:
         """Performs effects of a question. An entity learns of its new topic when that is on disk: the topic outlives
         a kill.
         """
         shared = [effect for effect in effects if isinstance(effect, ShareAdvertisement)]
         if self._writer is None or not shared:
-            self._perform(effects)
+            self._perform_effects(effects)
             return
-        self._perform(shared)
+        self._perform_effects(shared)
         self._writer.when_written(
-            lambda: self._perform([effect for effect in effects if effect not in shared] if self._broker else ())
+            lambda: self._perform_effects(
+                [effect for effect in effects if effect not in shared] if self._broker else ()
+            )
         )
 
-    def _perform(self, effects: Iterable[TracingEffect | DiscoveryEffect | DeviceTracingEffect | ReportEffect]) -> None:
+    def _perform_effects(
+        self, effects: Iterable[TracingEffect | DiscoveryEffect | DeviceTracingEffect | ReportEffect]
+    ) -> None:
         assert self._broker is not None, "start first"
         for effect in effects:
             match effect:
                 case Say(topic, payload, 0):
                     self._broker.ping(topic, payload)
                 case Say(topic, payload, qos):
-                    self._say(topic, payload, qos, constrained.stays_here(topic))
+                    self._publish_statement(topic, payload, qos, constrained.stays_here(topic))
                 case AskThere():
                     if self._others is not None:
-                        self._others.ask(effect)
+                        self._others.ask_witnesses(effect)
                 case Stood():
                     if self._fleet is not None:
                         self._show(self._fleet.stood(effect, self._clock()))
                 case TraceReport(topic, payload):
-                    self._broker.say(topic, payload, 1, stays_here=False)
+                    self._broker.publish_statement(topic, payload, 1, stays_here=False)
                 case SendAway(client, why):
                     LogEvent.TRACE_SENT_AWAY.say(log, client, why)
                     self._broker.send_away(client, why)
@@ -382,7 +387,7 @@ class Tracing:
                     LogEvent.TRACE_REFUSED.say(log, client, why)
                 case ShareAdvertisement(advertisement):
                     if self._writer is not None:
-                        self._writer.keep(advertisement)
+                        self._writer.keep_advertisement(advertisement)
                     life_s = (advertisement.not_after_ms - advertisement.created_ms) // 1000
                     self._broker.advertise(advertisement_topic(advertisement.topic), advertisement.encode(), life_s)
                 case Resumed(client):
@@ -390,19 +395,19 @@ class Tracing:
                 case Registered():
                     self._broker.probe_host(effect.client, self._detect_within_s)
                     if self._node is not None:
-                        self._perform(self._node.handle(effect, self._clock()))
+                        self._perform_effects(self._node.handle(effect, self._clock()))
                 case Command(topic, payload):
                     self._broker.ping(topic, payload)
                 case Show(topic, payload):
                     self._broker.show(topic, payload)
                 case Consult(device, topics):
-                    for topic, payload in [each for one in topics for each in self._broker.kept(one)]:
+                    for topic, payload in [each for one in topics for each in self._broker.retained_statements(one)]:
                         self._watch(RetainedBefore(topic, payload, device))
                 case ForgetDevice(topic):
                     if self._writer is not None:
-                        self._writer.forget(topic)
+                        self._writer.forget_topic(topic)
                 case Count():
-                    self._count(effect)
+                    self._count_effect(effect)
 
     def _show(self, effects: Iterable[Summary | Alert]) -> None:
         assert self._broker is not None
@@ -410,18 +415,18 @@ class Tracing:
             if isinstance(effect, Summary):
                 self._broker.show(effect.topic, effect.payload)
             else:
-                self._broker.say(effect.topic, effect.payload, 1, stays_here=True)
+                self._broker.publish_statement(effect.topic, effect.payload, 1, stays_here=True)
                 self._call(effect.payload, effect.topic)
 
-    def _say(self, topic: str, payload: bytes, qos: int, stays_here: bool) -> None:
+    def _publish_statement(self, topic: str, payload: bytes, qos: int, stays_here: bool) -> None:
         assert self._broker is not None
         self._speaking = True  # what we say ourselves is no news to us
         try:
-            self._broker.say(topic, payload, qos, stays_here=stays_here)
+            self._broker.publish_statement(topic, payload, qos, stays_here=stays_here)
         finally:
             self._speaking = False
 
-    def _schedule(self) -> None:
+    def _set_timer(self) -> None:
         """A timer and no more: a tick that is on its way sets the next one."""
         if self._is_awake:
             return
@@ -442,24 +447,24 @@ class Tracing:
         """
         now = self._clock()
         self._timer, self._is_awake = None, True
-        behind_reads(lambda: self._tick(now))
+        behind_reads(lambda: self._advance_machines(now))
 
-    def _tick(self, now: float) -> None:
+    def _advance_machines(self, now: float) -> None:
         """Advances the machines to `now`, after all that could be read was heard."""
         self._is_awake = False
         if self._broker is None:
             return
         if self._reporter is not None:
-            self._perform(self._reporter.due_reports(now))
+            self._perform_effects(self._reporter.due_reports(now))
         if self._fleet is not None:
             self._show(self._fleet.due_alerts(now))
-        self._perform(self._tracer.handle(Tick(), now))
+        self._perform_effects(self._tracer.handle(Tick(), now))
         if self._devices is not None:
-            self._perform(self._devices.handle(Tick(), now))
+            self._perform_effects(self._devices.handle(Tick(), now))
         if self._writer is not None and now >= self._remember_at:
             self._remember_at = now + REMEMBER_S
             self._remember()
-        self._schedule()
+        self._set_timer()
 
     def _remember(self) -> None:
         records = self._tracer.records()

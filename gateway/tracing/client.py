@@ -122,7 +122,7 @@ class _Driven:
                 self._is_amiss(index, f"does not let us publish: {code}")
 
         def came(c: mqtt.Client, data: Any, message: mqtt.MQTTMessage) -> None:
-            self._do(lambda now: self._told(index, Told(message.topic, bytes(message.payload)), now))
+            self._do(lambda now: self._take_told(index, Told(message.topic, bytes(message.payload)), now))
 
         client.on_connect, client.on_disconnect, client.on_message = connected, gone, came
         client.on_connect_fail = lambda c, data: self._is_amiss(index, "cannot be reached")
@@ -137,7 +137,7 @@ class _Driven:
     def _is_up(self, index: int, now: float) -> _Effects:
         self._up[index] = True
         self._amiss.pop(index, None)
-        return self._connected(index, now)
+        return self._broker_connected(index, now)
 
     def _is_down(self, index: int, now: float) -> _Effects:
         self._up[index] = False
@@ -156,20 +156,20 @@ class _Driven:
 
     # ------------------------------------------------------------------------------------------ the machine
 
-    def _connected(self, index: int, now: float) -> _Effects:
+    def _broker_connected(self, index: int, now: float) -> _Effects:
         raise NotImplementedError
 
     def _disconnected(self, now: float) -> _Effects:
         """No connection is left."""
         return []
 
-    def _told(self, index: int, told: Told, now: float) -> _Effects:
+    def _take_told(self, index: int, told: Told, now: float) -> _Effects:
         raise NotImplementedError
 
-    def _tick(self, now: float) -> _Effects:
+    def _advance_machine(self, now: float) -> _Effects:
         raise NotImplementedError
 
-    def _deadline(self) -> float | None:
+    def _machine_deadline(self) -> float | None:
         raise NotImplementedError
 
     # --------------------------------------------------------------------------------------------- lifetime
@@ -206,15 +206,15 @@ class _Driven:
         """A thing at a time; what follows from it leaves in its order."""
         with self._wake:
             for index, effect in act(self._clock()):
-                self._perform(index, effect)
+                self._perform_effect(index, effect)
             self._wake.notify()
 
-    def _perform(self, index: int | None, effect: Any) -> None:
+    def _perform_effect(self, index: int | None, effect: Any) -> None:
         """Performs an effect. A message to an absent broker is lost: the machine begins anew once the broker is
         back.
         """
         if isinstance(effect, KeepEntity):
-            self.credentials.keep(effect.advertisement)
+            self.credentials.keep_advertisement(effect.advertisement)
             return
         for client in [c for i, c in enumerate(self._clients) if index in (i, None) and self._up[i]]:
             match effect:
@@ -228,13 +228,13 @@ class _Driven:
     def _keep_time(self) -> None:
         with self._wake:
             while not self._ended:
-                deadline = self._deadline()
+                deadline = self._machine_deadline()
                 left_s = None if deadline is None else deadline - self._clock()
                 if left_s is None or left_s > 0:
                     self._wake.wait(left_s)
                     continue
-                for index, effect in self._tick(self._clock()):
-                    self._perform(index, effect)
+                for index, effect in self._advance_machine(self._clock()):
+                    self._perform_effect(index, effect)
 
 
 def connection(
@@ -278,16 +278,16 @@ class TracedEntity(_Driven):
     def _meant(self, processes: Sequence[Address]) -> Sequence[Address]:
         return [home_of(self.credentials.name, processes)]
 
-    def _connected(self, index: int, now: float) -> _Effects:
+    def _broker_connected(self, index: int, now: float) -> _Effects:
         return self._entity.handle(traced.BrokerConnected(), index, now)
 
-    def _told(self, index: int, told: Told, now: float) -> _Effects:
+    def _take_told(self, index: int, told: Told, now: float) -> _Effects:
         return self._entity.handle(told, index, now)
 
-    def _tick(self, now: float) -> _Effects:
+    def _advance_machine(self, now: float) -> _Effects:
         return self._entity.tick(now)
 
-    def _deadline(self) -> float | None:
+    def _machine_deadline(self) -> float | None:
         return self._entity.next_deadline
 
     @property
@@ -333,18 +333,18 @@ class Tracker(_Driven):
             own.identity, own.certificate, own.nodes, own.authority, os.urandom, self._clock.wall
         )
 
-    def _connected(self, index: int, now: float) -> _Effects:
+    def _broker_connected(self, index: int, now: float) -> _Effects:
         """Subscribes and asks at a broker that is connected now: each broker gets all subscriptions and questions."""
         effects = self._tracker.handle(traced.BrokerConnected(), now)
         return [(index if isinstance(effect, Listen) else None, effect) for effect in effects]
 
-    def _told(self, index: int, told: Told, now: float) -> _Effects:
+    def _take_told(self, index: int, told: Told, now: float) -> _Effects:
         return self._handle(told, now)
 
-    def _tick(self, now: float) -> _Effects:
+    def _advance_machine(self, now: float) -> _Effects:
         return self._handle(Tick(), now)
 
-    def _deadline(self) -> float | None:
+    def _machine_deadline(self) -> float | None:
         return self._tracker.next_deadline
 
     def _disconnected(self, now: float) -> _Effects:
@@ -395,9 +395,9 @@ class Tracker(_Driven):
         super().stop()
         self._observed.put(None)
 
-    def _perform(self, index: int | None, effect: Any) -> None:
+    def _perform_effect(self, index: int | None, effect: Any) -> None:
         if not isinstance(effect, Observed):
-            super()._perform(index, effect)
+            super()._perform_effect(index, effect)
             return
         if self._observed.qsize() >= OBSERVED_MAX:
             self._observed.get_nowait()

@@ -48,7 +48,7 @@ class OtherWitnesses:
         self._closing: asyncio.Future[list[None]] | None = None
 
     @property
-    def up(self) -> int:
+    def reached_count(self) -> int:
         """The number of witnesses that are reached now."""
         return sum(client.connected for client in self._clients)
 
@@ -56,7 +56,7 @@ class OtherWitnesses:
         """Connect. `changed(up)` whenever one comes or goes; `heard(session, data)` for each answer."""
         self._heard = heard
         for client in self._clients:
-            client.on_up = client.on_down = lambda: changed(self.up)
+            client.on_up = client.on_down = lambda: changed(self.reached_count)
             client.on_publish = self._came
             client.start()
 
@@ -65,7 +65,7 @@ class OtherWitnesses:
             loop = asyncio.get_running_loop()
             self._closing = asyncio.gather(*(loop.create_task(client.close()) for client in self._clients))
 
-    def ask(self, asked: AskThere) -> None:
+    def ask_witnesses(self, asked: AskThere) -> None:
         """At each that is reached: one the entity does not know has nobody who listens."""
         gone = self._asked.put(asked.session, asked.holder.encode(), asked.answers_at)
         if gone is not None:

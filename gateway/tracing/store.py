@@ -107,7 +107,7 @@ class TraceStore:
         """Writes both by trace topic in one transaction; None: it is forgotten. Raises TraceStoreError."""
         kept = [(topic, ad.not_after_ms, ad.encode()) for topic, ad in advertisements.items() if ad is not None]
         forgotten = [(topic,) for topic, advertisement in advertisements.items() if advertisement is None]
-        here = [(topic, self._sealed(topic, record)) for topic, record in entities.items() if record is not None]
+        here = [(topic, self._sealed_record(topic, record)) for topic, record in entities.items() if record is not None]
         gone = [(topic,) for topic, record in entities.items() if record is None]
         try:
             self._db.execute("BEGIN")
@@ -129,7 +129,7 @@ class TraceStore:
             except (InvalidTag, KeysError, ValueError):
                 self._execute("DELETE FROM entities WHERE topic = ?", (topic,))
 
-    def _sealed(self, topic: bytes, record: RememberedEntity) -> bytes:
+    def _sealed_record(self, topic: bytes, record: RememberedEntity) -> bytes:
         nonce = os.urandom(12)
         return nonce + self._cipher.encrypt(nonce, record.encode(), topic)
 
@@ -151,7 +151,7 @@ class TraceStore:
         rows = self._execute(query, (*values, limit))
         return [_seen(*row) for row in reversed(rows)]
 
-    def changes(self, limit: int = 100_000) -> list[SeenTrace]:
+    def newest_changes(self, limit: int = 100_000) -> list[SeenTrace]:
         """The newest observations of who went and who came, oldest of them first. Raises TraceStoreError."""
         kinds = ", ".join(str(int(kind)) for kind in CHANGES)
         query = (

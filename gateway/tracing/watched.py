@@ -21,7 +21,7 @@ STUCK_S = 2.0  # an event loop that did not turn for so long answers no ping, an
 
 
 class Watched(TracedEntity):
-    """`begin` on the event loop that is watched, `end` when it has ended."""
+    """`begin_tracing` on the event loop that is watched, `end_tracing` when it has ended."""
 
     def __init__(self, settings: WatchedSettings) -> None:
         """Raises TrustError, PrivateFileError."""
@@ -31,14 +31,14 @@ class Watched(TracedEntity):
         self._beat_at = time.monotonic()
         self._begun = False
 
-    def begin(self) -> None:
+    def begin_tracing(self) -> None:
         """We serve from now on."""
         self._begun = True
         self._beat()
         self.state("READY")
         self.start()
 
-    def end(self) -> None:
+    def end_tracing(self) -> None:
         """A stop is no failure: say that it is one."""
         if self._begun:
             self.state("SHUTDOWN")
@@ -52,12 +52,12 @@ class Watched(TracedEntity):
     def _is_stuck(self) -> bool:
         return time.monotonic() - self._beat_at > STUCK_S
 
-    def _told(self, index: int, told: Told, now: float) -> Iterable[tuple[int | None, Any]]:
-        return [] if self._is_stuck else super()._told(index, told, now)
+    def _take_told(self, index: int, told: Told, now: float) -> Iterable[tuple[int | None, Any]]:
+        return [] if self._is_stuck else super()._take_told(index, told, now)
 
-    def _tick(self, now: float) -> Iterable[tuple[int | None, Any]]:
-        return [] if self._is_stuck else super()._tick(now)
+    def _advance_machine(self, now: float) -> Iterable[tuple[int | None, Any]]:
+        return [] if self._is_stuck else super()._advance_machine(now)
 
-    def _deadline(self) -> float | None:
-        due = super()._deadline()
+    def _machine_deadline(self) -> float | None:
+        due = super()._machine_deadline()
         return max(due, self._clock() + BEAT_S) if due is not None and self._is_stuck else due

@@ -42,7 +42,7 @@ class WaitingAlerts:
     def __len__(self) -> int:
         return len(self._alerts)
 
-    def put(self, group: str, alert: bytes, attempt: int) -> bool:
+    def put_alert(self, group: str, alert: bytes, attempt: int) -> bool:
         """Adds an alert; returns False if another one was dropped for it."""
         with self._some:
             gone = self._alerts.put(next(self._numbers), group.encode(), (group, alert, attempt))
@@ -71,22 +71,22 @@ class Webhook:
 
     def __call__(self, alert: bytes, group: str) -> None:
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="veilmq alerts", daemon=True)
+            self._thread = threading.Thread(target=self._send_alerts, name="veilmq alerts", daemon=True)
             self._thread.start()
-        self._put(group, alert, 1)
+        self._put_alert(group, alert, 1)
 
-    def _put(self, group: str, alert: bytes, attempt: int) -> None:
-        if not self._waiting.put(group, alert, attempt):
+    def _put_alert(self, group: str, alert: bytes, attempt: int) -> None:
+        if not self._waiting.put_alert(group, alert, attempt):
             LogEvent.ALERTS_DROPPED.say(log, self._url)
 
-    def _run(self) -> None:
+    def _send_alerts(self) -> None:
         while True:
             group, alert, attempt = self._waiting.take_alert()
             try:
                 self._post(alert)
             except (OSError, HTTPException, ValueError) as error:
                 if attempt < TRIES:
-                    self._put(group, alert, attempt + 1)
+                    self._put_alert(group, alert, attempt + 1)
                     threading.Event().wait(attempt)
                 else:
                     LogEvent.ALERT_NOT_TAKEN.say(log, self._url, error)

@@ -46,12 +46,12 @@ class TraceWriter:
         self._written: Future[None] | None = None
         self._is_soon = False
 
-    def keep(self, advertisement: Advertisement) -> None:
+    def keep_advertisement(self, advertisement: Advertisement) -> None:
         """Takes a new advertisement of a trace topic."""
         self._pending.advertisements[advertisement.topic] = advertisement
         self._soon()
 
-    def forget(self, topic: bytes) -> None:
+    def forget_topic(self, topic: bytes) -> None:
         """Takes the end of an advertisement."""
         self._pending.advertisements[topic] = None
         self._soon()
@@ -72,15 +72,15 @@ class TraceWriter:
 
     def close(self) -> None:
         """Writes what is left, calls who waits, and closes the store."""
-        self._finish()
+        self._wait_for_write()
         self._flush()
-        self._finish()
+        self._wait_for_write()
         self._executor.shutdown()
         self._store.close()
 
     def _soon(self) -> None:
         if len(self._pending) >= PENDING_MAX:
-            self._finish()
+            self._wait_for_write()
             self._flush()
         elif self._written is None and not self._is_soon:
             self._is_soon = True
@@ -98,10 +98,10 @@ class TraceWriter:
 
     def _ended(self, written: Future[None]) -> None:
         if written is self._written:  # else somebody waited for it
-            self._finish()
+            self._wait_for_write()
             self._flush()
 
-    def _finish(self) -> None:
+    def _wait_for_write(self) -> None:
         """Waits for the write that goes on, if there is one, and calls who waited for it."""
         written, self._written = self._written, None
         if written is None:

@@ -117,7 +117,7 @@ class Credentials:
         except (OSError, KeysError):
             return None
 
-    def keep(self, advertisement: Advertisement) -> None:
+    def keep_advertisement(self, advertisement: Advertisement) -> None:
         """Stores the advertisement for the next start.
 
         After a failed write the next start asks for a new trace topic.

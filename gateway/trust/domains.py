@@ -267,7 +267,7 @@ class LocalIdentity:
         return self.directory / "cert.pem"
 
     @property
-    def key(self) -> Path:
+    def key_path(self) -> Path:
         return self.directory / "key.pem"
 
     @classmethod

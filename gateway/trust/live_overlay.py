@@ -46,7 +46,7 @@ class LiveOverlay:
         self._seen = seen
         self._shown = Stamps((local.cert,))
 
-    def changed(self) -> bytes | None:
+    def changed_content(self) -> bytes | None:
         """Returns the file's unverified content if it was replaced since the last call, else None."""
         self._drop_previous()
         self._show_renewed()
@@ -60,11 +60,11 @@ class LiveOverlay:
             LogEvent.OVERLAY_NOT_READ.say(log, error)
             return None
 
-    def keep(self, overlay: Overlay) -> None:
+    def keep_overlay(self, overlay: Overlay) -> None:
         """Writes a newer verified overlay, so that a restart begins with it."""
         self._newest = overlay
         if stamp(self._path) not in (None, self._seen):
-            return  # replaced a moment ago: `changed` comes first, then `complete`
+            return  # replaced a moment ago: `changed_content` comes first, then `complete`
         try:
             self._seen = save_overlay(self._path, self._pin, overlay, self._seen) or self._seen
         except (TrustError, OverlayError, PrivateFileError, OSError) as error:
@@ -72,9 +72,9 @@ class LiveOverlay:
 
     def complete(self) -> None:
         """Replaces a file that was put there and checked, if it is older than our overlay or lacks endorsements."""
-        self.keep(self._newest)
+        self.keep_overlay(self._newest)
 
-    def prove(self, effect: Prove) -> None:
+    def keep_evidence(self, effect: Prove) -> None:
         """Keeps evidence beside the identity, once for each author and lie."""
         try:
             path = keep_evidence(self.local.directory, effect.evidence, effect.proven)
@@ -84,13 +84,13 @@ class LiveOverlay:
         if path is not None:
             LogEvent.EVIDENCE_KEPT.say(log, effect.proven.says, path)
 
-    def adopt(self, overlay: Overlay) -> Identity | None:
+    def adopt_overlay(self, overlay: Overlay) -> Identity | None:
         """Keeps the overlay, and trusts its members on links from the next handshake on.
 
         If the overlay lists the key that `veilmq trust rotate` prepared for this member, takes and shows the key, and
         returns the new identity.
         """
-        self.keep(overlay)
+        self.keep_overlay(overlay)
         before, self.overlay = self.overlay, overlay
         try:
             self.tls.trust(overlay.members)
@@ -111,7 +111,7 @@ class LiveOverlay:
             return None
         try:
             self.local = take_listed_key(self.local, self.overlay)
-            self.tls.show(self.local.cert, self.local.key)
+            self.tls.show(self.local.cert, self.local.key_path)
         except (TrustError, TlsError) as error:
             LogEvent.KEY_NOT_OURS.say(log, error)
             return None
@@ -130,10 +130,10 @@ class LiveOverlay:
 
     def _show_renewed(self) -> None:
         """Shows a TLS certificate the trust domain renewed, from the next handshake on."""
-        if not self._shown.changed():
+        if not self._shown.have_changed():
             return
         try:
-            self.tls.show(self.local.cert, self.local.key)
+            self.tls.show(self.local.cert, self.local.key_path)
         except (TlsError, OSError, ValueError) as error:
             LogEvent.CERTIFICATE_NOT_RENEWED.say(log, "links", error)
         else:

@@ -118,14 +118,14 @@ class TokenKey:
         self._session: Session | None = None
         self._key: Any = None  # a `pkcs11.PrivateKey` with the methods of a key that signs
         with self._lock:
-            self.public_bytes: bytes = self._said(self._open)
+            self.public_bytes: bytes = self._said(self._find_key)
 
     def sign(self, data: bytes, /) -> bytes:
         """Returns the signature. Raises TrustError."""
         with self._lock:
-            return self._said(lambda: self._signed(data))
+            return self._said(lambda: self._sign_in_token(data))
 
-    def _signed(self, data: bytes) -> bytes:
+    def _sign_in_token(self, data: bytes) -> bytes:
         import pkcs11  # noqa: PLC0415  an optional library
 
         signature = None
@@ -133,14 +133,14 @@ class TokenKey:
             with contextlib.suppress(pkcs11.PKCS11Error):  # the token ended the session
                 signature = bytes(self._key.sign(data, mechanism=pkcs11.Mechanism.EDDSA))
         if signature is None:
-            if self._open() != self.public_bytes:
+            if self._find_key() != self.public_bytes:
                 raise TrustError(f"{self._uri} is another key than before; put the former token back")
             signature = bytes(self._key.sign(data, mechanism=pkcs11.Mechanism.EDDSA))
         if len(signature) != SIGNATURE_BYTES:
             raise TrustError(f"{self._uri} signs in {len(signature)} bytes; it must be an Ed25519 key")
         return signature
 
-    def _open(self) -> bytes:
+    def _find_key(self) -> bytes:
         """Finds the key in a new session; returns its public key. Raises TrustError, PKCS11Error."""
         import pkcs11  # noqa: PLC0415
         from pkcs11 import Attribute, ObjectClass  # noqa: PLC0415

@@ -241,7 +241,7 @@ class Kernel:
 
     def _linked(self, a: str, b: str) -> bool:
         both = b in self._peers.get(a, ()) and a in self._peers.get(b, ())
-        return both and frozenset((a, b)) not in self._cut
+        return both and not (self._cut and frozenset((a, b)) in self._cut)
 
     def _follow_peers(self, name: str, peers: frozenset[str]) -> None:
         """Makes the links of a node those with `peers`."""

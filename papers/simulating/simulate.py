@@ -59,7 +59,7 @@ from papers.simulating.sweeping import Elsewhere, Sweeper, on_spark
 
 REAL = "real"
 EXPERIMENTS: Mapping[str, str] = {
-    "availability": "papers.experiments.trace_routing",
+    "availability": "papers.experiments.claims",
     "eventguard": "papers.attacks.eventguard",
     "octopis": "papers.overlays.octopis",
     "placement": "papers.overlays.placed",

@@ -1,6 +1,6 @@
 """The content of the dashboard as a pure model: takes looks at the spool and scrapes of endpoints, gives figures.
 
-No I/O, no clock: `Board.look` and `Board.scraped` are told the time. `feed` brings looks and scrapes, `html` draws
+No I/O, no clock: `Board.take_look` and `Board.scraped` are told the time. `feed` brings looks and scrapes, `html` draws
 them, `dashboard` is the page. Nothing here is secret: no topic, payload or key comes in.
 """
 
@@ -157,7 +157,7 @@ class Board:
         self._last = Look()
         self._scrapes: Sequence[Scrape] = ()
 
-    def look(self, look: Look, now: float) -> None:
+    def take_look(self, look: Look, now: float) -> None:
         """The first look is at what was there before: it fills tables, and is no rate."""
         share = look.sealed_batches / look.read if look.read else 0.0
         if self._looked_at is not None:
@@ -178,7 +178,7 @@ class Board:
         """The newest answers of all endpoints."""
         self._scrapes = scrapes
 
-    def shown(self) -> ShownFigures:
+    def shown_figures(self) -> ShownFigures:
         delays, newest = self._newest_delays()
         now = self._looked_at or 0.0
         entities = sorted(

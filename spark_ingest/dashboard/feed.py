@@ -47,17 +47,17 @@ class SpoolFeed:
         self._root, self._view = spool, SpoolView(spool)
         self._at: Offset | None = None
 
-    def look(self) -> Look:
+    def next_look(self) -> Look:
         """Returns the news of the spool. Never raises for a fault that may pass: the look's `trouble` names it."""
         try:
-            return self._look()
+            return self._look_at_spool()
         except SpoolGap:
             self._at = None  # the next look begins with what is there
             return Look(trouble="what was to be read was trimmed, or the spool replaced; looking anew")
         except (IngestError, OSError) as error:
             return Look(trouble=" ".join(str(error).split())[:300])
 
-    def _look(self) -> Look:
+    def _look_at_spool(self) -> Look:
         latest = self._view.latest()
         start = self._view.earliest() if self._at is None else self._at
         extents = list(_newest(self._view, start, latest, READ_AVAILABILITY_ROWS))

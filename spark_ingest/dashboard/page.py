@@ -40,14 +40,14 @@ class PageWatch:
         self.status = "looking for the first time"
 
     def start(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._run(), name="looks")
+        self._task = asyncio.get_running_loop().create_task(self._look_repeatedly(), name="looks")
 
     def stop(self) -> None:
         if self._task is not None:
             self._task.cancel()
         self._scraper.close()
 
-    async def _run(self) -> None:
+    async def _look_repeatedly(self) -> None:
         while True:
             try:
                 await self._once()
@@ -58,12 +58,12 @@ class PageWatch:
 
     async def _once(self) -> None:
         look, scrapes = await asyncio.gather(
-            asyncio.to_thread(self._feed.look), asyncio.to_thread(self._scraper.scrape)
+            asyncio.to_thread(self._feed.next_look), asyncio.to_thread(self._scraper.scrape)
         )
         now = time.time()
-        self._board.look(look, now)
+        self._board.take_look(look, now)
         self._board.scraped(scrapes)
-        shown = self._board.shown()
+        shown = self._board.shown_figures()
         self.cards = cards(shown, now)
         told = f"Looked at {datetime.fromtimestamp(now).astimezone():%H:%M:%S}"
         self.status = f'{told}. <span class="trouble">{escape(shown.trouble)}</span>' if shown.trouble else f"{told}."

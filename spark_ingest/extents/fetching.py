@@ -50,7 +50,7 @@ class FetchedExtents:
         self.options = replace(options, grants=self._keys[0], more_grants=tuple(self._keys[1:]), extents=None)
         self._client: Any = None
 
-    def renew(self) -> None:
+    def renew_grants(self) -> None:
         """Fetches the files of scope keys. Raises IngestError."""
         for path in self._keys:
             content = bytearray()
@@ -65,7 +65,7 @@ class FetchedExtents:
                 write_durably(path, bytes(content))
 
     @contextlib.contextmanager
-    def held(self, extents: Sequence[ByteRange]) -> Iterator[tuple[ByteRange, ...]]:
+    def held_copies(self, extents: Sequence[ByteRange]) -> Iterator[tuple[ByteRange, ...]]:
         """Yields these ranges as ranges of local files, which go at the end. Raises IngestError."""
         directory = Path(tempfile.mkdtemp(prefix="task-", dir=self._directory))
         try:
@@ -95,13 +95,13 @@ class FetchedExtents:
     def _keys_of(self, name: str) -> Iterator[tuple[int, int, Any]]:
         if not self._places:
             yield from self._get(KeysTicket(name).encode())
-        elif (content := self._stored().get(keys_name(name))) is not None:
+        elif (content := self._stored().get_object(keys_name(name))) is not None:
             yield len(content), 0, content
 
     def _stretch(self, extent: ByteRange, there: Path) -> Iterator[tuple[int, int, Any]]:
         if not self._places:
             yield from self._get(SegmentTicket(there.parent.name, int(there.stem), extent.start, extent.end).encode())
-        elif (content := self._stored().get(stretch_name(extent))) is not None:
+        elif (content := self._stored().get_object(stretch_name(extent))) is not None:
             try:
                 told = decode_stretch(content)
             except ValueError as error:

@@ -37,7 +37,7 @@ class PlacedExtents:
         for path in self._files:
             content = sealed_keys(path)
             if self._keys.get(path) != content:
-                self._storage.put(keys_name(path.name), [content])
+                self._storage.put_object(keys_name(path.name), [content])
                 self._keys[path] = content
         for extent in extents:
             try:
@@ -45,20 +45,20 @@ class PlacedExtents:
             except SpoolGap:
                 continue
             name = stretch_name(extent)
-            self._storage.put(name, encode_stretch(segment.buffer, segment.first, extent.start, extent.end))
+            self._storage.put_object(name, encode_stretch(segment.buffer, segment.first, extent.start, extent.end))
             self._placed[name] = _end(name) or Position(0, 0)
 
-    def remove(self, behind: Mapping[str, Position]) -> None:
+    def remove_behind(self, behind: Mapping[str, Position]) -> None:
         """Removes objects ending at or before these places, by receiver: no task reads them again. Raises
         IngestError.
         """
         if not self._known:
-            found = {name: _end(name) for name in self._storage.names()}
+            found = {name: _end(name) for name in self._storage.object_names()}
             self._placed |= {name: end for name, end in found.items() if end is not None}
             self._known = True
         for name, end in list(self._placed.items()):
             if end <= behind.get(name.split("/")[0], Position(0, 0)):
-                self._storage.remove(name)
+                self._storage.remove_object(name)
                 del self._placed[name]
 
 

@@ -44,7 +44,7 @@ class ExtentServer:
             sealed_keys(path)
         pems = tls_of(load_readers(identity)[0])
         try:
-            self._flight: Any = _flight_server(self._answer)(
+            self._flight: Any = _flight_server(self._answer_ticket)(
                 f"grpc+tls://{bind}",
                 tls_certificates=[(pems.certificate, pems.key)],
                 verify_client=True,
@@ -63,7 +63,7 @@ class ExtentServer:
         """Stops after the present answers."""
         self._flight.shutdown()
 
-    def _answer(self, ticket: bytes) -> tuple[int | None, Iterable[Any]]:
+    def _answer_ticket(self, ticket: bytes) -> tuple[int | None, Iterable[Any]]:
         """Returns the size of the file, None without one, and record batches of CHUNKS. Raises SpoolError,
         GrantsError.
         """

@@ -50,24 +50,24 @@ class Storage:
             raise self._trouble(error) from None
         self._root = PurePosixPath(root) / consumer
 
-    def put(self, name: str, parts: list[Any]) -> None:
+    def put_object(self, name: str, parts: list[Any]) -> None:
         """Puts an object, replacing one of that name; whole or not at all where the storage is an object store."""
         path = str(self._root / name)
         try:
             try:
-                self._write(path, parts)
+                self._write_object(path, parts)
             except FileNotFoundError:  # no object store, and the directory is not there yet
                 self._files.create_dir(str(PurePosixPath(path).parent), recursive=True)
-                self._write(path, parts)
+                self._write_object(path, parts)
         except (pa.ArrowException, OSError) as error:
             raise self._trouble(error) from None
 
-    def _write(self, path: str, parts: list[Any]) -> None:
+    def _write_object(self, path: str, parts: list[Any]) -> None:
         with self._files.open_output_stream(path) as out:
             for part in parts:
                 out.write(part)
 
-    def get(self, name: str) -> memoryview | None:
+    def get_object(self, name: str) -> memoryview | None:
         """Returns the content of an object; None if there is none."""
         try:
             with self._files.open_input_file(str(self._root / name)) as source:
@@ -79,7 +79,7 @@ class Storage:
         except (pa.ArrowException, OSError) as error:
             raise self._trouble(error) from None
 
-    def remove(self, name: str) -> None:
+    def remove_object(self, name: str) -> None:
         """Removes an object, if there is one."""
         try:
             self._files.delete_file(str(self._root / name))
@@ -88,7 +88,7 @@ class Storage:
         except (pa.ArrowException, OSError) as error:
             raise self._trouble(error) from None
 
-    def names(self) -> list[str]:
+    def object_names(self) -> list[str]:
         """Returns all objects of this consumer."""
         try:
             found = self._files.get_file_info(fs.FileSelector(str(self._root), allow_not_found=True, recursive=True))

@@ -4,7 +4,12 @@ A streaming job goes on until Ctrl-C and prints the changes. With `once`, and fo
 reads the present content of the spool. It keeps no checkpoint: a stream begins at the oldest row, and its place in
 the spool, which would keep rows from being trimmed, is forgotten at the end. Not here: the queries themselves
 (`jobs`).
+
+Numbers that `windows` left out because they came too late: the numbers read, less the numbers in windows.
+
+Rows of a spool that a stopped job has not shown: those behind the end of its last finished micro-batch.
 """
+
 # ruff: noqa: PLC0415  Spark takes a second to import
 
 from __future__ import annotations
@@ -17,7 +22,7 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -26,13 +31,66 @@ from typing import Any
 
 from spark_ingest.errors import BadOption, IngestError
 from spark_ingest.jobs import queries as jobs
-from spark_ingest.jobs.late_numbers import LateNumbers
-from spark_ingest.jobs.unread import unread_sealed_batches
+from spark_ingest.jobs.queries import NUMBERS
 from spark_ingest.late_workers import PatientQuery
 from spark_ingest.options import IngestStream, Options, parse_options
 from spark_ingest.schema_config import opened_schemas
 from spark_ingest.secrets import read_grants
-from spark_ingest.spool import CONSUMERS, forget
+from spark_ingest.spool import CONSUMERS, RECEIVER_NAME, SpoolView, forget
+
+
+def unread_sealed_batches(spool: Path, progress: Sequence[Any]) -> int:
+    """Returns the number of sealed batches that no finished micro-batch has read.
+
+    `progress`: StreamingQueryProgress objects of a query over the spool, the newest last; none: nothing is read.
+    """
+    end = progress[-1].sources[0].endOffset if progress else None
+    read = json.loads(end) if end else {}
+    view = SpoolView(spool, lossy=True)
+    return view.rows_between({name: at for name, at in read.items() if RECEIVER_NAME.fullmatch(name)}, view.latest())
+
+
+BATCHES_MAX = 1_000
+"""Micro-batches whose windows wait for Spark's progress; it follows at once."""
+
+
+class LateNumbers:
+    """A counter over the micro-batches of a query. Not for several threads at once."""
+
+    def __init__(self) -> None:
+        self.read = 0
+        """Numbers read, of micro-batches whose windows and progress are both there."""
+        self.left_out = 0
+        self._windows: dict[tuple[datetime, str], tuple[datetime, int]] = {}
+        self._counted: dict[int, int] = {}
+
+    def count_windows(self, batch: int, windows: Iterable[Mapping[str, Any]]) -> None:
+        """Takes the changed windows of a micro-batch; a batch that comes again changes nothing."""
+        more = 0
+        for each in windows:
+            key = (each["start"], each["topic"])
+            more += each["count"] - self._windows.get(key, (each["end"], 0))[1]
+            self._windows[key] = (each["end"], each["count"])
+        self._counted[batch] = self._counted.get(batch, 0) + more
+        while len(self._counted) > BATCHES_MAX:
+            del self._counted[next(iter(self._counted))]
+
+    def progress(self, told: Iterable[Any]) -> None:
+        """Takes StreamingQueryProgress objects, which may come again."""
+        for each in told:
+            if each.batchId not in self._counted or NUMBERS not in each.observedMetrics:
+                continue
+            rows = int(each.observedMetrics[NUMBERS]["rows"])
+            self.read += rows
+            self.left_out += rows - self._counted.pop(each.batchId)
+            self._forget_closed(each.eventTime.get("watermark"))
+
+    def _forget_closed(self, watermark: str | None) -> None:
+        """Drops windows that ended before the watermark: nothing is added to them."""
+        if watermark is not None:
+            until = datetime.fromisoformat(watermark).replace(tzinfo=None)
+            self._windows = {key: known for key, known in self._windows.items() if known[0] > until}
+
 
 SHOWN_MAX = 1_000
 """Rows of one table for people; JSON has all."""
@@ -59,7 +117,7 @@ class RunSettings:
     schema: str | None = None
     """The name of a schema; None: the only schema."""
 
-    def check(self) -> None:
+    def check_settings(self) -> None:
         """Raises BadOption."""
         for name, value in (("window", self.window), ("watermark", self.watermark), ("late-after", self.late_after)):
             if not _DURATION.fullmatch(value):
@@ -175,7 +233,7 @@ def run_job(
     job = JOBS.get(name)
     if job is None:
         raise BadOption(f"there is no job {name!r}; known are {', '.join(JOBS)}")
-    settings.check()
+    settings.check_settings()
     consumer = f"job-{name}-{os.getpid()}"
     options = {"spool": str(spool), "grants": str(grants), "topics": topics, "consumer": consumer}
     _check(parse_options(options))
@@ -254,7 +312,7 @@ def _started(
         table.persist()  # so that Spark works a micro-batch out once, however often it is looked at
         try:
             if job.counts_late:
-                late.count(batch, (row.asDict() for row in table.toLocalIterator()))
+                late.count_windows(batch, (row.asDict() for row in table.toLocalIterator()))
             _print(job.shown(table, settings).orderBy(*job.order), as_json)
             table.unpersist()
         except Exception:

@@ -39,7 +39,7 @@ class Contents:
     properties: Any = field(repr=False)
     sealed: Mapping[str, Any] = field(repr=False)
 
-    def take(self, rows: Any) -> Contents:
+    def take_rows(self, rows: Any) -> Contents:
         """Returns some rows, by number."""
         sealed = {name: values.take(rows) for name, values in self.sealed.items()}
         columns = (self.topic.take(rows), self.time_ms[rows], self.payload.take(rows), self.properties.take(rows))

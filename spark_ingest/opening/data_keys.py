@@ -45,12 +45,12 @@ class OpenedKeys:
         self._scopes: dict[str, str] = {}  # by text of rights
         self._known: OrderedDict[bytes, DataKey] = OrderedDict()
 
-    def clear(self) -> None:
+    def drop_keys(self) -> None:
         """Drops all keys, since the file of scope keys changed."""
         self._opener = KeyOpener()
         self._known.clear()
 
-    def get(
+    def keys_for(
         self, uses: Iterable[KeyUse], materials: Mapping[bytes, tuple[bytes, bytes]], grants: Grants
     ) -> list[DataKey | str]:
         """Returns a key or a reason for each use, in order. `materials`: the spool's headers and shares, by key id."""
@@ -61,7 +61,7 @@ class OpenedKeys:
         for number, use in enumerate(uses):
             known: DataKey | str | None = self._known.get(use.key_id)
             if known is None:
-                sealed = self._sealed(use, materials.get(use.key_id), epoch_keys, grants.shares)
+                sealed = self._sealed_key(use, materials.get(use.key_id), epoch_keys, grants.shares)
                 if isinstance(sealed, SealedKey):
                     numbers.append(number)
                     waiting.append(sealed)
@@ -79,7 +79,7 @@ class OpenedKeys:
             self._known.popitem(last=False)
         return found
 
-    def _sealed(
+    def _sealed_key(
         self, use: KeyUse, material: tuple[bytes, bytes] | None, epoch_keys: _EpochKeys, local: ShareOpener
     ) -> SealedKey | str:
         """Returns the inputs of opening the key, or the reason for which it stays closed."""
@@ -93,7 +93,7 @@ class OpenedKeys:
         fits = key_id_of(header) == use.key_id and publisher_of(header) == use.publisher
         if not fits or self._scope_of(use) != outline.name.scope:
             return "key: its header belongs to another key, publisher or scope"
-        epoch_key = epoch_keys.of(outline)
+        epoch_key = epoch_keys.key_of_outline(outline)
         if isinstance(epoch_key, str):
             return epoch_key
         shares = local.shares(header, sealed_shares)
@@ -124,7 +124,7 @@ class _EpochKeys:
         self._scopes = grants.scopes
         self._known: dict[bytes, bytes | str | None] = {}
 
-    def of(self, outline: Outline) -> bytes | str | None:
+    def key_of_outline(self, outline: Outline) -> bytes | str | None:
         if outline.path not in self._known:
             name = outline.name
             scope = self._scopes.get(name.scope)

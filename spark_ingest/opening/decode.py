@@ -54,12 +54,12 @@ class Opened:
     qos: Any
     retain: Any
 
-    def keep(self, kept: Any) -> None:
+    def drop_all_but(self, kept: Any) -> None:
         """Drops the content that is not `kept`."""
         if kept.all():
             return
         chosen = np.flatnonzero(kept)
-        self.rows, self.content = self.rows[chosen], self.content.take(chosen)
+        self.rows, self.content = self.rows[chosen], self.content.take_rows(chosen)
         self.numbers, self.qos, self.retain = self.numbers[chosen], self.qos[chosen], self.retain[chosen]
 
 
@@ -84,7 +84,7 @@ class Opener:
         """
         self._grants, changed = self._file.load(anew=anew)
         if changed:
-            self._keys.clear()
+            self._keys.drop_keys()
             self._names.clear()
         return changed
 
@@ -92,7 +92,7 @@ class Opener:
         """Opens a batch of spool rows (whole groups), or the `wanted` ones of them. Raises nothing for bad rows."""
         rows = _Rows(batch)
         if wanted is not None:
-            rows.keep(np.asarray(wanted, bool))
+            rows.drop_all_but(np.asarray(wanted, bool))
         if batch.column("reason").null_count < batch.num_rows or batch.column("sealed").null_count:
             told = rows.batch.column("reason")
             rows.close(lambda row: told[row].as_py() or "content: the spool holds none", _incomplete(rows.batch))
@@ -108,7 +108,7 @@ class Opener:
             reasons = iter([keys[code] for code in codes[closed].tolist()])
             rows.close(lambda _: next(reasons), closed)
             prefixes, codes = prefixes[~closed], codes[~closed]
-        opened = self._opened(rows, prefixes, keys, codes)
+        opened = self._opened_contents(rows, prefixes, keys, codes)
         return self._unpacked(rows, opened)
 
     def _unpacked(self, rows: _Rows, opened: Sequence[bytes]) -> Opened:
@@ -158,11 +158,11 @@ class Opener:
         firsts[codes[::-1]] = np.arange(len(codes))[::-1]  # of values for one place, the last one stays
         taken = batch.select(KeyUse._fields).take(pa.array(firsts))
         uses = list(map(KeyUse._make, zip(*map(values_of, taken.columns), strict=True)))
-        found = iter(self._keys.get([use for use in uses if use.key_id != NO_KEY], materials, self._grants))
+        found = iter(self._keys.keys_for([use for use in uses if use.key_id != NO_KEY], materials, self._grants))
         return [None if use.key_id == NO_KEY else next(found) for use in uses], codes
 
     @staticmethod
-    def _opened(rows: _Rows, prefixes: Any, keys: list[Any], codes: Any) -> list[bytes]:
+    def _opened_contents(rows: _Rows, prefixes: Any, keys: list[Any], codes: Any) -> list[bytes]:
         """Returns the content of the rows that open, and closes the others."""
         sealed = rows.batch.column("sealed").to_numpy(zero_copy_only=False)
         used = np.empty(len(keys), object)
@@ -194,7 +194,7 @@ class _Rows:
         self.numbers = np.arange(batch.num_rows)
         self.closed: list[tuple[int, str]] = []
 
-    def keep(self, kept: Any) -> None:
+    def drop_all_but(self, kept: Any) -> None:
         """Drops the rows nobody asked for."""
         if not kept.all():
             chosen = np.flatnonzero(kept)
@@ -204,7 +204,7 @@ class _Rows:
         """Closes rows. `reason`: by place among the remaining rows, called in their order."""
         for place in np.flatnonzero(closed).tolist():
             self.closed.append((int(self.numbers[place]), reason(place)))
-        self.keep(~closed)
+        self.drop_all_but(~closed)
 
 
 class _Origins:

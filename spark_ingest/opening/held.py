@@ -2,7 +2,7 @@
 
 A name lists all that the file of scope keys must have: scope, epoch and bump, and the tag of the local key sealing the
 shares. It follows from the spool alone, so that a name stands for a fixed set of rows, whenever they are read. Not
-here: the fate of such rows (`rows`, `spool.ledger`).
+here: the fate of such rows (`rows_needing`, `spool.ledger`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class KeyNames:
     def __init__(self) -> None:
         self._opener = KeyOpener()
 
-    def name(self, header: bytes, shares: bytes) -> str | None:
+    def name_of(self, header: bytes, shares: bytes) -> str | None:
         """Returns the name of a key with this header and these shares from the spool; None for an invalid header."""
         try:
             name = self._opener.outline(header).name.described()
@@ -38,11 +38,11 @@ class KeyNames:
         tag = tag_of(shares)
         return name if tag is None else f"{name}, local key {tag.hex()}"
 
-    def rows(self, group: Any, names: Collection[str]) -> Any:
+    def rows_needing(self, group: Any, names: Collection[str]) -> Any:
         """Returns the rows of a batch of spool rows (whole groups) that need a key with one of these names."""
         materials = material_of(group)
         ids = group.column("key_id").dictionary_encode()
-        needing = [each in materials and self.name(*materials[each]) in names for each in values_of(ids.dictionary)]
+        needing = [each in materials and self.name_of(*materials[each]) in names for each in values_of(ids.dictionary)]
         return np.array(needing, bool)[ids.indices.to_numpy()]
 
     def missing(self, groups: Iterable[Any], grants: Grants) -> list[str]:
@@ -55,10 +55,10 @@ class KeyNames:
             materials = material_of(group)
             having = group.select(KeyUse._fields).filter(group.column("key_header").is_valid())
             for use in map(KeyUse._make, zip(*map(values_of, having.columns), strict=True)):
-                name = None if use.key_id == NO_KEY else self.name(*materials[use.key_id])
+                name = None if use.key_id == NO_KEY else self.name_of(*materials[use.key_id])
                 if name is None or name in known or name in absent or wrong.get(name, 0) >= PROBES:
                     continue
-                (found,) = keys.get([use], materials, grants)
+                (found,) = keys.keys_for([use], materials, grants)
                 if isinstance(found, DataKey):
                     known.add(name)
                 elif is_absent(found):

@@ -121,7 +121,7 @@ def packed_stretches(extent: ByteRange, grants: Grants) -> Iterator[PackedRows |
 def _opened(pack: PackFile, key: AESGCM, number: int, run: PackRun, begin: int, end: int) -> PackedRows:
     """Returns the rows of a run whose groups end behind `begin` and not behind `end`. Raises SpoolDamaged."""
     try:
-        content = key.decrypt(number.to_bytes(NONCE_BYTES), pack.sealed(run), None)
+        content = key.decrypt(number.to_bytes(NONCE_BYTES), pack.sealed_run(run), None)
         with pa.ipc.open_stream(content) as stream:
             batch = stream.read_next_batch()
         if not batch.schema.equals(PACKED):

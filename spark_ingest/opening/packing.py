@@ -52,7 +52,7 @@ class PackMaker:
         for groups in _in_runs(segment.batches(0, end)):
             batch = joined([group for group, _ in groups])
             offsets = np.repeat([until for _, until in groups], [group.num_rows for group, _ in groups])
-            self._note(batch, names, tags)
+            self._note_keys(batch, names, tags)
             sealed.append(seal_run(aead, len(sealed), self._content(batch, offsets)))
             runs.append(PackRun(begin, groups[-1][1], at, len(sealed[-1])))
             begin, at = groups[-1][1], at + len(sealed[-1])
@@ -64,7 +64,7 @@ class PackMaker:
         nonce = self._random(NONCE_BYTES)
         return table, seal_pack_key(grants, sorted(names), local, key, table.encode(), nonce), sealed
 
-    def _note(self, batch: Any, names: set[KeyName], tags: set[bytes]) -> None:
+    def _note_keys(self, batch: Any, names: set[KeyName], tags: set[bytes]) -> None:
         """Notes the keys of these rows; rows given up by the receiver stay in the quarantine."""
         used = set(values_of(batch.column("key_id").filter(batch.column("reason").is_null())))
         for key_id, (header, shares) in material_of(batch).items():

@@ -202,7 +202,7 @@ class RowReader:
 
     def _spooled(self, extents: Sequence[ByteRange], reasons: Counter[str]) -> Iterator[Any]:
         for groups in together(chain.from_iterable(map(self._groups, extents)), self._rows_per_batch):
-            yield self.rows(groups, reasons)
+            yield self.rows_of(groups, reasons)
 
     def _stretches(self, extent: ByteRange) -> Iterator[PackedRows | ByteRange]:
         if self._stream is IngestStream.QUARANTINE or self._shards or self._held:
@@ -213,7 +213,7 @@ class RowReader:
         """Returns the rows of this stream in a run of a pack."""
         timely = self._timely(packed.group)
         if timely is not None:
-            packed.opened.keep(timely)
+            packed.opened.drop_all_but(timely)
         reasons.update(packed.closed)
         return self._shown(packed.group, packed.opened, reasons)
 
@@ -221,9 +221,9 @@ class RowReader:
         for group, end in self._read_groups(extent):
             yield _with_place(group, extent, end) if self._placed else group
 
-    def rows(self, group: Any, reasons: Counter[str] | None = None) -> Any:
+    def rows_of(self, group: Any, reasons: Counter[str] | None = None) -> Any:
         """Returns the rows of this stream in one or several groups of the spool; `reasons` counts closed rows."""
-        return self._shown(group, self._opened(group), reasons)
+        return self._shown(group, self._opened_group(group), reasons)
 
     def _shown(self, group: Any, opened: Opened, reasons: Counter[str] | None) -> Any:
         statements = self._sort(opened)
@@ -235,11 +235,11 @@ class RowReader:
             return _batch(self._schema, **_quarantine(group, opened))
         return _batch(self._schema, **_telemetry(group, opened, self._schema.names, self._redriven_us))
 
-    def _opened(self, group: Any) -> Opened:
+    def _opened_group(self, group: Any) -> Opened:
         """Opens a group; obeys `onMissingKey` if a key is missing. Raises GrantsError, SpoolDamaged."""
         wanted = self._wanted(group)
         if self._held:
-            needing = self._names.rows(group, self._held)
+            needing = self._names.rows_needing(group, self._held)
             needing = ~needing if self._redriven_us is None else needing
             wanted = needing if wanted is None else wanted & needing
         opened = self._opener.open(group, wanted)
@@ -325,7 +325,7 @@ class RowReader:
             if statement is not None and self._stream is IngestStream.AVAILABILITY:
                 kept[index] = True
                 statements.append(statement)
-        opened.keep(kept)
+        opened.drop_all_but(kept)
         opened.closed.sort()
         return statements
 

@@ -4,32 +4,115 @@ The contents of many batches lie in a single buffer. Every section of a content 
 numpy reads the columns of all of them in place, and Arrow gets topics and payloads by their offsets: no loop over
 records runs. A content whose structure fails is read again by `Records.decode`, and the extras of a record by
 `Extras.decode`, which tell the cause; a fault of a record closes that record alone. Not here: opening.
+
+The extras of many records as columns (the form: `keys.records.Extras`): properties, sealed properties, numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from bridge.wire import has_expired, is_of_a_time
-from keys.errors import BadFrame
+from bridge.wire import NUL, has_expired, is_of_a_time, is_topic
+from keys.errors import BadFrame, KeysError
+from keys.message import PROPERTIES_LIMIT, SEALED
 from keys.records import (
     DROPPED,
+    EXPIRY,
     FILL_MAX,
     HAS_EXTRAS,
     HEAD_BYTES,
+    NUMBER,
+    NUMBER_MAX,
+    PROPERTIES,
     QOS,
     RECORD_FLAGS,
     RECORDS_MAX,
     RETAIN,
     VERSION,
+    Extras,
     Records,
 )
-from spark_ingest.opening.contents import Contents, pieces
-from spark_ingest.opening.extras import read_extras
+from spark_ingest.opening.contents import Contents, Walk, pieces, property_lists, read_sealed
+
+
+class ExtrasColumns(NamedTuple):
+    """The extras of all records. `sealed`: by the names of `keys.message.SEALED`; `numbers`, `expiry_s`: int64, -1 for
+    none.
+    """
+
+    sealed: Mapping[str, Any]
+    properties: Any
+    numbers: Any
+    expiry_s: Any
+
+    def unfit(self) -> Any:
+        """Returns records with a text that would break a receiver's connection, or with an invalid response topic."""
+        replies = self.sealed["response_topic"].dictionary_encode()
+        wrong = np.array([not is_topic(name) for name in replies.dictionary.to_pylist()], bool)
+        unfit = np.zeros(len(self.numbers), bool)
+        if wrong.any():
+            unfit |= wrong[replies.indices.fill_null(0).to_numpy()] & replies.is_valid().to_numpy(False)
+        unfit |= _have_nul(self.sealed["content_type"])
+        pairs = self.properties.flatten()
+        if len(pairs):
+            owners = np.repeat(np.arange(len(unfit)), np.diff(self.properties.offsets.to_numpy()))
+            for texts in pairs.flatten():
+                unfit[owners[_have_nul(texts)]] = True
+        return unfit
+
+
+def read_extras(
+    data: bytes, begins: Any, ends: Any, chosen: Any, count: int
+) -> tuple[ExtrasColumns, dict[int, KeysError]]:
+    """Returns the extras of `count` records, and the errors of some. The `chosen` records have extras in `data`."""
+    try:
+        return _columns(data, begins, ends, chosen, count), {}
+    except (BadFrame, pa.ArrowInvalid):
+        pass
+    bad: dict[int, KeysError] = {}
+    for at, begin, end in zip(chosen.tolist(), begins.tolist(), ends.tolist(), strict=True):
+        try:
+            Extras.decode(data[begin:end])
+        except KeysError as error:
+            bad[at] = error
+    good = ~np.isin(chosen, list(bad))
+    return _columns(data, begins[good], ends[good], chosen[good], count), bad
+
+
+def _have_nul(texts: Any) -> Any:
+    return pc.match_substring(texts, NUL).fill_null(False).to_numpy(zero_copy_only=False)
+
+
+def _columns(data: bytes, begins: Any, ends: Any, chosen: Any, count: int) -> ExtrasColumns:
+    """Returns the extras as columns. Raises BadFrame, or ArrowInvalid for invalid UTF-8."""
+    walk = Walk(data, begins, ends)
+    flags = walk.number(1).astype(np.uint8)
+    if np.any((flags == 0) | (flags & 128 != 0)):
+        raise BadFrame("extras of unknown flags")
+    expiry_s = np.full(count, -1, np.int64)
+    expiring = walk.some(flags & EXPIRY)
+    expiry_s[chosen[expiring.chosen]] = expiring.number(4).astype(np.int64)
+    sealed = read_sealed(walk, [flags & each.flag for each in SEALED], chosen, count)
+    numbers = np.full(count, -1, np.int64)
+    numbered = walk.some(flags & NUMBER)
+    found = numbered.number(8)
+    if np.any(found > NUMBER_MAX):
+        raise BadFrame("a number that no record has")
+    numbers[chosen[numbered.chosen]] = found.astype(np.int64)
+    having = walk.some(flags & PROPERTIES)
+    lengths = np.zeros(len(begins), np.int64)
+    lengths[having.chosen] = having.number(2)
+    if np.any(lengths[having.chosen] < 1) or np.any(lengths > PROPERTIES_LIMIT):
+        raise BadFrame("no user properties, or too many")
+    properties = property_lists(walk, lengths, chosen, count)
+    walk.finish()
+    return ExtrasColumns(sealed, properties, numbers, expiry_s)
+
 
 NOT_ITS_OWN = "content: a record on a topic that its publisher may not use in this scope, or of no time"
 UNFIT = "content: a record with a text that no MQTT client may get"
@@ -66,7 +149,7 @@ def unpack(
         for number in kept[columns.bad].tolist():
             closed[number] = _why(contents[number])
         kept = kept[~columns.bad]
-    topics, own_topic = columns.named(origins[kept], named)
+    topics, own_topic = columns.named_topics(origins[kept], named)
     batches = kept[columns.owner]
     counted = columns.flags & DROPPED != 0
     chosen = np.flatnonzero((columns.flags & HAS_EXTRAS != 0) & ~counted)
@@ -91,7 +174,7 @@ def unpack(
     if good.all():
         return RecordColumns(batches, own, qos, retain, content), closed
     some = np.flatnonzero(good)
-    return RecordColumns(batches[some], own[some], qos[some], retain[some], content.take(some)), closed
+    return RecordColumns(batches[some], own[some], qos[some], retain[some], content.take_rows(some)), closed
 
 
 def _why(content: bytes) -> str:
@@ -178,7 +261,7 @@ class _Columns:
         count = max(1, len(self._distinct))
         self.bad[_repeated(self._name_owner * count + self._codes, len(self.bad) * count) // count] = True
 
-    def named(self, origins: Any, named: Named) -> tuple[Any, Any]:
+    def named_topics(self, origins: Any, named: Named) -> tuple[Any, Any]:
         """Returns topics of records as text, and the records that have a name."""
         count = max(1, len(self._distinct))
         pairs = pa.array(origins[self._name_owner] * count + self._codes).dictionary_encode()

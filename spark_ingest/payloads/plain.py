@@ -23,7 +23,7 @@ class PlainValues:
     def __init__(self) -> None:
         self._left = VALUES_MAX
 
-    def count(self, values: int, depth: int) -> None:
+    def count_values(self, values: int, depth: int) -> None:
         """Takes so many values off the allowance. Raises PayloadError."""
         self._left -= values
         if self._left < 0:
@@ -33,7 +33,7 @@ class PlainValues:
 
     def plain(self, value: Any, depth: int = 0) -> Any:
         """Returns a value as JSON can hold it. Raises PayloadError."""
-        self.count(1, depth)
+        self.count_values(1, depth)
         if isinstance(value, dict):
             return {str(key): self.plain(each, depth + 1) for key, each in value.items()}
         if isinstance(value, list | tuple):

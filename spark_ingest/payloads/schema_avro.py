@@ -114,7 +114,7 @@ class _Walk:
 
     def skip(self, told: Any, depth: int) -> None:
         """Goes to the end of a value of a type."""
-        self._values.count(1, depth)
+        self._values.count_values(1, depth)
         if isinstance(told, list):
             branch = self._long()
             if not 0 <= branch < len(told):

@@ -94,7 +94,7 @@ def _type(told: Any, within: tuple[str, ...], *, repeats: bool = True) -> str:
 
 def _count_messages(payload: bytes, kind: Any, values: PlainValues, depth: int) -> None:
     """Counts the messages in a message, each with its fields. Raises PayloadError; the library tells other faults."""
-    values.count(1 + len(kind.fields), depth)
+    values.count_values(1 + len(kind.fields), depth)
     at, end = 0, len(payload)
     while at < end:
         tag, at = _varint(payload, at)
@@ -133,7 +133,7 @@ class _Fields:
     def of_message(self, value: Any, depth: int) -> dict[str, Any]:
         """Returns fields by name, without absent fields that have presence."""
         found: dict[str, Any] = {}
-        self._values.count(1, depth)
+        self._values.count_values(1, depth)
         for each in value.DESCRIPTOR.fields:
             if each.has_presence and not value.HasField(each.name):
                 continue

@@ -58,26 +58,26 @@ class SchemaFile:
     @classmethod
     def open(cls, path: str, form: str = "json") -> SchemaFile:
         """Reads a file. Raises BadSchema."""
-        return cls(path.partition("#")[0], path, form)._opened()
+        return cls(path.partition("#")[0], path, form)._read_first()
 
     @classmethod
     def open_kept(cls, path: Path, entry: str) -> SchemaFile:
         """Reads an entry of a receiver's file. Raises BadSchema, and OSError, KeyError, TypeError for another file."""
         told = json.loads(path.read_text("utf-8"))[entry]
-        return cls(str(path), told["schema"], told["form"], entry)._opened()
+        return cls(str(path), told["schema"], told["form"], entry)._read_first()
 
-    def _opened(self) -> SchemaFile:
+    def _read_first(self) -> SchemaFile:
         if Path(self.name.partition("#")[0]).suffix not in SUFFIXES or self.form not in FORMS:
             known, forms = ", *".join(SUFFIXES), ", ".join(FORMS)
             raise BadSchema(f"{self.name}: a schema is one of *{known}, and form one of {forms}")
         try:
-            self.texts = self._told()
+            self.texts = self._present_texts()
         except (OSError, ValueError) as error:
             raise BadSchema(f"{self.path}: {error}") from None
         self.columns = tuple(self._newest().columns)
         return self
 
-    def _told(self) -> tuple[str, ...]:
+    def _present_texts(self) -> tuple[str, ...]:
         """Returns the present text, and earlier texts that a receiver has kept. Raises OSError, ValueError."""
         with Path(self.path).open("rb") as file:
             text = file.read(FILE_BYTES_MAX + 1)  # a device has no size, and no end
@@ -102,7 +102,7 @@ class SchemaFile:
         known = self._newest().columns
         return ", ".join(f"{quoted(name)} {known[name]}" for name in self.columns)
 
-    def renew(self) -> None:
+    def renew_texts(self) -> None:
         """Reads a changed file again; a broken file changes nothing."""
         try:
             told = Path(self.path).stat()
@@ -110,7 +110,7 @@ class SchemaFile:
             if stamp == self._stamp:
                 return
             self._stamp = stamp
-            texts = self._told()
+            texts = self._present_texts()
             read_schema(self.name, texts[0], self.form)
             self.texts = newest_texts(self.name, (*texts, *self.texts))
         except (OSError, ValueError):

@@ -44,7 +44,7 @@ class WorkKnowledge:
 
 
 class LinkStanding(NamedTuple):
-    """The values of `ReplicaClient.accepted`, `clocks` and `up`. `reads_back`: the worker may read histories now."""
+    """The values of `ReplicaClient.is_accepted`, `clocks` and `up`. `reads_back`: the worker may read histories now."""
 
     accepted: bool
     clocks: tuple[float, ...]
@@ -174,7 +174,7 @@ class Channel(asyncio.Protocol):
         self._transport = None
         self._on_lost()
 
-    def send(self, message: Any) -> None:
+    def send_message(self, message: Any) -> None:
         """Sends a message; does nothing when the other end is gone."""
         if self._transport is not None:
             self._transport.write(framed(message))

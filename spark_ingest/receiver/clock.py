@@ -60,7 +60,7 @@ class SessionClock:
         """Returns UNIX time, counted from the session's beginning by the steady clock."""
         return self._monotonic() + self._offset
 
-    def trouble(self, overlay: Overlay, ahead_s: float | None = None) -> str | None:
+    def clock_trouble(self, overlay: Overlay, ahead_s: float | None = None) -> str | None:
         """Returns the reason for which the clock cannot be believed, None if it can.
 
         `overlay`: the version in force; `ahead_s`: the lead of most replicas' clocks (`most_ahead_s`).
@@ -86,9 +86,9 @@ class SessionClock:
             "overlay file with new certificates"
         )
 
-    def check(self, overlay: Overlay, ahead_s: float | None = None) -> None:
+    def check_clock(self, overlay: Overlay, ahead_s: float | None = None) -> None:
         """Raises ClockTrouble if the clock cannot be believed."""
-        trouble = self.trouble(overlay, ahead_s)
+        trouble = self.clock_trouble(overlay, ahead_s)
         if trouble is not None:
             raise ClockTrouble(trouble)
 

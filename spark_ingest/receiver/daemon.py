@@ -86,7 +86,7 @@ def backfill(options: Options, verbose: bool = False) -> int:
     configure("text", level_of(verbose, None if verbose else "warning"))
     directory = options.spool / options.receiver
     ask(directory, options.reaches_back_ms or 0)
-    receiver = Receiver(ReceiverSettings.of(options, waits=False), lambda: RegionReplicas(options))
+    receiver = Receiver(ReceiverSettings.from_options(options, waits=False), lambda: RegionReplicas(options))
     receiver.start()
     stopped = threading.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
@@ -136,7 +136,7 @@ def _raise(receiver: Receiver | WorkingReceiver) -> None:
 
 
 def _receiver(options: Options, workers: int) -> Receiver | WorkingReceiver:
-    settings = ReceiverSettings.of(options, waits=False)
+    settings = ReceiverSettings.from_options(options, waits=False)
     if workers == 1:
         return Receiver(settings, lambda: RegionReplicas(options))
     if not 1 <= workers <= WORKERS_MAX:
@@ -164,7 +164,7 @@ def serve(
         signal.signal(name, lambda *_: stopped.set())
     schemas = None if options.schemas is None else KeptSchemas(options.schemas, options.spool)
     if schemas is not None:
-        schemas.keep()
+        schemas.keep_schemas()
     receiver = _receiver(options, workers)
     end_metrics: Callable[[], None] | None = None
     if metrics is not None:
@@ -178,7 +178,7 @@ def serve(
     try:
         while receiver.alive and not stopped.wait(LOOK_S):
             if schemas is not None:
-                schemas.renew()
+                schemas.renew_schemas()
     finally:
         receiver.stop(STOP_S)
         if end_metrics is not None:

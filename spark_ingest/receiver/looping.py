@@ -19,7 +19,7 @@ class LoopThread:
 
     def __init__(self, main: Callable[[asyncio.Event], Awaitable[None]], failed: Callable[[Exception], None]) -> None:
         self._main, self._failed = main, failed
-        self._thread = threading.Thread(target=self._run, name="veilmq-receiver", daemon=True)
+        self._thread = threading.Thread(target=self._run_loop, name="veilmq-receiver", daemon=True)
         self._begun = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
@@ -41,15 +41,15 @@ class LoopThread:
                 self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(timeout_s)
 
-    def _run(self) -> None:
+    def _run_loop(self) -> None:
         try:
-            asyncio.run(self._begin())
+            asyncio.run(self._run_main())
         except Exception as error:  # noqa: BLE001  kept for whoever started us
             self._failed(error)
         finally:
             self._begun.set()
 
-    async def _begin(self) -> None:
+    async def _run_main(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         self._begun.set()
         await self._main(self._stop)

@@ -91,11 +91,11 @@ class SegmentPacker:
                 ended = await self._start([sys.executable, "-m", "spark_ingest.cli", *self._arguments])
             except OSError as error:  # no process is to be had
                 ended = PackRunEnd(2, str(error))
-            self._tell(ended)
+            self._log_segments(ended)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._finished.wait(), self._again_s if ended.status else None)
 
-    def _tell(self, ended: PackRunEnd) -> None:
+    def _log_segments(self, ended: PackRunEnd) -> None:
         """Logs each line about a segment once, however often it comes."""
         lines = ended.told.splitlines()
         for line in lines:

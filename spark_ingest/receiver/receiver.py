@@ -88,48 +88,48 @@ class ReplicaClient(Protocol):
     def name(self) -> str:
         """The member that reads."""
 
-    def scopes(self) -> Sequence[Scope]:
+    def read_scopes(self) -> Sequence[Scope]:
         """Returns the subscribed scopes of which the client may read histories."""
 
-    def held(self) -> Grants:
+    def held_grants(self) -> Grants:
         """Returns the scopes the job may read now, with the epoch keys that it has."""
 
-    def want(self, names: Collection[KeyName]) -> None:
+    def want_keys(self, names: Collection[KeyName]) -> None:
         """Asks for epoch keys that publications name, or of which they contradict ours; `on_keys` tells when one has
         come.
         """
 
-    def ask(self, replica: str, topic: str, payload: bytes) -> None:
+    def ask_replica(self, replica: str, topic: str, payload: bytes) -> None:
         """Requests content a replica did not send by itself."""
 
-    def prove(self, proof: Prove) -> None:
+    def keep_evidence(self, proof: Prove) -> None:
         """Keeps evidence beside the identity."""
 
     def secrets(self) -> Sequence[ScopeSecret]:
         """Returns our knowledge of the scopes we may read, beside their epoch keys."""
 
-    def spooled(self, batches: Sequence[SpooledBatch]) -> None:
+    def take_spooled(self, batches: Sequence[SpooledBatch]) -> None:
         """Signs receipts of batches that are on disk, in their time."""
 
     @property
-    def accepted(self) -> bool:
+    def is_accepted(self) -> bool:
         """True if enough replicas know all our subscriptions."""
 
     @property
     def reads_back(self) -> bool:
         """True if histories may be read now."""
 
-    def up(self) -> Collection[str]:
+    def connected_replicas(self) -> Collection[str]:
         """Returns the connected replicas."""
 
-    def links(self) -> Iterable[ReplicaLink]:
+    def link_states(self) -> Iterable[ReplicaLink]:
         """Returns the state of each connection."""
 
     def clocks(self) -> Collection[float]:
         """Returns the leads of replicas' clocks over ours at CONNACK, in seconds, of those that told their time."""
 
     def run(self, on_arrivals: OnArrivals, on_keys: Callable[[], None]) -> Awaitable[None]:
-        """Connects, subscribes and delivers until cancelled. `on_keys`: called when `held` has changed."""
+        """Connects, subscribes and delivers until cancelled. `on_keys`: called when `held_grants` has changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ class ReceiverSettings:
     """UNIX time from which a first start reads histories; None: only what comes live."""
 
     @classmethod
-    def of(cls, options: Options, *, waits: bool = True) -> ReceiverSettings:
+    def from_options(cls, options: Options, *, waits: bool = True) -> ReceiverSettings:
         """Returns settings from options of the data source."""
         part = Part(options.shard, options.shard_before) if options.shard or options.shard_before else None
         return cls(
@@ -192,18 +192,18 @@ class _Session:
     done: asyncio.Event = field(default_factory=asyncio.Event)
     keys_changed: bool = False
 
-    def follow(self) -> float:
+    def follow_overlay(self) -> float:
         """Adopts another version of the overlay, if there is one; returns the time."""
         now = self.clock.now()
         if self.client.overlay is not self.collector.overlay:
-            self.collector.adopt(self.client.overlay, now)
+            self.collector.adopt_overlay(self.client.overlay, now)
         return now
 
     def check_clock(self) -> None:
         """Raises ClockTrouble if the clock cannot be believed."""
         replicas = self.client.overlay.replicas(self.client.home_region)
         ahead_s = most_ahead_s(self.client.clocks(), len(replicas))
-        self.clock.check(self.client.overlay, ahead_s)
+        self.clock.check_clock(self.client.overlay, ahead_s)
         self.collector.vouch(ahead_s == 0)
 
 
@@ -244,21 +244,21 @@ class Receiver:
         """A line about the reason for which nothing is received now, None if all is well."""
         return self._trouble.text
 
-    def check(self, trouble_s: float) -> None:
+    def check_progress(self, trouble_s: float) -> None:
         """Raises the error that ended the receiver, or ReceiverTrouble after `trouble_s` without receiving.
 
         Called by a query that has nothing to read. Another process receiving in this one's place is no trouble.
         """
         if self.failure is not None:
             raise self.failure
-        self._trouble.check(trouble_s)
+        self._trouble.check_trouble(trouble_s)
 
     # ------------------------------------------------------------------------------------- in the thread
 
     def _failed(self, error: Exception) -> None:
         """Keeps the error for the query, which raises it to the user."""
         self.failure = error
-        self._trouble.tell(str(error))
+        self._trouble.tell_trouble(str(error))
 
     async def _main(self, stop: asyncio.Event) -> None:
         pause_s = RETRY_S
@@ -269,7 +269,7 @@ class Receiver:
             except SpoolBusy as error:
                 if not self._settings.waits:
                     raise
-                self._trouble.tell(str(error), bad=False)
+                self._trouble.tell_trouble(str(error), bad=False)
             except SpoolDamaged:
                 raise  # by itself it does not get better
             except (OSError, SpoolError, ClockTrouble) as error:
@@ -277,7 +277,7 @@ class Receiver:
                     raise BadPlace(file_fault(error)) from None
                 self.progress.clock_off = off = isinstance(error, ClockTrouble)
                 pause_s = next_pause_s(pause_s, RETRY_S, time.monotonic() - began) if off else RETRY_S
-                self._trouble.tell(str(error))
+                self._trouble.tell_trouble(str(error))
                 LogEvent.RECEIVER_RETRIES.say(_log, self._settings.name, error)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), pause_s)
@@ -304,7 +304,7 @@ class Receiver:
             client = self._connect()
             seen, keys = await asyncio.to_thread(lambda: self._recovered(writer, grants, Lineages(client.overlay)))
             clock = SessionClock()
-            clock.check(client.overlay)
+            clock.check_clock(client.overlay)
             # Before the new segment, so that the file knows what is sealed under which key when that one is the newest.
             await self._renew(client, writer, grants)
             await asyncio.to_thread(writer.roll, state_of(seen, keys, box))
@@ -345,7 +345,7 @@ class Receiver:
         if settings.worker is not None:
             part, lane = Part(settings.worker), settings.worker.number - 1
         record = BackfillRecord.load(settings.spool / settings.name)
-        return Backfill(record, collector, part, client.ask, client.want, time.time(), lane)
+        return Backfill(record, collector, part, client.ask_replica, client.want_keys, time.time(), lane)
 
     def _packer(self) -> SegmentPacker | None:
         told = self._settings
@@ -375,7 +375,7 @@ class Receiver:
                 return
             if not session.backfill.is_over:
                 publishes = _without_pages(session, replica, publishes, sender)
-            collector.receive_all(replica, publishes, zip(repeat(sender), publishes), session.follow())
+            collector.receive_all(replica, publishes, zip(repeat(sender), publishes), session.follow_overlay())
             if collector.ready or collector.is_asking:
                 wake.set()
 
@@ -386,7 +386,7 @@ class Receiver:
         self._trouble.began()
         LogEvent.RECEIVING.say(_log, self._settings.name, session.writer.segment)
         links = asyncio.ensure_future(session.client.run(on_arrivals, on_keys))
-        writing = asyncio.ensure_future(self._write(session))
+        writing = asyncio.ensure_future(self._write_groups(session))
         stopping = asyncio.ensure_future(stop.wait())
         packing = asyncio.ensure_future(_packed(session))
         reading = asyncio.ensure_future(self._read_back(session))
@@ -405,7 +405,7 @@ class Receiver:
             if isinstance(result, Exception):
                 raise result
 
-    async def _write(self, session: _Session) -> None:
+    async def _write_groups(self, session: _Session) -> None:
         """Writes groups in turn; while one is synced the next collects. Raises OSError, SpoolError."""
         collector, writer, wake, done = session.collector, session.writer, session.wake, session.done
         began = time.monotonic()
@@ -416,21 +416,21 @@ class Receiver:
                 await asyncio.wait_for(wake.wait(), patience_s)
             wake.clear()
             self._trouble.moves()
-            if session.client.accepted or time.monotonic() - began > SETTLED_S:  # replicas keep what comes then
+            if session.client.is_accepted or time.monotonic() - began > SETTLED_S:  # replicas keep what comes then
                 session.check_clock()
             await self._keys(session)
-            collector.tick(session.follow())
+            collector.do_due_work(session.follow_overlay())
             self._tell_doubt(collector.doubt)
             for send in collector.take_asks():
-                session.client.ask(send.peer, send.wire.topic, send.wire.payload)
+                session.client.ask_replica(send.peer, send.wire.topic, send.wire.payload)
             for proof in collector.take_proved():
-                session.client.prove(proof)
+                session.client.keep_evidence(proof)
             self._tell_lies(time.monotonic())
-            tell_links(self._settings.name, self.progress, session.client.links(), session.client.accepted)
+            tell_links(self._settings.name, self.progress, session.client.link_states(), session.client.is_accepted)
             if time.monotonic() - began > SETTLED_S:  # links take a moment
                 few = too_few(self.progress.links, session.client.overlay, session.client.home_region)
                 if few is not None or (not collector.ready and collector.doubt is None):
-                    self._trouble.tell(few)
+                    self._trouble.tell_trouble(few)
             while (collector.ready or session.backfill.ready) and not done.is_set():
                 self._trouble.moves()
                 if writer.full:
@@ -447,13 +447,13 @@ class Receiver:
                     if session.packer is not None:
                         session.packer.finished()
                 await self._keys(session)
-                if (group := collector.take(GROUP_ROWS, GROUP_BYTES)) is not None:
+                if (group := collector.take_group(GROUP_ROWS, GROUP_BYTES)) is not None:
                     await self._append(session, group)
-                    acknowledge(collector.written(group))
+                    acknowledge(collector.note_written(group))
                     await _tell_spooled(session, group)
-                if (past := session.backfill.take(GROUP_ROWS, GROUP_BYTES, session.clock.now())) is not None:
+                if (past := session.backfill.take_group(GROUP_ROWS, GROUP_BYTES, session.clock.now())) is not None:
                     await self._append(session, past)
-                    session.backfill.written(past)
+                    session.backfill.note_written(past)
                 self.progress.waiting = collector.ready + session.backfill.ready
 
     async def _append(self, session: _Session, group: Group) -> None:
@@ -464,7 +464,7 @@ class Receiver:
         progress.fsync_s += writer.fsync_s - before_s
         progress.bytes += writer.written_bytes - before_bytes
         session.grants.used(writer.segment, names_of(key.header for key in group.keys.values()))
-        self._trouble.tell(None)
+        self._trouble.tell_trouble(None)
         progress.groups += 1
         progress.rows += len(group.records)
 
@@ -482,7 +482,9 @@ class Receiver:
             while not backfill.is_over and client.reads_back:
                 if not has_begun:
                     LogEvent.RECEIVER_READS_BACK.say(_log, self._settings.name)
-                backfill.tick(client.name, client.scopes(), list(client.up()), session.clock.now())
+                backfill.go_on(
+                    client.name, client.read_scopes(), list(client.connected_replicas()), session.clock.now()
+                )
                 self.progress.reads_back = has_begun = not backfill.is_over
                 if backfill.ready:
                     session.wake.set()
@@ -507,7 +509,7 @@ class Receiver:
         """Asks for the epoch keys that publications wait for; hands on those that came. Raises OSError."""
         wanted = session.collector.granted.take_wanted()
         if wanted:
-            session.client.want(wanted)
+            session.client.want_keys(wanted)
         if session.keys_changed:
             session.keys_changed = False
             await self._renew(session.client, session.writer, session.grants)
@@ -516,13 +518,13 @@ class Receiver:
 
     async def _renew(self, client: ReplicaClient, writer: SpoolWriter, grants: GrantsWriter) -> None:
         """Brings the file of scope keys up to date; one call at a time. Raises OSError."""
-        content = grants.renew(client.held(), writer.oldest_segment, writer.segment)
+        content = grants.renew_content(client.held_grants(), writer.oldest_segment, writer.segment)
         if content is not None:
             await asyncio.to_thread(grants.write, content)
 
     def _tell_doubt(self, doubt: str | None) -> None:
         if doubt is not None:
-            self._trouble.tell(doubt)
+            self._trouble.tell_trouble(doubt)
             if not self.progress.clock_off:
                 LogEvent.RECEIVER_CLOCK.say(_log, self._settings.name, doubt)
         self.progress.clock_off = doubt is not None
@@ -530,12 +532,12 @@ class Receiver:
     def _not_full(self) -> None:
         if self.progress.full:
             LogEvent.RECEIVER_HAS_ROOM.say(_log, self._settings.name)
-            self._trouble.tell(None)
+            self._trouble.tell_trouble(None)
         self.progress.full = False
 
     def _full(self, session: _Session) -> None:
         self.progress.full, self.progress.waiting = True, session.collector.ready
-        is_news = self._trouble.tell(
+        is_news = self._trouble.tell_trouble(
             f"the spool of receiver {self._settings.name} is full ({self._settings.cap_bytes} bytes): nothing is "
             "acknowledged until queries have caught up; raise cap_bytes, or forget consumers that will not return"
         )
@@ -565,7 +567,7 @@ def _without_pages(session: _Session, replica: str, publishes: Sequence[Publish]
         return publishes
     sender.acknowledge_all(pages)
     for page in pages:
-        session.backfill.received(replica, page, session.clock.now())
+        session.backfill.take_page(replica, page, session.clock.now())
     return [publish for publish in publishes if not session.backfill.is_page(publish)]
 
 
@@ -574,11 +576,11 @@ async def _tell_spooled(session: _Session, group: Group) -> None:
     client = session.client
     if not any(form.admitted.scope.receipts for form in group.entries):
         return
-    keys = {name: key for scope in client.held().scopes.values() for name, key in scope.keys.items()}
+    keys = {name: key for scope in client.held_grants().scopes.values() for name, key in scope.keys.items()}
     since_ms = session.collector.seen.since_ms or 0
-    batches = await asyncio.to_thread(session.batches.of, group, client.secrets(), keys, since_ms)
+    batches = await asyncio.to_thread(session.batches.batches_of, group, client.secrets(), keys, since_ms)
     if batches:
-        client.spooled(batches)
+        client.take_spooled(batches)
 
 
 async def _packed(session: _Session) -> None:

@@ -109,4 +109,4 @@ def _mark(seen: Seen, batch: Any) -> None:
     ):
         if reason is None:
             author = publisher if seen.lineages is None else seen.lineages.author(publisher, sequence)
-            seen.mark(author, sequence, topic, retain)
+            seen.mark_written(author, sequence, topic, retain)

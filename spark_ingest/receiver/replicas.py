@@ -63,9 +63,9 @@ class RegionReplicas:
         """The member that reads."""
         return self._client.local.name
 
-    def scopes(self) -> list[Scope]:
+    def read_scopes(self) -> list[Scope]:
         """Returns the subscribed scopes."""
-        return [secret.scope for secret in self._client.scopes]
+        return [secret.scope for secret in self._client.read_scopes]
 
     def _arrived(self, replica: str, publishes: Sequence[Publish], client: MqttClient) -> None:
         assert self._on_arrivals is not None
@@ -75,7 +75,7 @@ class RegionReplicas:
         if self._on_keys is not None:
             self._on_keys()
 
-    def held(self) -> Grants:
+    def held_grants(self) -> Grants:
         """Returns the scopes the job may read now, with the epoch keys that it has."""
         keys: dict[str, dict[KeyName, bytes]] = {}
         for name, key in self._client.scope_keys:
@@ -88,44 +88,44 @@ class RegionReplicas:
             }
         )
 
-    def want(self, names: Collection[KeyName]) -> None:
+    def want_keys(self, names: Collection[KeyName]) -> None:
         """Asks the key service, if there is one, for keys; again for a held key that publishers contradict."""
         for name in names:
             self._client.doubt(name)
 
-    def ask(self, replica: str, topic: str, payload: bytes) -> None:
+    def ask_replica(self, replica: str, topic: str, payload: bytes) -> None:
         """Requests content a replica did not send by itself."""
-        self._client.ask(replica, topic, payload)
+        self._client.ask_replica(replica, topic, payload)
 
-    def prove(self, proof: Prove) -> None:
+    def keep_evidence(self, proof: Prove) -> None:
         """Keeps evidence beside the identity."""
-        self._client.prove(proof)
+        self._client.keep_evidence(proof)
 
     def secrets(self) -> Sequence[ScopeSecret]:
         """Returns the member's knowledge of the scopes beside their epoch keys."""
         return self._client.secrets
 
-    def spooled(self, batches: Sequence[SpooledBatch]) -> None:
+    def take_spooled(self, batches: Sequence[SpooledBatch]) -> None:
         """Signs receipts of batches that are on disk, in their time."""
-        self._client.spooled(batches)
+        self._client.take_spooled(batches)
 
     @property
-    def accepted(self) -> bool:
+    def is_accepted(self) -> bool:
         """True if enough replicas know all our subscriptions."""
-        return self._client.accepted
+        return self._client.is_accepted
 
     @property
     def reads_back(self) -> bool:
         """True if histories may be read now: from now on everything else comes live."""
-        return self._client.accepted
+        return self._client.is_accepted
 
-    def up(self) -> list[str]:
+    def connected_replicas(self) -> list[str]:
         """Returns the connected replicas."""
-        return [each.peer for each in self._client.links() if each.up]
+        return [each.peer for each in self._client.link_states() if each.up]
 
-    def links(self) -> list[ReplicaLink]:
+    def link_states(self) -> list[ReplicaLink]:
         """Returns the state of each connection."""
-        states = self._client.links()
+        states = self._client.link_states()
         return [ReplicaLink(each.peer, each.up, each.figures.received, each.figures.received_bytes) for each in states]
 
     def clocks(self) -> list[float]:

@@ -31,7 +31,7 @@ class ReceiverTroubles:
         """Notes the begin of a session; whether the former fault is over remains to be seen."""
         self.text = None
 
-    def tell(self, text: str | None, *, bad: bool = True) -> bool:
+    def tell_trouble(self, text: str | None, *, bad: bool = True) -> bool:
         """Sets the present trouble, None if all is well; returns True if it is news.
 
         `bad` False: another process receives in this one's place.
@@ -54,7 +54,7 @@ class ReceiverTroubles:
         """Notes the end of a session: waiting for a lock, or reading the spool, is not standing still."""
         self._moved = None
 
-    def check(self, trouble_s: float) -> None:
+    def check_trouble(self, trouble_s: float) -> None:
         """Raises ReceiverTrouble when there has been trouble for so long, or when the receiver has not moved."""
         if self._since is not None and self._monotonic() - self._since >= trouble_s:
             raise ReceiverTrouble(

@@ -73,23 +73,23 @@ class DealtReplicas:
         """The member that reads."""
         return self._known.name
 
-    def scopes(self) -> Sequence[Scope]:
+    def read_scopes(self) -> Sequence[Scope]:
         """Returns the subscribed scopes."""
         return self._known.scopes
 
-    def held(self) -> Grants:
+    def held_grants(self) -> Grants:
         """Returns the scopes and keys the receiver told last."""
         return self._known.held
 
-    def want(self, names: Collection[KeyName]) -> None:
+    def want_keys(self, names: Collection[KeyName]) -> None:
         """Passes the wish for keys on to the receiver."""
         self._send(WorkWanted(tuple(names)))
 
-    def ask(self, replica: str, topic: str, payload: bytes) -> None:
+    def ask_replica(self, replica: str, topic: str, payload: bytes) -> None:
         """Passes the request for content on to the receiver."""
         self._send(WorkAsked(replica, topic, payload))
 
-    def prove(self, proof: Prove) -> None:
+    def keep_evidence(self, proof: Prove) -> None:
         """Passes evidence on to the receiver, which has the identity."""
         self._send(WorkProved(proof))
 
@@ -97,12 +97,12 @@ class DealtReplicas:
         """Returns the knowledge of scopes the receiver told last."""
         return self._known.secrets
 
-    def spooled(self, batches: Sequence[SpooledBatch]) -> None:
+    def take_spooled(self, batches: Sequence[SpooledBatch]) -> None:
         """Passes batches that are on disk on to the receiver, which has the identity."""
         self._send(WorkSpooled(tuple(batches)))
 
     @property
-    def accepted(self) -> bool:
+    def is_accepted(self) -> bool:
         """True if enough replicas know all our subscriptions."""
         return self._standing.accepted
 
@@ -111,11 +111,11 @@ class DealtReplicas:
         """True if it is this worker's turn to read histories."""
         return self._standing.accepted and self._standing.reads_back
 
-    def up(self) -> tuple[str, ...]:
+    def connected_replicas(self) -> tuple[str, ...]:
         """Returns the connected replicas, as the receiver told last."""
         return self._standing.up
 
-    def links(self) -> list[ReplicaLink]:
+    def link_states(self) -> list[ReplicaLink]:
         """Returns an empty list: the receiver has the links."""
         return []
 
@@ -140,7 +140,7 @@ class DealtReplicas:
 
     # ------------------------------------------------------------------------- in the channel's thread
 
-    def take(self, message: object) -> None:
+    def take_message(self, message: object) -> None:
         """Takes a message of the receiver."""
         match message:
             case Dealt(session, replica, pieces):
@@ -179,7 +179,7 @@ async def serve(sock: socket.socket) -> int:
 
     def send(message: object) -> None:
         with contextlib.suppress(RuntimeError):  # we have ended
-            loop.call_soon_threadsafe(channel.send, message)
+            loop.call_soon_threadsafe(channel.send_message, message)
 
     replicas = DealtReplicas(setup, send)
 
@@ -187,7 +187,7 @@ async def serve(sock: socket.socket) -> int:
         if isinstance(message, WorkEnd):
             ended.set()
         else:
-            replicas.take(message)
+            replicas.take_message(message)
 
     channel = Channel(take, ended.set)
     sock.setblocking(False)
@@ -198,11 +198,11 @@ async def serve(sock: socket.socket) -> int:
     while receiver.alive and not ended.is_set():
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(ended.wait(), TELL_S)
-        channel.send(_told(receiver))
+        channel.send_message(_told(receiver))
     await asyncio.to_thread(receiver.stop, STOP_S)
     if receiver.failure is not None:
-        channel.send(WorkFailed(str(receiver.failure)))
-    channel.send(_told(receiver))
+        channel.send_message(WorkFailed(str(receiver.failure)))
+    channel.send_message(_told(receiver))
     channel.close()
     await asyncio.sleep(0)  # what was sent goes
     return 0 if receiver.failure is None else 2

@@ -161,13 +161,13 @@ class WorkingReceiver:
                             await self._start_worker(number, hand)
                     await asyncio.wait({links, stopping}, timeout=TELL_S)
                     await asyncio.to_thread(hand_on, self._settings.spool, self._settings.name, self.parts)
-                    self._tell(client)
+                    self._tell_workers(client)
             finally:
-                await self._end()
+                await self._end_workers()
                 links.cancel()
                 stopping.cancel()
                 await asyncio.gather(links, stopping, return_exceptions=True)
-                self._tell(client)
+                self._tell_workers(client)
             if links.done() and not links.cancelled() and (error := links.exception()) is not None:
                 raise error
         if self.failure is not None:
@@ -201,16 +201,16 @@ class WorkingReceiver:
         theirs.close()
         hand.gone.clear()
         ours.setblocking(False)
-        channel = Channel(lambda message: self._said(number, message), lambda: self._lost(number))
+        channel = Channel(lambda message: self._said(number, message), lambda: self._worker_lost(number))
         await asyncio.get_running_loop().create_connection(lambda: channel, sock=ours)
         hand.channel = channel
-        channel.send(WorkSetup(hand.settings, self._known, self._standing(self._client)))
+        channel.send_message(WorkSetup(hand.settings, self._known, self._standing(self._client)))
 
-    async def _end(self) -> None:
+    async def _end_workers(self) -> None:
         """Ends the workers after their present writes; kills those that take too long."""
         for hand in self._hands:
             if hand.channel is not None:
-                hand.channel.send(WorkEnd())
+                hand.channel.send_message(WorkEnd())
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(asyncio.gather(*(hand.gone.wait() for hand in self._hands if hand.channel)), STOP_S)
         for hand in self._hands:
@@ -227,26 +227,26 @@ class WorkingReceiver:
         assert self._client is not None
         match message:
             case WorkDone(tickets):
-                acknowledge(self._dealer.done(number, tickets))
+                acknowledge(self._dealer.take_done(number, tickets))
             case WorkBegun(session):
                 for dealt in self._dealer.begun(number, session):
-                    self._send(number, dealt)
+                    self._send_to_worker(number, dealt)
             case WorkWanted(names):
-                self._client.want(names)
+                self._client.want_keys(names)
             case WorkAsked(replica, topic, payload):
-                self._client.ask(replica, topic, payload)
+                self._client.ask_replica(replica, topic, payload)
             case WorkProved(proof):
-                self._client.prove(proof)
+                self._client.keep_evidence(proof)
             case WorkSpooled(batches):
-                self._client.spooled(batches)
+                self._client.take_spooled(batches)
             case WorkTold():
                 hand.told = message
             case WorkFailed(text):
                 self.failure = self.failure or WorkerFailed(text)
 
-    def _lost(self, number: int) -> None:
+    def _worker_lost(self, number: int) -> None:
         hand = self._hands[number]
-        self._dealer.ended(number)
+        self._dealer.note_worker_end(number)
         hand.channel = None
         hand.past = replace(summed((hand.past, hand.told.progress)), waiting=0, full=False, clock_off=False)
         hand.past_figures += hand.told.figures
@@ -264,7 +264,7 @@ class WorkingReceiver:
                 self._page(replica, page)
             publishes = [publish for publish in publishes if not Backfill.is_page(publish)]
         for number, dealt in self._dealer.deal(replica, publishes, sender):
-            self._send(number, dealt)
+            self._send_to_worker(number, dealt)
 
     def _page(self, replica: str, page: Publish) -> None:
         """Hands a page of a history to the worker that asked for it."""
@@ -273,40 +273,40 @@ class WorkingReceiver:
         except KeysError:
             lane = 0  # somebody has to refuse it
         if lane < len(self._hands):
-            self._send(lane, WorkPage(replica, page.payload))
+            self._send_to_worker(lane, WorkPage(replica, page.payload))
 
     def _know(self) -> None:
         """Tells workers about new keys or another version of the overlay."""
         assert self._client is not None
         self._known = self._knowledge(self._client)
         for number in range(len(self._hands)):
-            self._send(number, self._known)
+            self._send_to_worker(number, self._known)
 
     @staticmethod
     def _knowledge(client: ReplicaClient) -> WorkKnowledge:
-        scopes, secrets = tuple(client.scopes()), tuple(client.secrets())
-        return WorkKnowledge(client.overlay, client.home_region, client.held(), client.name, scopes, secrets)
+        scopes, secrets = tuple(client.read_scopes()), tuple(client.secrets())
+        return WorkKnowledge(client.overlay, client.home_region, client.held_grants(), client.name, scopes, secrets)
 
     @staticmethod
     def _standing(client: ReplicaClient) -> LinkStanding:
-        return LinkStanding(client.accepted, tuple(client.clocks()), tuple(client.up()))
+        return LinkStanding(client.is_accepted, tuple(client.clocks()), tuple(client.connected_replicas()))
 
-    def _send(self, number: int, message: object) -> None:
+    def _send_to_worker(self, number: int, message: object) -> None:
         channel = self._hands[number].channel
         if channel is not None:
-            channel.send(message)
+            channel.send_message(message)
 
-    def _tell(self, client: ReplicaClient) -> None:
+    def _tell_workers(self, client: ReplicaClient) -> None:
         """Tells workers the state of links, and metrics the state of workers."""
         if self._known is not None and client.overlay is not self._known.overlay:
             self._know()
         standing = self._standing(client)
         reading = [number for number, hand in enumerate(self._hands) if hand.told.progress.reads_back][:READING_AT_ONCE]
         for number in range(len(self._hands)):
-            self._send(number, standing._replace(reads_back=number in reading))
+            self._send_to_worker(number, standing._replace(reads_back=number in reading))
         now = summed(each for hand in self._hands for each in (hand.past, hand.told.progress))
         now.links, now.accepted = self.progress.links, self.progress.accepted
-        tell_links(self._settings.name, now, client.links(), client.accepted)
+        tell_links(self._settings.name, now, client.link_states(), client.is_accepted)
         self.progress = now
         figures: Counter[tuple[str, str]] = Counter()
         for hand in self._hands:

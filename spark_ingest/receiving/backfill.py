@@ -73,29 +73,29 @@ class Backfill:
 
     # ------------------------------------------------------------------------------------------- reading
 
-    def tick(self, name: str, scopes: Sequence[Scope], up: Sequence[str], now: float) -> None:
+    def go_on(self, name: str, scopes: Sequence[Scope], up: Sequence[str], now: float) -> None:
         """Goes on. `name`: of the job; `scopes`: those subscribed; `up`: connected replicas."""
         if self.record is None or self.record.is_over:
             return
-        if self._replay is None and not self._next(name, scopes, up, now):
+        if self._replay is None and not self._begin_next_scope(name, scopes, up, now):
             return
         assert self._replay is not None
         assert self._past is not None
         if self._live.overlay is not self._replay.overlay:
-            self._perform(self._replay.adopt_overlay(self._live.overlay, now))
+            self._perform_effects(self._replay.adopt_overlay(self._live.overlay, now))
         for peer in self._up - set(up):
             self._replay.link_down(peer)
         for peer in sorted(set(up) - self._up):
-            self._perform(self._replay.link_up(peer, now))
+            self._perform_effects(self._replay.link_up(peer, now))
         self._up = set(up)
-        self._perform(self._replay.hold_reading(self._past.ready > READY_MAX, now))
-        self._perform(self._replay.tick(now))
+        self._perform_effects(self._replay.hold_reading(self._past.ready > READY_MAX, now))
+        self._perform_effects(self._replay.tick(now))
         for _ in range(TURN_RECORDS):
-            self._perform(self._replay.go_on(now))
+            self._perform_effects(self._replay.go_on(now))
         if self._replay.is_done and not self._past.ready and self._writing is None:
             self._ends()
 
-    def _next(self, name: str, scopes: Sequence[Scope], up: Sequence[str], now: float) -> bool:
+    def _begin_next_scope(self, name: str, scopes: Sequence[Scope], up: Sequence[str], now: float) -> bool:
         """Begins the next scope; returns False at the end."""
         assert self.record is not None
         for scope in scopes:
@@ -117,7 +117,7 @@ class Backfill:
                 overlay, name, self._past, scope, begins, numbers, until_ms=until_ms, region=region, ways=ways
             )
             self._upto_ms, self._up = int(begins * 1000), set(up)
-            self._perform(self._replay.ask_eras(asked_of(overlay, self._live.home, region, up), now))
+            self._perform_effects(self._replay.ask_eras(asked_of(overlay, self._live.home, region, up), now))
             return True
         self.record.is_over = True
         return False
@@ -140,7 +140,7 @@ class Backfill:
         """Returns the lane of the backfill that asked for a page. Raises BadFrame."""
         return number_of(page.payload) % LANES_MAX
 
-    def received(self, replica: str, page: Publish, now: float) -> None:
+    def take_page(self, replica: str, page: Publish, now: float) -> None:
         """Takes a page of a replica."""
         try:
             asked = number_of(page.payload)
@@ -148,15 +148,17 @@ class Backfill:
             self.figures["refused_history", replica] += 1
             return
         if self._replay is not None and self._replay.answers(replica, asked):
-            self._perform(self._replay.take_page(Received(replica, Wire(HISTORY_TOPIC, page.payload), True), now))
+            self._perform_effects(
+                self._replay.take_page(Received(replica, Wire(HISTORY_TOPIC, page.payload), True), now)
+            )
 
     def keys_changed(self, now: float) -> None:
         """Goes on with epoch keys that came."""
         if self._replay is not None and self._past is not None:
             self._past.learn(self._live.granted.check_values)
-            self._perform(self._replay.keys_changed(now))
+            self._perform_effects(self._replay.keys_changed(now))
 
-    def _perform(self, effects: Sequence[Effect]) -> None:
+    def _perform_effects(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
             match effect:
                 case Send(peer, wire):
@@ -170,7 +172,7 @@ class Backfill:
 
     @property
     def next_deadline(self) -> float | None:
-        """The time at which `tick` is wanted."""
+        """The time at which `go_on` is wanted."""
         if self._replay is None:
             return None
         return 0.0 if self._replay.has_more else self._replay.next_deadline
@@ -182,23 +184,23 @@ class Backfill:
         """The number of publications waiting to be written."""
         return 0 if self._past is None else self._past.ready
 
-    def take(self, max_rows: int, max_bytes: int, now: float) -> Group | None:
-        """Returns the next publications to write, `written` then; None if there are none."""
+    def take_group(self, max_rows: int, max_bytes: int, now: float) -> Group | None:
+        """Returns the next publications to write, `note_written` then; None if there are none."""
         if self._past is None or self._replay is None or self.record is None or self._writing is not None:
             return None
-        group = self._past.take(max_rows, max_bytes, now)
+        group = self._past.take_group(max_rows, max_bytes, now)
         if not self._past.ready:
             self._upto_ms = int(self._replay.clock * 1000)
         if group is not None:
             self._writing = self._past, self.record.scopes[self._replay.scope.number]
         return group
 
-    def written(self, group: Group) -> None:
+    def note_written(self, group: Group) -> None:
         """Notes that the group is on disk."""
         assert self.record is not None
         assert self._writing is not None
         past, known = self._writing
         self._writing = None
-        past.written(group)
+        past.note_written(group)
         self.record.rows += len(group.records)
         known.upto_ms = max(known.upto_ms, self._upto_ms)

@@ -10,8 +10,10 @@ absent key service can neither fill the senders' windows nor hide a publication;
 spooled again.
 
 Pure: no socket, file, thread or clock. A piece may be acknowledged only after the group with its publication is
-on disk (`written`); refused and superfluous pieces are acknowledged at once. Not here: order on a topic
+on disk (`note_written`); refused and superfluous pieces are acknowledged at once. Not here: order on a topic
 (rows carry sequence and time).
+
+Pieces that are refused for want of a right: the version of the overlay giving the right may be on its way.
 """
 
 from __future__ import annotations
@@ -19,8 +21,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from math import inf
+from typing import NamedTuple
 
-from bridge.contract import Blame, Count, Effect, LinkGuard, Prove, Send, Wire
+from bridge.contract import CHAR_BYTES, Blame, Count, EarlyPolicy, EarlyRoom, Effect, LinkGuard, Prove, Send, Wire
 from bridge.document import Overlay
 from bridge.reader import Intake, misfit
 from bridge.wire import PROPERTY_PART, Admitted, refused
@@ -28,16 +32,49 @@ from gateway.overlay import SESSION_EXPIRY_S, Publish
 from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, KeyName, Mode
 from keys.errors import BadContent, KeysError, NotAuthorised
 from spark_ingest.receiving.division import Part
-from spark_ingest.receiving.early import EARLY_S, EarlyPiece, early_pieces, keep_piece
 from spark_ingest.receiving.publications import HeldOverflowError, Publications
 from spark_ingest.receiving.sealings import UNVOUCHED, WHOLE, Ack, Form, Group, State, call_each
 from spark_ingest.receiving.seen import Seen
 from spark_ingest.receiving.usable_keys import GrantedKeys, KShares, Usable, material_of, restore
 from spark_ingest.spool import SpooledKey
 
+EARLY_S = 10.0
+EARLY_PIECES = 2048  # of the 4,096 that a replica may have under way
+EARLY_BYTES = 64 << 20  # of one replica's: content, properties and topics
+
+
+class EarlyPiece(NamedTuple):
+    """A received piece, and the time of its arrival."""
+
+    replica: str
+    topic: str
+    payload: bytes
+    properties: Sequence[tuple[str, str]]
+    ack: Ack
+    since: float
+
+    @property
+    def size(self) -> int:
+        """The bytes of the piece. Its topic and properties are unverified and may be long."""
+        texts = (self.topic, *(text for pair in self.properties for text in pair))
+        return len(self.payload) + CHAR_BYTES * sum(map(len, texts))
+
+
+def early_pieces() -> EarlyRoom[object, EarlyPiece]:
+    """Returns a room of early pieces, in which each replica has a part of its own."""
+    policy = EarlyPolicy(inf, 0, own_bytes=EARLY_BYTES, own_count=EARLY_PIECES, waits_s=EARLY_S)
+    return EarlyRoom(policy)
+
+
+def keep_piece(room: EarlyRoom[object, EarlyPiece], piece: EarlyPiece) -> bool:
+    """Keeps a piece; returns False if its replica's part is full."""
+    return room.keep_value(object(), piece.replica.encode(), piece, piece.size, piece.since) is not None
+
 
 class SpoolCollector:
-    """A merger of the pieces that one receiver gets. `receive` and `tick`, then `take`, write, `written`."""
+    """A merger of the pieces that one receiver gets. `receive` and `do_due_work`, then `take_group`, write,
+    `note_written`.
+    """
 
     def __init__(
         self,
@@ -78,7 +115,7 @@ class SpoolCollector:
         self.figures: Counter[tuple[str, str]] = Counter() if live is None else live.figures
         """(name of a figure, replica or empty): what was counted."""
         self._publications = Publications(
-            self._missing, partial(material_of, self._keys), self._count, self.seen, lineages, incomplete_s
+            self._missing, partial(material_of, self._keys), self._count_figure, self.seen, lineages, incomplete_s
         )
         if live is not None:
             self._publications.is_beside = live._publications.is_beside = True
@@ -101,7 +138,7 @@ class SpoolCollector:
         """The version in force."""
         return self._intake.overlay
 
-    def adopt(self, overlay: Overlay, now: float) -> None:
+    def adopt_overlay(self, overlay: Overlay, now: float) -> None:
         """Adopts another version of the overlay, or other views of it, with unchanged regions."""
         self._links.forget_all_but(overlay.replicas(self._intake.home))
         self._news(*self._intake.adopt_overlay(overlay, now))
@@ -109,7 +146,7 @@ class SpoolCollector:
             self._receive(*early[:-1], now, early.since)
         self._settle_owed()
 
-    def _begin(self, now: float) -> None:
+    def _note_begin(self, now: float) -> None:
         """Notes the begin of this process at the first event.
 
         Replicas keep pieces as long as our sessions live, and the rows written since the begin are known: an older
@@ -131,13 +168,13 @@ class SpoolCollector:
 
     def receive(self, replica: str, wire: Wire, ack: Ack, now: float) -> None:
         """Takes a piece from a replica of the home region. Never raises for its content."""
-        self._begin(now)
+        self._note_begin(now)
         self._receive(replica, wire.topic, wire.payload, wire.properties, ack, now)
         self._settle_owed()
 
     def receive_all(self, replica: str, publishes: Sequence[Publish], acks: Iterable[Ack], now: float) -> None:
         """Takes the pieces of a read, each with its `ack`, as `receive` does."""
-        self._begin(now)
+        self._note_begin(now)
         entries = self._publications.told
         for publish, ack in zip(publishes, acks, strict=False):
             properties = publish.properties.user
@@ -171,7 +208,7 @@ class SpoolCollector:
         """Takes a single piece. `since`: the time at which it came first."""
         owed = self._publications.owed
         if self._links.closed(replica, told, now):
-            self._count("link_throttled", replica)
+            self._count_figure("link_throttled", replica)
             owed.append(ack)
             return
         properties = dict(told)
@@ -185,7 +222,7 @@ class SpoolCollector:
             if header is None:
                 owed.append(ack)
             elif self._part is not None and not self._part.takes(header):
-                self._count("others_dropped")  # but the key that rode on it may be for what is ours
+                self._count_figure("others_dropped")  # but the key that rode on it may be for what is ours
                 owed.append(ack)
             else:
                 self._announced(replica, (header, topic), payload, properties.get(PROPERTY_PART), ack, now)
@@ -193,12 +230,12 @@ class SpoolCollector:
             came = now if since is None else since
             early = isinstance(error, NotAuthorised) and 0 <= now - came < EARLY_S
             if early and keep_piece(self._early, EarlyPiece(replica, topic, payload, told, ack, came)):
-                self._count("publications_ahead")
+                self._count_figure("publications_ahead")
                 return
             self._effects(replica, refused(replica, error), now)
             owed.append(ack)
         except HeldOverflowError:
-            self._count("held_overflow")
+            self._count_figure("held_overflow")
 
     def _announced(
         self, replica: str, told: tuple[str, str], payload: bytes, part: str | None, ack: Ack, now: float
@@ -213,7 +250,7 @@ class SpoolCollector:
         pieces = self._intake.pieces(admitted, payload, part)
         if pieces is None:
             self._effects(replica, misfit(replica), now)
-        form = known if known is not None else publications.begin(replica, told, admitted, now)
+        form = known if known is not None else publications.begin_form(replica, told, admitted, now)
         if form is None:
             publications.owed.append(ack)
             return
@@ -233,22 +270,22 @@ class SpoolCollector:
                     case Prove():
                         self._proved.append(effect)
                     case Blame(member, False):
-                        self._count("suspected", member)
+                        self._count_figure("suspected", member)
                     case Count(name, amount, member):
-                        self._count(name, member, amount)
+                        self._count_figure(name, member, amount)
         return admitted
 
     def _brought(self, entry: Form, replica: str, pieces: Mapping[int, bytes], now: float) -> None:
         """Takes content that fits its digests, and its replica's word for the publication."""
         if entry.unvouched_at is not None and self._intake.vouched(replica, entry.admitted, entry.topic):
-            self._publications.release(entry)
+            self._publications.release_form(entry)
         if entry.content is None and entry.state is not State.DONE:
             try:
                 entry.content = self._intake.content(replica, entry.admitted, pieces, now)
             except BadContent as error:
                 publisher = entry.admitted.publisher.name
                 self._effects(replica, [Count("unopened"), Blame(publisher, False, str(error))], now)
-            self._publications.keep(entry)
+            self._publications.note_content(entry)
 
     def _effects(self, replica: str, effects: Sequence[Effect], now: float) -> None:
         """Carries out the effects of a replica's wire."""
@@ -256,11 +293,11 @@ class SpoolCollector:
         for effect in effects:
             match effect:
                 case Count("refused", amount, label):
-                    self._count(f"refused_{label}", replica, amount)
+                    self._count_figure(f"refused_{label}", replica, amount)
                 case Count(name, amount, label):
-                    self._count(name, label, amount)
+                    self._count_figure(name, label, amount)
                 case Blame(member, False):
-                    self._count("suspected", member)
+                    self._count_figure("suspected", member)
                 case Send():
                     self._asks.append(effect)
 
@@ -300,9 +337,9 @@ class SpoolCollector:
         entry.material = usable.material
         return None
 
-    def tick(self, now: float) -> None:
+    def do_due_work(self, now: float) -> None:
         """Gives up publications after `incomplete_s`; forgets old headers; asks for content; judges keys."""
-        self._begin(now)
+        self._note_begin(now)
         self._news(*self._intake.tick(now))
         self.judge_early(now)
         self._publications.give_up(now)
@@ -315,7 +352,7 @@ class SpoolCollector:
 
     @property
     def next_deadline(self) -> float | None:
-        """The time of the next `tick` with work to do."""
+        """The time of the next `do_due_work` with work to do."""
         deadlines = (self._publications.next_deadline, *self._intake.deadlines, self._early.next_deadline)
         return min((at for at in deadlines if at is not None), default=None)
 
@@ -346,16 +383,16 @@ class SpoolCollector:
         """The number of publications waiting to be written."""
         return self._publications.ready
 
-    def take(self, max_rows: int, max_bytes: int | None = None) -> Group | None:
+    def take_group(self, max_rows: int, max_bytes: int | None = None) -> Group | None:
         """Returns the next publications to write, in the order of becoming whole; None if there are none.
 
         At most `max_rows`, with at most `max_bytes` of content, but one at least.
         """
-        return self._publications.take(max_rows, max_bytes)
+        return self._publications.take_group(max_rows, max_bytes)
 
-    def written(self, group: Group) -> list[Ack]:
+    def note_written(self, group: Group) -> list[Ack]:
         """Notes that the group is on disk; returns the pieces that may be acknowledged now."""
-        return self._publications.written(group)
+        return self._publications.note_written(group)
 
-    def _count(self, figure: str, replica: str = "", amount: int = 1) -> None:
+    def _count_figure(self, figure: str, replica: str = "", amount: int = 1) -> None:
         self.figures[figure, replica] += amount

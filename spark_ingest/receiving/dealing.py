@@ -48,7 +48,7 @@ class _Hand:
 
 
 class Dealer:
-    """A dealer: `deal` incoming pieces, `begun` and `done` as workers report; the results of `done` are to be
+    """A dealer: `deal` incoming pieces, `begun` and `take_done` as workers report; the results of `take_done` are to be
     acknowledged.
     """
 
@@ -100,11 +100,11 @@ class Dealer:
             again[-1].pieces.append(piece)
         return again
 
-    def ended(self, worker: int) -> None:
+    def note_worker_end(self, worker: int) -> None:
         """Notes the end of a worker's process."""
         self._hands[worker].session = 0
 
-    def done(self, worker: int, tickets: Iterable[int]) -> list[tuple[Ack, Publish]]:
+    def take_done(self, worker: int, tickets: Iterable[int]) -> list[tuple[Ack, Publish]]:
         """Notes the answers of a worker; returns the messages that may be acknowledged now, with their senders."""
         pending, owed = self._hands[worker].pending, []
         for ticket in tickets:

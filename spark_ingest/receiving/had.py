@@ -39,7 +39,7 @@ class SpooledBatches:
         self._opener = KeyOpener()
         self._keys: OrderedDict[bytes, DataKey] = OrderedDict()
 
-    def of(
+    def batches_of(
         self, group: Group, secrets: Sequence[ScopeSecret], keys: Mapping[KeyName, bytes], since_ms: int
     ) -> list[SpooledBatch]:
         """Returns the batches of a group that is on disk. `keys`: epoch keys; `since_ms`: the time from which the job

@@ -29,20 +29,20 @@ class Late:
     def __iter__(self) -> Iterator[Form]:
         return (form for form, _ in self._forms.values())
 
-    def keep(self, form: Form) -> list[Form]:
+    def keep_form(self, form: Form) -> list[Form]:
         """Keeps a new form, or one that has grown; returns the forms that went for it, perhaps itself."""
-        self.drop(form)
+        self.drop_form(form)
         size = len(form.content or b"") + len(form.admitted.frame) + len(form.told[0]) + len(form.topic)
         self._forms[id(form)] = (form, size)
         self._bytes += size
         gone = []
         while len(self._forms) > LATE_KEPT or self._bytes > LATE_BYTES:
             oldest, _ = next(iter(self._forms.values()))
-            self.drop(oldest)
+            self.drop_form(oldest)
             gone.append(oldest)
         return gone
 
-    def drop(self, form: Form) -> bool:
+    def drop_form(self, form: Form) -> bool:
         """Drops a form that is not late any more. Returns False if it was not late."""
         _, size = self._forms.pop(id(form), (None, -1))
         if size < 0:

@@ -41,7 +41,7 @@ class PastPublications:
     def adopt_era(self, overlay: Overlay, now: float) -> list[Effect]:
         """Takes the next era."""
         if self._collector is not None:
-            self._collector.adopt(overlay, now)
+            self._collector.adopt_overlay(overlay, now)
             return self._wanted()
         made = SpoolCollector(
             overlay, self._region, incomplete_s=PATIENCE_S, part=self._part, acknowledge=_no_ack, live=self._live
@@ -63,7 +63,7 @@ class PastPublications:
     def tick(self, now: float) -> list[Effect]:
         """Gives up what is not whole."""
         assert self._collector is not None
-        self._collector.tick(now)
+        self._collector.do_due_work(now)
         return self._wanted()
 
     @property
@@ -85,18 +85,18 @@ class PastPublications:
         """The number of publications waiting to be written."""
         return 0 if self._collector is None else self._collector.ready
 
-    def take(self, max_rows: int, max_bytes: int | None, now: float) -> Group | None:
+    def take_group(self, max_rows: int, max_bytes: int | None, now: float) -> Group | None:
         """Returns the next publications to write, as received now; None if there are none."""
-        group = None if self._collector is None else self._collector.take(max_rows, max_bytes)
+        group = None if self._collector is None else self._collector.take_group(max_rows, max_bytes)
         if group is None:
             return None
         received_us = int(now * 1_000_000)
         return replace(group, records=tuple(record._replace(received_us=received_us) for record in group.records))
 
-    def written(self, group: Group) -> None:
+    def note_written(self, group: Group) -> None:
         """Notes that the group is on disk."""
         assert self._collector is not None
-        self._collector.written(group)
+        self._collector.note_written(group)
 
 
 def _no_ack(acks: Sequence[Ack]) -> None:

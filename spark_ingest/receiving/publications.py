@@ -43,7 +43,8 @@ class HeldOverflowError(Exception):
 
 
 class Publications:
-    """The publications of a receiver: `begin` and `piece`, `wake` and `give_up`, then `take`, write, `written`.
+    """The publications of a receiver: `begin_form` and `piece`, `wake` and `give_up`, then `take_group`, write,
+    `note_written`.
 
     `missing(form)`: the reason for which it cannot be opened yet, in the words of column `reason`; None if it can be.
     `material(key id)`: the spool's material of its key. `count`: counts figures.
@@ -84,23 +85,23 @@ class Publications:
 
     # ------------------------------------------------------------------------------------------- pieces
 
-    def begin(self, replica: str, told: tuple[str, str], admitted: Admitted, now: float) -> Form | None:
+    def begin_form(self, replica: str, told: tuple[str, str], admitted: Admitted, now: float) -> Form | None:
         """Returns a new form; None if the publication is not wanted. Raises HeldOverflowError."""
         header = admitted.header
         author, topic = self._lineages.author(header.publisher, header.sequence), told[1]
         publication = author, header.sequence
-        if self.seen.has(*publication, topic, header.retain) or publication in self._stale:
+        if self.seen.has_written(*publication, topic, header.retain) or publication in self._stale:
             self._count("duplicates_dropped")
             return None
         old = is_dated(header, now)
         if not old:
             self.heard.fresh.add(header.publisher)
-        elif header.publisher not in self._met and not self.seen.knows(author):
+        elif header.publisher not in self._met and not self.seen.knows_author(author):
             self.heard.dated(header.publisher, header.time_ms, now)
         if header.deadline_ms and header.deadline_ms < now * 1000 and self.heard.doubt is None:
             self._count("expired")
             return None
-        if len(self._forms.of(publication)) >= VARIANTS_MAX:
+        if len(self._forms.forms_of(publication)) >= VARIANTS_MAX:
             self._count("variants_dropped")
             return None
         if not admitted.live and self._unvouched[replica] >= 2 * UNVOUCHED_MAX:
@@ -109,14 +110,14 @@ class Publications:
             raise HeldOverflowError
         entry = Form(told, admitted, header, topic, now, publication, waits_since=now)
         entry.old = old and not self.seen.would_know(header.time_ms, now)
-        self._forms.add(entry)
+        self._forms.add_form(entry)
         if not admitted.live:
             entry.unvouched_at = replica
             self._unvouched[replica] += 1
             self._apart.setdefault(replica, Allowance(UNVOUCHED_MAX, UNVOUCHED_EVERY_S, now))
         return entry
 
-    def release(self, entry: Form) -> None:
+    def release_form(self, entry: Form) -> None:
         """Stops counting a form against the replica that brought it first."""
         if entry.unvouched_at is not None:
             self._unvouched[entry.unvouched_at] -= 1
@@ -130,7 +131,7 @@ class Publications:
         """
         if entry.content is None or entry.unvouched_at is not None or entry.old:
             return False
-        if len(self._forms.of(entry.publication)) > 1 or self._missing(entry) is not None:
+        if len(self._forms.forms_of(entry.publication)) > 1 or self._missing(entry) is not None:
             return False
         self._met.add(entry.header.publisher)
         self._queue(entry)
@@ -155,10 +156,10 @@ class Publications:
         if entry.state is State.WAITING:
             self._await(entry)
 
-    def keep(self, entry: Form) -> None:
+    def note_content(self, entry: Form) -> None:
         """Notes that content of a form came: a late form has grown."""
         if entry.state is State.LATE:
-            self._keep(entry)
+            self._keep_late_form(entry)
 
     # ------------------------------------------------------------------------------------- completing
 
@@ -184,20 +185,20 @@ class Publications:
             return
         other = self._forms.other_whole(entry)
         if other is None:
-            self._settle(entry, None)
+            self._settle_form(entry, None)
         else:  # it is on its way to the disk, and so one row is: what was sealed anew is the same publication
             other.acks += entry.acks
             entry.acks = []
             self._forget_waiting(entry)
-            self._finish(entry)
+            self._finish_form(entry)
 
-    def _settle(self, entry: Form, reason: str | None) -> None:
+    def _settle_form(self, entry: Form, reason: str | None) -> None:
         """Queues the form for writing; the publication's other forms are not wanted any more."""
         late = entry.state is State.LATE
         self._forget_waiting(entry)
         header = entry.header
-        if late and self.seen.has(*entry.publication, entry.topic, header.retain):
-            self._finish(entry)  # another form of it was written meanwhile
+        if late and self.seen.has_written(*entry.publication, entry.topic, header.retain):
+            self._finish_form(entry)  # another form of it was written meanwhile
             return
         if reason is None:
             if self._too_old(entry):
@@ -222,24 +223,26 @@ class Publications:
         """Returns True for a possible replay: an old publication of a publisher that was never heard (docs/protocol.md
         §5.2).
         """
-        return entry.old and entry.header.publisher not in self._met and not self.seen.knows(entry.publication[0])
+        return (
+            entry.old and entry.header.publisher not in self._met and not self.seen.knows_author(entry.publication[0])
+        )
 
     def _end_other_forms(self, entry: Form) -> list[Ack]:
         """Ends the waiting forms of a publication of which one form is whole; returns the acknowledgements that they
         owe.
         """
         acks: list[Ack] = []
-        for other in list(self._forms.of(entry.publication)):
+        for other in list(self._forms.forms_of(entry.publication)):
             if other is not entry and other.state is State.WAITING:
                 acks += other.acks
                 other.acks = []
                 self._forget_waiting(other)
-                self._finish(other)
+                self._finish_form(other)
         return acks
 
     def _forget_waiting(self, entry: Form) -> None:
         waited = self._waiting.pop(id(entry), None) or self._held.pop(id(entry), None)
-        if waited is None and not self._late.drop(entry):
+        if waited is None and not self._late.drop_form(entry):
             return  # whole with its first piece: it never waited
         self._forget_key(entry)
 
@@ -250,9 +253,9 @@ class Publications:
             if not waiting:
                 del self._by_key[entry.header.key_id]
 
-    def _finish(self, entry: Form) -> None:
-        self.release(entry)
-        self._forms.end(entry)
+    def _finish_form(self, entry: Form) -> None:
+        self.release_form(entry)
+        self._forms.end_form(entry)
 
     def give_up(self, now: float) -> None:
         """Gives up forms that have waited for `incomplete_s`; forgets old headers."""
@@ -269,8 +272,8 @@ class Publications:
                 self._waiting.move_to_end(id(entry))
                 continue
             self._count("incomplete")
-            self._settle(entry, self._missing(entry))
-        self._forms.forget()
+            self._settle_form(entry, self._missing(entry))
+        self._forms.forget_ended()
 
     def _holds(self, entry: Form) -> bool:
         """Returns True for a form looking like a replay by a clock that cannot be believed: it stays as it is."""
@@ -301,7 +304,7 @@ class Publications:
         """The number of publications waiting to be written."""
         return len(self._ready)
 
-    def take(self, max_rows: int, max_bytes: int | None = None) -> Group | None:
+    def take_group(self, max_rows: int, max_bytes: int | None = None) -> Group | None:
         """Returns the next publications to write, in the order of becoming whole; None if there are none.
 
         At most `max_rows`, with at most `max_bytes` of content, but one at least.
@@ -310,7 +313,7 @@ class Publications:
         size = 0
         while self._ready and len(entries) < max_rows:
             if self.is_beside and self._is_written(self._ready[0]):
-                self._drop(self._ready.popleft())
+                self._drop_form(self._ready.popleft())
                 continue
             size += len(self._ready[0].content or b"")
             if entries and max_bytes is not None and size > max_bytes:
@@ -326,13 +329,13 @@ class Publications:
         return Group(tuple(map(record_of, entries)), keys, tuple(entries))
 
     def _is_written(self, entry: Form) -> bool:
-        return self.seen.has(*entry.publication, entry.topic, entry.header.retain)
+        return self.seen.has_written(*entry.publication, entry.topic, entry.header.retain)
 
-    def _drop(self, entry: Form) -> None:
+    def _drop_form(self, entry: Form) -> None:
         """Ends a form of which another collector wrote the row."""
         self.owed += entry.acks
         entry.acks = []
-        self._finish(entry)
+        self._finish_form(entry)
         self._count("duplicates_dropped")
 
     def _revives(self, entry: Form) -> bool:
@@ -345,16 +348,16 @@ class Publications:
             and not self._too_old(entry)
         )
 
-    def written(self, group: Group) -> list[Ack]:
+    def note_written(self, group: Group) -> list[Ack]:
         """Notes that the group is on disk; returns the pieces that may be acknowledged now."""
         acks: list[Ack] = []
         spooled = 0
         for entry in group.entries:
             if entry.reason is None:
                 header = entry.header
-                self.seen.mark(*entry.publication, entry.topic, header.retain)
+                self.seen.mark_written(*entry.publication, entry.topic, header.retain)
                 spooled += 1
-                if len(self._forms.of(entry.publication)) > 1:
+                if len(self._forms.forms_of(entry.publication)) > 1:
                     acks += self._end_other_forms(entry)  # those that came while this one was being written
             elif not entry.stale:
                 self._keep_late(entry)
@@ -368,20 +371,20 @@ class Publications:
             acks += entry.acks
             entry.acks = []
             if entry.state is State.WRITING:
-                self._finish(entry)
+                self._finish_form(entry)
         self._count("spooled", amount=spooled)
         return acks
 
     def _keep_late(self, entry: Form) -> None:
         """Keeps an incomplete form that is on disk in memory, since it may become whole."""
         entry.state = State.LATE
-        self._forms.leave(entry)
+        self._forms.leave_live(entry)
         if entry.header.key_id != NO_KEY:
             self._by_key.setdefault(entry.header.key_id, {})[id(entry)] = entry
-        self._keep(entry)
+        self._keep_late_form(entry)
 
-    def _keep(self, entry: Form) -> None:
+    def _keep_late_form(self, entry: Form) -> None:
         """Keeps a late form that came, or has grown."""
-        for oldest in self._late.keep(entry):
+        for oldest in self._late.keep_form(entry):
             self._forget_key(oldest)
-            self._finish(oldest)
+            self._finish_form(oldest)

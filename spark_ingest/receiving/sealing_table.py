@@ -27,11 +27,11 @@ class FormTable:
         self._done: deque[tuple[str, str]] = deque()
         self._live: dict[tuple[bytes, int], list[Form]] = {}  # waiting, ready or being written
 
-    def of(self, publication: tuple[bytes, int]) -> Sequence[Form]:
+    def forms_of(self, publication: tuple[bytes, int]) -> Sequence[Form]:
         """Returns the live forms of a publication."""
         return self._live.get(publication, ())
 
-    def add(self, form: Form) -> None:
+    def add_form(self, form: Form) -> None:
         """Adds a new form, live."""
         self.told[form.told] = form
         self.join(form)
@@ -44,7 +44,7 @@ class FormTable:
         elif form not in forms:
             forms.append(form)
 
-    def leave(self, form: Form) -> None:
+    def leave_live(self, form: Form) -> None:
         """Makes a form not live any more."""
         forms = self._live.get(form.publication)
         if forms is not None and form in forms:
@@ -52,14 +52,14 @@ class FormTable:
             if not forms:
                 del self._live[form.publication]
 
-    def end(self, form: Form) -> None:
+    def end_form(self, form: Form) -> None:
         """Ends a form, which is still recognised for a while."""
         form.state = State.DONE
         form.content = form.material = None
-        self.leave(form)
+        self.leave_live(form)
         self._done.append(form.told)
 
-    def forget(self) -> None:
+    def forget_ended(self) -> None:
         """Forgets the oldest ended forms."""
         while len(self._done) > DONE_KEPT:
             told = self._done.popleft()

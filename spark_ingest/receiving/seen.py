@@ -66,14 +66,14 @@ class Seen:
         since_ms = self.since_ms
         return since_ms is not None and since_ms < time_ms <= now * 1000
 
-    def knows(self, author: bytes) -> bool:
+    def knows_author(self, author: bytes) -> bool:
         """Returns True if a publication of this author was written."""
-        return author in self._windows or any(each.knows(author) for each in self._beside)
+        return author in self._windows or any(each.knows_author(author) for each in self._beside)
 
-    def has(self, author: bytes, sequence: int, wire_topic: str, retain: bool) -> bool:
+    def has_written(self, author: bytes, sequence: int, wire_topic: str, retain: bool) -> bool:
         """Returns True if this publication was written, or is too old to tell."""
         for each in self._beside:
-            if each.has(author, sequence, wire_topic, retain):
+            if each.has_written(author, sequence, wire_topic, retain):
                 return True
         window = self._windows.get(author)
         if window is None or sequence > window.highest:
@@ -82,7 +82,7 @@ class Seen:
             return sequence in window
         return not retain or sequence <= self._retained.get((author, wire_topic), -1)
 
-    def mark(self, author: bytes, sequence: int, wire_topic: str, retain: bool) -> None:
+    def mark_written(self, author: bytes, sequence: int, wire_topic: str, retain: bool) -> None:
         """Marks a publication as written."""
         window = self._windows.get(author)
         if window is None:

@@ -102,7 +102,7 @@ class SampleRegion:
     def epoch_key(self, name: KeyName) -> bytes:
         return scope_key(self._root, *name)
 
-    def held(self) -> Grants:
+    def held_grants(self) -> Grants:
         """Returns the grants of a job that may read everything: the keys of bump 0."""
         names = [KeyName(scope.filter, 0, 0) for scope in self.overlay.policy.scopes]
         return Grants(
@@ -136,7 +136,7 @@ class SampleGateway:
             topic = batch_topic(scope.number)
             if published.retain:
                 topic = retained_topic(scope.number, retained_id(None, published.topic), self._identity.party_id)
-            key, header, content = self._sealed(published, scope, topic, bump)
+            key, header, content = self._sealed_message(published, scope, topic, bump)
             told = to_property(sign_header(self._identity, header, topic).encode())
             wires = {}
             for replica, share in zip(REPLICAS, key.shares, strict=True):
@@ -148,7 +148,7 @@ class SampleGateway:
                 wires[replica] = Wire(topic, content, 1, published.retain, properties)
             yield Sealed(published, wires)
 
-    def _sealed(
+    def _sealed_message(
         self, published: SampledPublication, scope: Scope, topic: str, bump: int
     ) -> tuple[_Key, MessageHeader, bytes]:
         self._sequence += 1

@@ -119,27 +119,29 @@ class _Receiver:
         for replica in replicas:
             self._collector.receive(replica, sealed.wires[replica], _nothing_owed, now)
         if self._collector.ready >= GROUP_ROWS:
-            self._write()
+            self._write_spool()
 
     def finish(self, now: float) -> None:
         """Gives up publications that are not whole."""
-        self._collector.tick(now + INCOMPLETE_S)
-        self._write()
+        self._collector.do_due_work(now + INCOMPLETE_S)
+        self._write_spool()
         self._renew()
 
     def close(self) -> None:
         self._writer.close()
 
-    def _write(self) -> None:
-        while group := self._collector.take(GROUP_ROWS):
+    def _write_spool(self) -> None:
+        while group := self._collector.take_group(GROUP_ROWS):
             if self._writer.segment_full:
                 self._writer.roll(state_of(self._collector.seen, self._collector.keys()))
             self._writer.append(group.records, group.keys)
             self._keys.used(self._writer.segment, names_of(key.header for key in group.keys.values()))
-            self._collector.written(group)
+            self._collector.note_written(group)
 
     def _renew(self) -> None:
-        content = self._keys.renew(self._region.held(), self._writer.oldest_segment, self._writer.segment)
+        content = self._keys.renew_content(
+            self._region.held_grants(), self._writer.oldest_segment, self._writer.segment
+        )
         if content is not None:
             self._keys.write(content)
 

@@ -25,7 +25,9 @@ KEPT_MAX = 65_536
 
 
 class GrantsWriter:
-    """The writer of a receiver's file. `renew`, then `write` the result, then tell the collector `names`."""
+    """The writer of a receiver's file. `renew_content`, then `write` the result, then tell the collector
+    `key_names`.
+    """
 
     def __init__(
         self,
@@ -63,7 +65,7 @@ class GrantsWriter:
         self.used(newest_segment, needed)
 
     @property
-    def names(self) -> frozenset[KeyName]:
+    def key_names(self) -> frozenset[KeyName]:
         """The epoch keys that executors have."""
         return frozenset(name for scope in self._scopes.values() for name in scope.keys)
 
@@ -78,7 +80,7 @@ class GrantsWriter:
         for name in names:
             self._last[name] = max(segment, self._last.get(name, 0))
 
-    def renew(self, held: Grants, oldest_segment: int, newest_segment: int) -> bytes | None:
+    def renew_content(self, held: Grants, oldest_segment: int, newest_segment: int) -> bytes | None:
         """Returns the new content of the file, None if it needs none. `held`: the scopes and keys the job may read
         now.
         """
@@ -86,7 +88,7 @@ class GrantsWriter:
         # What was held until now may be under way to the newest segment.
         self.used(newest_segment, self._held - now)
         self._held = now
-        old = [name for name in self.names - now if self._last.get(name, 0) >= max(1, oldest_segment)]
+        old = [name for name in self.key_names - now if self._last.get(name, 0) >= max(1, oldest_segment)]
         kept = set(sorted(old, key=lambda name: (name.epoch, name.bump))[-KEPT_MAX:])
         self._last = {name: number for name, number in self._last.items() if name in kept or name in now}
         scopes: dict[str, GrantedScope] = {}

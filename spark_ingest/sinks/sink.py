@@ -37,13 +37,13 @@ class Sink(ABC):
 
     def __call__(self, rows: Any, batch: int) -> None:
         """Takes a micro-batch, for `foreachBatch`. Does nothing if the sink has it."""
-        self._take(rows, BatchName(self._query, batch))
+        self._take_batch(rows, BatchName(self._query, batch))
 
     def write(self, rows: Any, name: str) -> None:
         """Takes the rows of a batch read, once for each name. Raises BadOption for a name that is none."""
-        self._take(rows, BatchName(f"{self._query}.{_checked(name)}", 0))
+        self._take_batch(rows, BatchName(f"{self._query}.{_checked(name)}", 0))
 
-    def _take(self, rows: Any, name: BatchName) -> None:
+    def _take_batch(self, rows: Any, name: BatchName) -> None:
         if not self.has(name):
             self.commit(rows, name)
 

@@ -44,10 +44,12 @@ class HandedRows:
         self._thread = ThreadPoolExecutor(1, "veilmq-opening")
         self._ahead: tuple[_Asked, Future[list[Any] | None]] | None = None
 
-    def begin(self, extents: Sequence[ByteRange], held: Collection[str] | None, redriven_us: int | None) -> None:
+    def begin_opening(
+        self, extents: Sequence[ByteRange], held: Collection[str] | None, redriven_us: int | None
+    ) -> None:
         """Begins to open what `read` will be asked for."""
         asked = _Asked(tuple(extents), held, redriven_us)
-        self._ahead = asked, self._thread.submit(self._opened, asked)
+        self._ahead = asked, self._thread.submit(self._opened_rows, asked)
 
     def read(
         self, extents: Sequence[ByteRange], held: Collection[str] | None, redriven_us: int | None
@@ -56,14 +58,14 @@ class HandedRows:
         asked = _Asked(tuple(extents), held, redriven_us)
         ahead, self._ahead = self._ahead, None
         if ahead is None or ahead[0] != asked:
-            return self._thread.submit(self._opened, asked).result()
+            return self._thread.submit(self._opened_rows, asked).result()
         return ahead[1].result()
 
     def close(self) -> None:
         """Ends the thread, after the rows that it is at."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def _opened(self, asked: _Asked) -> list[Any] | None:
+    def _opened_rows(self, asked: _Asked) -> list[Any] | None:
         size_bytes = sum(each.end - each.start for each in asked.extents)
         if HandsOver is None or self._options.extents is not None or size_bytes > HANDED_BYTES:
             return None

@@ -123,7 +123,7 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         view, options = self._spool(), self._options
         asked = None if options.since_us is None and options.starting is None else _begin(view, options)
         if options.is_named:
-            begin = self._open(self._owner).register(options.from_latest, asked)
+            begin = self._open_place(self._owner).register(options.from_latest, asked)
         else:  # a query that has a checkpoint gets another place, by the token in it
             begin = asked or first_offset(view, options.from_latest)
             self._receive()
@@ -147,7 +147,7 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         view = self._spool()
         self._owner = owner_of(start)
         at = self._marks.positions(start)
-        consumer = self._open(self._owner)
+        consumer = self._open_place(self._owner)
         consumer.needs(at, self._owner)
         self._keep_place(consumer)
         if self._target is not None and not consumer.has_committed(at, redriven_of(start)):
@@ -163,7 +163,7 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._planned = as_offset(positions_of(at))
         ours = self._options.receiver
         if self._receiver is not None and self._planned.get(ours) == as_offset(positions_of(at)).get(ours):
-            self._receiver.check(self._options.trouble_s)  # whatever other receivers bring meanwhile
+            self._receiver.check_progress(self._options.trouble_s)  # whatever other receivers bring meanwhile
         end = self._marked(view, start, at)
         if redriven_of(end) == redriven_of(start):
             self._open_ahead(view, at, end)
@@ -176,7 +176,7 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return
         planned = _planned(view, at, self._planned, self._options.partitions, self._held(end))
         if len(planned) == 1:
-            self._handing.begin(planned[0].extents, planned[0].held, planned[0].redriven_us)
+            self._handing.begin_opening(planned[0].extents, planned[0].held, planned[0].redriven_us)
 
     def _held(self, end: Offset) -> tuple[str, ...] | None:
         """Returns the keys whose rows a micro-batch passes over, None for a query that passes over none."""
@@ -255,16 +255,16 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[SpoolPartition]:
         """About `partitions` tasks over the groups in (start, end]. Raises SpoolGap if they are gone, BadOption."""
-        view, consumer = self._spool(), self._open(owner_of(end))
+        view, consumer = self._spool(), self._open_place(owner_of(end))
         before, after = self._marks.positions(start), self._marks.positions(end)
         if owner_of(start) != owner_of(end):  # the first batch once more: Spark asked for its begin anew
-            before = consumer.begin() or before
+            before = consumer.protected_position() or before
         consumer.needs(before, owner_of(end), claim=True)
         held = self._held(end)
         parts = self._options.partitions
         planned = [] if before == after else _planned(view, before, after, parts, held)
         if held and before != after:
-            consumer.hold(before, after, held, redriven_of(end))
+            consumer.hold_batch(before, after, held, redriven_of(end))
         for each in consumer.ledger.between(redriven_of(start), redriven_of(end)):
             planned += _planned(view, as_offset(each.begin), as_offset(each.end), parts, each.keys, redriven_us_of(end))
         if not self._options.fails_on_loss:
@@ -272,7 +272,7 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._placed is None:
             self._placed = _placing(self._options)
         if self._placed is not None:
-            self._placed.remove(positions_of(before))
+            self._placed.remove_behind(positions_of(before))
             self._placed.place(extent for each in planned for extent in each.extents)
         if len(planned) == 1:
             self._handed = self._handing.read(planned[0].extents, planned[0].held, planned[0].redriven_us)
@@ -289,7 +289,7 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Rows up to `end` are in the sink: segments behind every consumer go, within `PLACE_EVERY_S`."""
         self._spool()
         self._processed = end
-        self._keep_place(self._open(owner_of(end)))
+        self._keep_place(self._open_place(owner_of(end)))
 
     def _keep_place(self, consumer: Consumer) -> None:
         """Writes down which rows are processed, if that is due."""
@@ -316,7 +316,7 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._marks = OffsetMarks(self._view, options.parts, lossy=lossy)
         return self._view
 
-    def _open(self, owner: str) -> Consumer:
+    def _open_place(self, owner: str) -> Consumer:
         """Takes the query's place in the spool and starts the receiver, at the first call; returns the place.
 
         `owner`: the token of the checkpoint, which tells the places of queries without a name apart.
@@ -343,11 +343,11 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 from spark_ingest.schema_config import KeptSchemas  # noqa: PLC0415  the same
 
                 self._schemas = KeptSchemas(options.schemas, options.spool)
-                self._schemas.keep()
-            self._receiver = Receiver(ReceiverSettings.of(options), lambda: self._connect(options))
+                self._schemas.keep_schemas()
+            self._receiver = Receiver(ReceiverSettings.from_options(options), lambda: self._connect(options))
             self._receiver.start()
         elif self._schemas is not None:
-            self._schemas.renew()
+            self._schemas.renew_schemas()
 
     # -------------------------------------------------------------------------------------- in an executor
 
@@ -457,7 +457,7 @@ def _told(batches: Iterator[Any], options: Options) -> Iterator[Any]:
     spans = RowSpans(options.otlp, options.consumer)
     try:
         for batch in batches:
-            spans.tell(batch)
+            spans.make_spans(batch)
             yield batch
     finally:
         spans.close()
@@ -473,6 +473,6 @@ def _reading(options: Options) -> _Reading:
 
 
 def _read_fetched(rows: RowReader, fetched: FetchedExtents, partition: SpoolPartition) -> Iterator[Any]:
-    fetched.renew()
-    with fetched.held(partition.extents) as extents:
+    fetched.renew_grants()
+    with fetched.held_copies(partition.extents) as extents:
         yield from rows.read(*extents, held=partition.held, redriven_us=partition.redriven_us)

@@ -33,7 +33,7 @@ class RowSpans:
         self._provider.add_span_processor(BatchSpanProcessor(exporter or span_exporter(address, {})))
         self._tracer = self._provider.get_tracer(NAME)
 
-    def tell(self, batch: pa.RecordBatch) -> None:
+    def make_spans(self, batch: pa.RecordBatch) -> None:
         """Makes the spans of a batch of rows."""
         now_ns = time.time_ns()
         for row in traced_rows(batch):

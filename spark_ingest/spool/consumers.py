@@ -127,10 +127,10 @@ class Consumer:
                 return as_offset(place.positions)
             begin = asked or first_offset(self._view, from_latest)
             if place is None:
-                self._write(positions_of(begin))
+                self._write_place(positions_of(begin))
             return begin
 
-    def begin(self) -> Offset | None:
+    def protected_position(self) -> Offset | None:
         """Returns the position that is protected now, None without one."""
         place = read_place(self._path)
         return None if place is None else as_offset(place.positions)
@@ -157,7 +157,7 @@ class Consumer:
             moved = known is None or any(wanted.get(name, Position(0, 0)) < at for name, at in known.items())
             self._owner = owner if claim else place.owner if place is not None else ""
             if moved or (place is not None and place.owner != self._owner):
-                self._write(
+                self._write_place(
                     wanted if moved or known is None else known, NOTHING_HELD if place is None else place.ledger
                 )
             self._checked = (owner, claim)
@@ -169,7 +169,7 @@ class Consumer:
         """
         with nobody_trims(self._root):
             self._at = positions_of(end)
-            self._write(self._at, self.ledger.done(redriven))
+            self._write_place(self._at, self.ledger.without_redrives(redriven))
             return trim(self._root, self._view) if self._keep_s is None else 0
 
     @property
@@ -178,21 +178,21 @@ class Consumer:
         place = read_place(self._path)
         return NOTHING_HELD if place is None else place.ledger
 
-    def hold(self, begin: Offset, end: Offset, keys: Sequence[str], redriven: int) -> None:
+    def hold_batch(self, begin: Offset, end: Offset, keys: Sequence[str], redriven: int) -> None:
         """Records that the micro-batch (begin, end] passes over rows needing `keys`; on disk before the batch is read.
 
         `redriven`: the number of the last redrive the query has read.
         """
         with nobody_trims(self._root):
             place = read_place(self._path)
-            if place is not None and (ledger := place.ledger.note(begin, end, keys, redriven)) != place.ledger:
+            if place is not None and (ledger := place.ledger.note_held(begin, end, keys, redriven)) != place.ledger:
                 write_place(self._path, replace(place, ledger=ledger))
 
     def has_committed(self, end: Offset, redriven: int) -> bool:
         """Returns True if this was the last commit of this process."""
         return self._at == positions_of(end) and not self.ledger.between(0, redriven)
 
-    def _write(self, positions: Mapping[str, Position], ledger: HeldLedger = NOTHING_HELD) -> None:
+    def _write_place(self, positions: Mapping[str, Position], ledger: HeldLedger = NOTHING_HELD) -> None:
         write_place(self._path, ConsumerPlace(positions, self._retain_s, self._owner, ledger, self._keep_s))
 
 
@@ -324,7 +324,7 @@ def release(root: Path, name: str, stretches: Sequence[HeldStretch], keys: Colle
         place = read_place(path)
         if place is None:
             return 0
-        ledger = place.ledger.release(stretches, keys)
+        ledger = place.ledger.release_held(stretches, keys)
         write_place(path, replace(place, ledger=ledger))
         return ledger.count - place.ledger.count
 

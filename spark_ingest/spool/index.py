@@ -154,7 +154,7 @@ class SegmentIndex:
                 return self._groups  # the segment is being made, or was trimmed just now
             data = b""
         fresh = decode_entries(data, self._groups[-1].end if self._groups else 0)
-        self._add(fresh)
+        self._add_groups(fresh)
         rest = data[len(fresh) * ENTRY_BYTES :]
         self.times = sealed_times(self._groups, rest)
         if self.times is not None:
@@ -163,7 +163,7 @@ class SegmentIndex:
             self._rebuild(final)
         return self._groups
 
-    def size(self, first: int, end: int) -> Size:
+    def size_between(self, first: int, end: int) -> Size:
         """Returns the size of the groups numbered `first` to `end` (exclusive), among those that were read."""
         if first >= end:
             return Size(0, 0)
@@ -179,13 +179,13 @@ class SegmentIndex:
         self._replace(groups)
         self._final = True
 
-    def _add(self, fresh: Sequence[SegmentGroup]) -> None:
+    def _add_groups(self, fresh: Sequence[SegmentGroup]) -> None:
         self._groups += fresh
         self._rows += accumulate((group.rows for group in fresh), initial=self._rows.pop())
 
     def _replace(self, groups: Sequence[SegmentGroup]) -> None:
         self._groups, self._rows = [], [0]
-        self._add(groups)
+        self._add_groups(groups)
 
     def _looks_sealed(self) -> bool:
         """Returns True if the segment ends as a closed one does, behind groups that are not in the index."""

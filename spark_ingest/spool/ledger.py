@@ -5,8 +5,9 @@
 
 A stretch is rows between two offsets needing one of some keys. It is held when the micro-batch ending there is
 planned; `noted` is the end of the last such plan, so that a micro-batch that Spark repeats holds nothing twice.
-`release` turns held keys into numbered redrives; a micro-batch reads those with higher numbers than the batch before,
-and its offset names the last one. Segments behind the begin of a stretch stay. Not here: the keys (`opening.held`).
+`release_held` turns held keys into numbered redrives; a micro-batch reads those with higher numbers than the batch
+before, and its offset names the last one. Segments behind the begin of a stretch stay. Not here: the keys
+(`opening.held`).
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class HeldLedger:
     noted: Mapping[str, Position] | None = None
     count: int = 0
 
-    def note(self, begin: Offset, end: Offset, keys: Sequence[str], redriven: int = 0) -> HeldLedger:
+    def note_held(self, begin: Offset, end: Offset, keys: Sequence[str], redriven: int = 0) -> HeldLedger:
         """Returns a ledger in which the micro-batch (begin, end] holds rows needing `keys`. Noting a batch twice
         changes nothing.
 
@@ -59,7 +60,7 @@ class HeldLedger:
         stretch = HeldStretch(positions_of(begin), after, tuple(keys))
         return replace(self, held=(*self.held, stretch), noted=after, count=max(self.count, redriven))
 
-    def release(self, stretches: Sequence[HeldStretch], keys: Collection[str]) -> HeldLedger:
+    def release_held(self, stretches: Sequence[HeldStretch], keys: Collection[str]) -> HeldLedger:
         """Returns a ledger in which the parts of held stretches needing these keys are redrives."""
         held, redrives, count = [], [*self.redrives], self.count
         for each in self.held:
@@ -72,7 +73,7 @@ class HeldLedger:
                 redrives.append(replace(each, keys=ready, number=count))
         return replace(self, held=tuple(held), redrives=tuple(redrives), count=count)
 
-    def done(self, number: int) -> HeldLedger:
+    def without_redrives(self, number: int) -> HeldLedger:
         """Returns a ledger without the redrives up to a number, which are in the sink."""
         return replace(self, redrives=tuple(each for each in self.redrives if each.number > number))
 

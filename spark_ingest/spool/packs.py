@@ -96,7 +96,7 @@ class PackFile:
     slot: bytes | None
     content: memoryview
 
-    def sealed(self, run: PackRun) -> memoryview:
+    def sealed_run(self, run: PackRun) -> memoryview:
         """Returns the bytes of a run, not copied. Raises SpoolDamaged."""
         begin = _TABLE_AT + len(self.head) + run.at
         if run.at < 0 or run.size < 0 or begin + run.size > len(self.content):

@@ -99,11 +99,11 @@ class SizeSums:
         self._sums = [Size(0, 0)]  # of those before each, and of all
 
     @property
-    def next(self) -> int:
+    def next_number(self) -> int:
         """The first number that was not added yet."""
         return self.first + len(self._sums) - 1
 
-    def add(self, size: Size) -> None:
+    def add_size(self, size: Size) -> None:
         """Adds the size of the next segment."""
         number, size_bytes = self._sums[-1]
         self._sums.append(Size(number + size.sealed_batches, size_bytes + size.bytes))

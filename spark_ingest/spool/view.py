@@ -3,6 +3,8 @@
 Numbers of segments rise by one and offsets end where a group ends; anything else is a gap or another spool,
 and is reported. With `lossy` it is counted (`lost`) and reading goes on behind it, as readers of Kafka have it with
 `failOnDataLoss=false`. Works while receivers in this or other processes write, seal and trim. Writes nothing.
+
+The list of a receiver's segments, for frequent readers: listing a directory costs time for each name.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import bisect
 import contextlib
 import heapq
 import logging
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -19,7 +22,6 @@ from typing import Any
 
 from spark_ingest.errors import SpoolDamaged, SpoolError, SpoolGap
 from spark_ingest.spool.index import SegmentGroup, SegmentIndex, Times
-from spark_ingest.spool.listing import SegmentList
 from spark_ingest.spool.segments import (
     CONSUMERS,
     RECEIVER_NAME,
@@ -33,8 +35,35 @@ from spark_ingest.spool.segments import (
     open_segment,
     placed_groups,
     positions_of,
+    segment_numbers,
     segment_path,
 )
+
+SETTLED_NS = 50_000_000
+"""Clocks of file systems tick a hundred times a second at least, unless they tell whole seconds."""
+
+
+class SegmentList:
+    """The numbers of the segments in a single directory, oldest first."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._numbers: Sequence[int] = ()
+        self._changed_ns: int | None = None
+
+    def numbers(self, now_ns: int | None = None) -> Sequence[int]:
+        """Returns the present numbers, not to be changed. `now_ns`: the wall clock's time, since the UNIX epoch."""
+        try:
+            changed_ns = self._directory.stat().st_mtime_ns
+        except FileNotFoundError:
+            return ()
+        newest = self._numbers[-1] if self._numbers else 0
+        if changed_ns != self._changed_ns or segment_path(self._directory, newest + 1).exists():
+            now_ns = time.time_ns() if now_ns is None else now_ns
+            self._numbers = segment_numbers(self._directory)
+            self._changed_ns = changed_ns if changed_ns < now_ns - SETTLED_NS else None
+        return self._numbers
+
 
 _log = logging.getLogger(__name__)
 
@@ -171,7 +200,7 @@ class SpoolView:
         streams = []
         for name in names:
             limit = None if target is None else target.get(name, Position(0, 0))
-            self._forget(name, positions.get(name))
+            self._forget_read(name, positions.get(name))
             groups = self._groups_after(name, positions.get(name), limit)
             streams.append(self._timed(name, groups, looks=is_limited and len(names) > 1))
         rows = size = 0
@@ -245,12 +274,12 @@ class SpoolView:
         if stretch is None:
             return Size(0, 0)
         number, index, first, end = stretch
-        sizes = [index.size(first, end)]
+        sizes = [index.size_between(first, end)]
         until = min(last.segment, self.segments(name)[-1])
         if number < until:
             sizes.append(self._whole(name, number + 1, until))
             stretches = self._stretches(name, Position(until, 0), last)
-            sizes += [index.size(first, end) for _, index, first, end in stretches]
+            sizes += [index.size_between(first, end) for _, index, first, end in stretches]
         return Size(sum(size.sealed_batches for size in sizes), sum(size.bytes for size in sizes))
 
     def _whole(self, name: str, begin: int, end: int) -> Size:
@@ -259,11 +288,11 @@ class SpoolView:
         if sums is None or begin < sums.first:
             sums = self._sums[name] = SizeSums(begin)
         numbers = self.segments(name)
-        while sums.next < end:
-            number = sums.next
+        while sums.next_number < end:
+            number = sums.next_number
             there = numbers[min(bisect.bisect_left(numbers, number), len(numbers) - 1)] == number
             groups = self._groups(name, number, True) if there else ()
-            sums.add(self._index(name, number).size(0, len(groups)))
+            sums.add_size(self._index(name, number).size_between(0, len(groups)))
         return sums.between(begin, end)
 
     def _groups_after(
@@ -299,7 +328,7 @@ class SpoolView:
             end = _number_after(groups, last.byte) if last is not None and number == last.segment else len(groups)
             yield number, self._index(name, number), first, end
 
-    def _forget(self, name: str, at: Position | None) -> None:
+    def _forget_read(self, name: str, at: Position | None) -> None:
         """Drops the indexes of segments that were read."""
         for key in [key for key in self._indexes if key[0] == name and at is not None and key[1] < at.segment]:
             del self._indexes[key]

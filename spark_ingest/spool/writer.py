@@ -235,7 +235,7 @@ class SpoolWriter:
 
     def roll(self, state: bytes) -> None:
         """Closes the segment and begins the next; with `state`, a later process needs no older segments."""
-        self._check()
+        self._check_open()
         self._broken = True  # until all of it is done
         self._seal()
         number = self._number + 1
@@ -257,7 +257,7 @@ class SpoolWriter:
 
     def append(self, records: Sequence[SpoolRecord], keys: Mapping[bytes, SpooledKey]) -> Position:
         """Writes a single group and syncs it; returns its end. Raises OSError, for instance for a full disk."""
-        self._check()
+        self._check_open()
         if not records:
             raise SpoolError("a group holds one record at least")
         batch = as_batch(records, keys)
@@ -303,7 +303,7 @@ class SpoolWriter:
                 os.close(descriptor)
         self._data = self._index = -1
 
-    def _check(self) -> None:
+    def _check_open(self) -> None:
         if self._lock is None or self._broken:
             raise SpoolError(f"{self._directory}: the writer is closed or failed; construct another one")
 

@@ -72,7 +72,7 @@ class RowPublisher:
         """
         source = iter(rows)
         self._client = await self._connect()
-        self._client.on_up, self._client.on_down = self._pump, self._lost
+        self._client.on_up, self._client.on_down = self._pump, self._queue_again
         try:
             while chunk := await asyncio.to_thread(_chunk, source):
                 for row in chunk:
@@ -116,7 +116,7 @@ class RowPublisher:
                 self._progress_at = self._clock()
                 return client
 
-    def _lost(self) -> None:
+    def _queue_again(self) -> None:
         """Queues all unacknowledged rows again, in their order, for the next connection."""
         self._unsent.extendleft(reversed(self._under_way.values()))
         self._under_way.clear()
@@ -135,10 +135,10 @@ class RowPublisher:
                     row.retain,
                     row.properties,
                     on_ack=lambda number=number: self._acked(number),  # type: ignore[misc]
-                    on_refused=lambda code, row=row: self._refused(row, code),  # type: ignore[misc]
+                    on_refused=lambda code, row=row: self._take_refusal(row, code),  # type: ignore[misc]
                 )
             except MqttError as error:
-                self._fail(f"row {row.id}: no MQTT packet can carry it: {error}")
+                self._fail_with(f"row {row.id}: no MQTT packet can carry it: {error}")
                 return
             if not taken:
                 return  # its queue is full: an acknowledgement makes room
@@ -154,23 +154,23 @@ class RowPublisher:
             self._moved.set()
         self._pump()
 
-    def _refused(self, row: OutgoingRows, code: int) -> None:
+    def _take_refusal(self, row: OutgoingRows, code: int) -> None:
         why = _REFUSALS.get(code, "see the gateway's log")
-        self._fail(f"row {row.id} on topic {row.topic[:200]!r} was refused with 0x{code:02x}: {why}")
+        self._fail_with(f"row {row.id} on topic {row.topic[:200]!r} was refused with 0x{code:02x}: {why}")
 
-    def _fail(self, text: str) -> None:
+    def _fail_with(self, text: str) -> None:
         self._failure = self._failure or PublishError(text)
         self._moved.set()
 
     # ------------------------------------------------------------------------------------------ waiting
 
     async def _room_for(self, row: OutgoingRows) -> None:
-        if self._fits(row):
+        if self._has_room(row):
             return
         self._pump()
-        await self._until(lambda: self._fits(row))
+        await self._until(lambda: self._has_room(row))
 
-    def _fits(self, row: OutgoingRows) -> bool:
+    def _has_room(self, row: OutgoingRows) -> bool:
         held = len(self._unsent) + len(self._under_way)
         return not held or (held < self._options.in_flight and self._held_bytes + row.cost_bytes <= IN_FLIGHT_BYTES)
 

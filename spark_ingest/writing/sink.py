@@ -61,7 +61,7 @@ class PublicationSink:
             database.execute("DELETE FROM publications WHERE batch = ?", (batch,))
             database.executemany("INSERT INTO publications VALUES (?, ?, ?, ?, ?, ?)", found)
 
-    def arrived(self) -> Iterator[Arrived]:
+    def arrived_rows(self) -> Iterator[Arrived]:
         """Yields every row, in order of batch; a publication that came twice is there twice."""
         return self._select("ORDER BY batch, rowid")
 

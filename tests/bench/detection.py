@@ -24,7 +24,7 @@ from functools import partial
 from math import exp, log, log1p, sqrt
 from typing import NamedTuple, Protocol
 
-from bridge.devices.regularity import Regularity
+from bridge.devices.life_evidence import Regularity
 from bridge.traces.pings import Health, Ping, Pulse
 from bridge.traces.presets import LAN, Preset
 

@@ -189,7 +189,7 @@ def processes_of(shape: Shape, *readers: str) -> Iterator[tuple[OverlayProcesses
 
 
 @contextlib.contextmanager
-def overlay(shape: Shape) -> Iterator[tuple[list[Running], across.Way]]:
+def sealed_way(shape: Shape) -> Iterator[tuple[list[Running], across.Way]]:
     """Its running processes, and the way from gateway to gateway."""
     with processes_of(shape) as (processes, way):
         yield [Running(processes.ports[n], p.pid) for n, p in processes.running.items()], way
@@ -214,7 +214,7 @@ def chain(of: Chain) -> Iterator[tuple[list[Running], across.Way]]:
 
 def measured(contender: Shape | Chain, seconds: float) -> Figures:
     """One run, with fresh processes."""
-    with overlay(contender) if isinstance(contender, Shape) else chain(contender) as (running, way):
+    with sealed_way(contender) if isinstance(contender, Shape) else chain(contender) as (running, way):
         cpu_s, read = sum(each.cpu_s() for each in running), sum(each.read_bytes() for each in running)
         flow: across.Flow = in_process(across.windowed, way, seconds, contender.window)
         cpu_s = sum(each.cpu_s() for each in running) - cpu_s
@@ -366,7 +366,7 @@ def by_crowd(_: Medians) -> Iterator[Result]:
 
 def by_slow(_: Medians) -> Iterator[Result]:
     """A reader that takes half of what comes, longer than anybody waits for one that is stuck; one run."""
-    with overlay(Shape()) as (_running, way):
+    with sealed_way(Shape()) as (_running, way):
         limit_s = SLOW_S + 120
         sent, came = in_process(slow_reader.kept, way, SLOW_S, SLOW_RATE, SLOW_RATE / 2, limit_s=limit_s)
     yield Result(f"a reader at half of {SLOW_RATE} msg/s", came, sent, "acknowledged", "msg", Target(1.0))
@@ -378,7 +378,7 @@ def by_receipts(medians: Medians) -> Iterator[Result]:
     """
     used: dict[str, list[float]] = {SEALED: [], RECEIPTED: []}
     with contextlib.ExitStack() as stack:
-        running, way = stack.enter_context(overlay(Shape(with_receipts=True)))
+        running, way = stack.enter_context(sealed_way(Shape(with_receipts=True)))
         holder = stack.enter_context(open_client(way.port_out, "holder of receipts"))
         subscribe(holder, 0, f"{RECEIPTED}/held")
         across.wait_through(way.port_in, way.port_out, f"{RECEIPTED}/probe")

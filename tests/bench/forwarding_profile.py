@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.bench import across, sampling
-from tests.bench.forwarding import WINDOW, Shape, overlay
+from tests.bench.forwarding import WINDOW, Shape, sealed_way
 from tests.bench.load import in_process
 from tests.bench.peers import Running
 from tests.waits import wait_until
@@ -46,7 +46,7 @@ class Sampled(Shape):
 def lines(seconds: float, pace: float | None) -> Iterator[str]:
     """The report, line by line. `pace`: messages a second, None for `WINDOW` in flight."""
     with tempfile.TemporaryDirectory(prefix="veilmq-profile-") as directory:
-        with overlay(Sampled(directory=directory)) as (running, way):
+        with sealed_way(Sampled(directory=directory)) as (running, way):
             names = {each.pid: _name(each) for each in running}
             used = {each.pid: each.cpu_s() for each in running}
             woken = {each.pid: _wakeups(each.pid) for each in running}

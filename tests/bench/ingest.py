@@ -117,7 +117,7 @@ class Row:
         return self.ours / self.peer
 
 
-class Site:
+class Spools:
     """A directory with the spools that several rows need, made when the first of them does."""
 
     def __init__(self, directory: Path, part: int = 1) -> None:
@@ -168,7 +168,7 @@ class Ways(NamedTuple):
     cpu: dict[str, float]
 
 
-def read(site: Site, cores: int, counts: dict[str, int]) -> Ways:
+def read(site: Spools, cores: int, counts: dict[str, int]) -> Ways:
     """Each way, in a process of its own. `counts`: how many rows must come, by way."""
     child = [sys.executable, "-m", "tests.bench.ingest_rows", str(site.directory), str(cores), json.dumps(counts)]
     done = subprocess.run(child, capture_output=True, timeout=CHILD_S, check=False)
@@ -183,7 +183,9 @@ Beside = tuple[str, str, str, str, Target | None]
 """Way, peer, what the way reads, name of the peer, goal."""
 
 
-def compared(site: Site, counts: dict[str, int], beside: tuple[Beside, ...], several: dict[str, str]) -> Iterator[Row]:
+def compared(
+    site: Spools, counts: dict[str, int], beside: tuple[Beside, ...], several: dict[str, str]
+) -> Iterator[Row]:
     """Ways beside their peers in one task and in two. `several`: ways of which two tasks are compared with one."""
     single: dict[str, float] = {}
     for cores in CORES:
@@ -203,7 +205,7 @@ def compared(site: Site, counts: dict[str, int], beside: tuple[Beside, ...], sev
 CLEAR, SEALED = "parquet in clear", "parquet, AES-GCM in mapInArrow"
 
 
-def rows(site: Site) -> Iterator[Row]:
+def rows(site: Spools) -> Iterator[Row]:
     """From disk to the noop sink."""
     count = site.large("batch")
     site.parquet("batch", {"64": count})
@@ -220,7 +222,7 @@ def rows(site: Site) -> Iterator[Row]:
     yield from compared(site, counts, tuple(beside), {**whats, "plain-batch": CLEAR, "sealed-batch-64": SEALED})
 
 
-def tasks(site: Site) -> Iterator[Row]:
+def tasks(site: Spools) -> Iterator[Row]:
     """Two tasks beside one, of so many rows that the start of a query is a small part."""
     count = site.large(MANY)
     site.parquet(MANY, {})
@@ -229,7 +231,7 @@ def tasks(site: Site) -> Iterator[Row]:
     yield from compared(site, dict.fromkeys(whats, count), (), several)
 
 
-def singles(site: Site) -> Iterator[Row]:
+def singles(site: Spools) -> Iterator[Row]:
     """The same of lone messages."""
     count = {name: site.large(name) for name in ("64", "1")}
     site.parquet("64", count)
@@ -244,7 +246,7 @@ def singles(site: Site) -> Iterator[Row]:
     yield from compared(site, counts, beside, {"ours-1": key, f"ours-1{PACKED}": f"{key}, packed"})
 
 
-def receiver(site: Site) -> Iterator[Row]:
+def receiver(site: Spools) -> Iterator[Row]:
     """What one core receives."""
     overlay = receiving.Steady()
     kinds = ((1, "singles", 15_000), (2, "batches of 2", 15_000), (BATCH, f"batches of {BATCH}", 50_000))
@@ -277,7 +279,7 @@ def _signature_us() -> float:
     return receiving.signatures_us()
 
 
-def delay(site: Site) -> Iterator[Row]:
+def delay(site: Spools) -> Iterator[Row]:
     """From PUBLISH to row, with settings as they come and with those that make rows sooner."""
     for number, (session, linger_ms, what) in enumerate(DELAYS):
         overlay = OverlayProcesses(site.directory / f"overlay-{number}")
@@ -334,7 +336,7 @@ def _delay_rows(end: dict[str, Any], what: str) -> Iterator[Row]:
         yield Row(f"{call} of our reader, p50{what}", wall, max(cpu, 0.001), "its processor time", "ms")
 
 
-def growth(site: Site) -> Iterator[Row]:
+def growth(site: Spools) -> Iterator[Row]:
     """What a row and a plan cost in larger spools."""
     source = site.spool("64") / "main"
     segments = max(RECEIVERS)
@@ -365,7 +367,7 @@ def growth(site: Site) -> Iterator[Row]:
             yield Row(f"a row {where}, {factor} x the spool: cpu", ours, small_us, "1 x", "us/row", FLAT)
 
 
-def workers(site: Site) -> Iterator[Row]:
+def workers(site: Spools) -> Iterator[Row]:
     """What more processes bring a receiver."""
     usual = receiving.NOW
     receiving.NOW = time.time()  # these receivers go by the clock
@@ -377,7 +379,7 @@ def workers(site: Site) -> Iterator[Row]:
         yield Row(f"received, --workers {count}, by the wall clock", found[count], found[0], "one process", "pub/s")
 
 
-def _by_workers(site: Site) -> dict[int, float]:
+def _by_workers(site: Spools) -> dict[int, float]:
     overlay = receiving.Steady()
     wires = receiving.premade(FED // site.part, overlay)
     found: dict[int, list[float]] = {count: [] for count in (0, *WORKERS)}
@@ -389,7 +391,7 @@ def _by_workers(site: Site) -> dict[int, float]:
     return {count: statistics.median(rates) for count, rates in found.items()}
 
 
-SECTIONS: dict[str, Callable[[Site], Iterator[Row]]] = {
+SECTIONS: dict[str, Callable[[Spools], Iterator[Row]]] = {
     "rows": rows, "tasks": tasks, "singles": singles, "receiver": receiver, "delay": delay, "growth": growth,
     "workers": workers,
 }  # fmt: skip
@@ -418,7 +420,7 @@ def main() -> int:
     parser.add_argument("--part", type=int, default=1, metavar="N", help="an Nth of the work, to see that it runs")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="veilmq-bench-") as name:
-        site = Site(Path(name), arguments.part)
+        site = Spools(Path(name), arguments.part)
         for section in arguments.only:
             for row in SECTIONS[section](site):
                 print(as_json(row) if arguments.json else show(row), flush=True)

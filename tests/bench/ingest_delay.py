@@ -216,7 +216,7 @@ def receive(options: dict[str, str]) -> None:
     from spark_ingest.source.source import VeilMQDataSource
 
     parsed = parse_options(options)
-    receiver = Receiver(ReceiverSettings.of(parsed), lambda: VeilMQDataSource.connect(parsed))
+    receiver = Receiver(ReceiverSettings.from_options(parsed), lambda: VeilMQDataSource.connect(parsed))
     receiver.start()
     sys.stdin.read()
     receiver.stop()

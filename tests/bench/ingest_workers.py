@@ -46,27 +46,27 @@ class Fed:
         self.took_s = 0.0
 
     overlay = property(lambda self: self._signed)
-    accepted = True
+    is_accepted = True
 
-    def held(self) -> Grants:
+    def held_grants(self) -> Grants:
         return self._held
 
-    def want(self, names: Collection[KeyName]) -> None:
+    def want_keys(self, names: Collection[KeyName]) -> None:
         raise AssertionError("all keys are there")
 
     def secrets(self) -> tuple[()]:
         return ()
 
-    def spooled(self, batches: Any) -> None:
+    def take_spooled(self, batches: Any) -> None:
         raise AssertionError("no scope has receipts")
 
-    def prove(self, proof: Any) -> None:
+    def keep_evidence(self, proof: Any) -> None:
         raise AssertionError("nobody lies here")
 
-    def ask(self, replica: str, topic: str, payload: bytes) -> None:
+    def ask_replica(self, replica: str, topic: str, payload: bytes) -> None:
         raise AssertionError("all content is there")
 
-    def links(self) -> tuple[()]:
+    def link_states(self) -> tuple[()]:
         return ()
 
     def clocks(self) -> tuple[float, ...]:

@@ -58,7 +58,7 @@ async def _fill(directory: Path, entries: int) -> None:
             Publication(f"plant/{n % TOPICS}", bytes(PAYLOAD_BYTES), 1, time_ms=int(time.time() * 1000))
             for n in range(start, min(start + GROUP_MAX, entries))
         ]
-        await asyncio.gather(*(store.put(publication) for publication in publications))
+        await asyncio.gather(*(store.put_publication(publication) for publication in publications))
     store.close()
 
 

@@ -14,7 +14,7 @@ from functools import partial
 from itertools import chain
 
 from tests.bench import across
-from tests.bench.forwarding import PLAIN, Shape, overlay
+from tests.bench.forwarding import PLAIN, Shape, sealed_way
 from tests.bench.load import in_process
 from tests.bench.taken_ports import retried
 
@@ -43,7 +43,7 @@ FIGURES = {"messages a second": "1/s", "p50 at 40 messages a second": "ms", "pro
 
 def measured(shape: Shape) -> tuple[float, ...]:
     """The figures of one run with fresh processes, in the order of `FIGURES`."""
-    with overlay(shape) as (running, way):
+    with sealed_way(shape) as (running, way):
         cpu_s, read = (
             sum(values) for values in zip(*((one.cpu_s(), one.read_bytes()) for one in running), strict=True)
         )

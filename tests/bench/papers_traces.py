@@ -27,7 +27,7 @@ def rows(runs: int) -> Iterator[tuple[str, str, list[float], str, list[float]]]:
 
 def _measured(regions: int, runs: int) -> tuple[list[float], dict[bool, list[float]]]:
     """Milliseconds of plain messages, and of traces signed only and sealed, a median of each run."""
-    with tracecost.overlay(regions, 1) as made:
+    with tracecost.traced_line(regions, 1) as made:
         ports = made.ports["g1"], made.ports["g2"]
         pumps, desk = iter(tracecost.PUMPS), (made.directory / "desk", ports[1])
         plain, traces = list[float](), {False: list[float](), True: list[float]()}

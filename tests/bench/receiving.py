@@ -229,11 +229,11 @@ class Receiving:
         while collector.ready >= least:
             if writer.segment_full:
                 writer.roll(state_of(collector.seen, collector.keys()))
-            group = collector.take(GROUP_ROWS, GROUP_BYTES)
+            group = collector.take_group(GROUP_ROWS, GROUP_BYTES)
             assert group is not None
             writer.append(group.records, group.keys)
             self.rows += len(group.records)
-            acknowledge(collector.written(group))
+            acknowledge(collector.note_written(group))
 
 
 def measure(overlay: Overlay, wires: Sequence[tuple[Wire, ...]], spool: Path) -> Figures:
@@ -251,7 +251,7 @@ def measure(overlay: Overlay, wires: Sequence[tuple[Wire, ...]], spool: Path) ->
             for replica in receiving.replicas:
                 replica.client.data_received(replica.reads[turn])
             receiving.write(GROUP_ROWS)
-            receiving.collector.tick(NOW)
+            receiving.collector.do_due_work(NOW)
         receiving.write(1)
         seconds = time.process_time() - began
         for replica in receiving.replicas:
@@ -287,14 +287,14 @@ def parts(overlay: Overlay, wires: Sequence[tuple[Wire, ...]], spool: Path) -> d
             for replica, copy in zip(receiving.replicas, ("first", "second", "third"), strict=True):
                 client, read = replica.client, replica.reads[turn]
                 packets = timed(f"decode, {copy} copy", BURST, client._decoder.feed, read)
-                actions = timed(f"session, {copy} copy", BURST, client._session.received_all, packets, 0.0)
+                actions = timed(f"session, {copy} copy", BURST, client._session.take_packets, packets, 0.0)
                 timed(f"collector, {copy} copy", BURST, receiving._arrived, replica.name, client, actions)
             if rows := collector.ready // GROUP_ROWS * GROUP_ROWS:
-                group = timed("group", rows, collector.take, rows, GROUP_BYTES)
+                group = timed("group", rows, collector.take_group, rows, GROUP_BYTES)
                 timed("columns, write, sync", rows, writer.append, group.records, group.keys)
-                acks = timed("written", rows, collector.written, group)
+                acks = timed("written", rows, collector.note_written, group)
                 timed("acknowledgements", rows, acknowledge, acks)
-            collector.tick(NOW)
+            collector.do_due_work(NOW)
 
     asyncio.run(run())
     writer.close()

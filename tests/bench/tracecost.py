@@ -154,16 +154,16 @@ class TimedTracker(Tracker):
         self._asked = 0.0
         super().__init__(*arguments, **options)
 
-    def _perform(self, index: int | None, effect: Any) -> None:
+    def _perform_effect(self, index: int | None, effect: Any) -> None:
         if isinstance(effect, Say) and effect.topic.endswith("/Interest"):
             self._asked = time.perf_counter()
-        super()._perform(index, effect)
+        super()._perform_effect(index, effect)
 
-    def _told(self, index: int, told: Told, now: float) -> Any:
+    def _take_told(self, index: int, told: Told, now: float) -> Any:
         if told.topic.endswith("/Keys") and self._asked:
             self.keys_us.append((time.perf_counter() - self._asked) * 1e6)
             self._asked = 0.0
-        return super()._told(index, told, now)
+        return super()._take_told(index, told, now)
 
 
 def plain_us(port_in: int, port_out: int) -> float:
@@ -304,7 +304,7 @@ def _drain(sock: Any) -> None:
 
 
 @contextlib.contextmanager
-def overlay(regions: int, replicas: int) -> Iterator[OverlayProcesses]:
+def traced_line(regions: int, replicas: int) -> Iterator[OverlayProcesses]:
     """Two gateways that trace, regions of so many replicas on a line between them."""
     with tempfile.TemporaryDirectory(prefix="veilmq-bench-") as name:
         directory, line = Path(name), [f"r{place + 1}-" for place in range(regions)]
@@ -332,7 +332,7 @@ def overlay(regions: int, replicas: int) -> Iterator[OverlayProcesses]:
 def by_hops(regions: int, replicas: int) -> Iterator[Row]:
     """Traces and trace keys over so many regions of so many replicas."""
     hops, kinds = regions + 1, {name: ("sealed" in name, ONCE in name) for name in PAPER_HOPS}
-    with overlay(regions, replicas) as made:
+    with traced_line(regions, replicas) as made:
         ports = made.ports["g1"], made.ports["g2"]
         pumps, desk = ((made.directory / name, ports[0]) for name in PUMPS), (made.directory / "desk", ports[1])
         plain, keys, traces = list[float](), list[float](), {what: list[float]() for what in kinds}

@@ -98,6 +98,7 @@ from tests.bridge.helpers import (
     with_properties,
 )
 from tests.sim.world import World, make_world
+from tests.support.regions import fresh, one_region, with_keys
 
 pytestmark = pytest.mark.invariant(58)
 
@@ -107,14 +108,9 @@ DEAD_S = 100 + 20 + 5  # after NOW: from here on the epoch is dead for everybody
 REPLICAS = ("r1a", "r1b", "r1c")
 
 
-@pytest.fixture
-def world() -> World:
-    made = make_world(
-        {1: 3}, [], {"site": 1, "evil": 1, "control": 1}, [Scope("plant/#"), Scope("clear/#", Mode.PLAIN)],
-        calendar=CALENDAR,
-    )  # fmt: skip
-    made.learn(made.keys, range(EPOCH + 4))
-    return made
+SCOPES = [Scope("plant/#"), Scope("clear/#", Mode.PLAIN)]
+GATEWAYS = ("site", "evil", "control")
+world = fresh(with_keys, range(EPOCH + 4), one_region, *GATEWAYS, scopes=SCOPES, calendar=CALENDAR)
 
 
 def admission(world: World, *, at_replica: bool = True) -> Admission:

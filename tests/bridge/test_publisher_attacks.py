@@ -33,17 +33,16 @@ from tests.bridge.helpers import (
     suspected,
     with_properties,
 )
-from tests.sim.world import World, make_world
+from tests.sim.world import World
+from tests.support.regions import fresh, row_of_regions
 
 REPLICAS = ("r1a", "r1b", "r1c")
 YEARS_S = 10 * 365 * 86_400
 
 
-@pytest.fixture
-def world() -> World:
-    """`evil` may publish what `site` may."""
-    scopes = [Scope("plant/#"), Scope("clear/#", Mode.PLAIN)]
-    return make_world({1: 3, 2: 3}, [(1, 2)], {"site": 1, "evil": 1, "control": 1, "far": 2}, scopes)
+SCOPES = [Scope("plant/#"), Scope("clear/#", Mode.PLAIN)]
+world = fresh(row_of_regions, 2, {"site": 1, "evil": 1, "control": 1, "far": 2}, SCOPES)
+"""`evil` may publish what `site` may."""
 
 
 def feed(node: GatewayNode, wires: dict[str, Wire], now: float = NOW) -> list[Effect]:

@@ -33,19 +33,16 @@ from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, KeyHeader, Mode, Signed
 from keys.epochs import Calendar, KeyName
 from keys.identity import Identity
 from tests.bridge.helpers import NOW, counted, gateway, sent
-from tests.sim.world import World, make_world
+from tests.sim.world import World
+from tests.support.regions import fresh, one_region, with_keys
 
 EPOCH = 7  # it begins at NOW
 CALENDAR = Calendar(int((NOW - EPOCH * 100) * 1000), length_s=100, ahead_s=20, grace_s=20, skew_s=5)
 REPLICAS = ("r1a", "r1b", "r1c")
 
 
-@pytest.fixture
-def world() -> World:
-    scopes = [Scope("plant/#"), Scope("clear/#", Mode.PLAIN), Scope("sealed/#", shares_only=True)]
-    made = make_world({1: 3}, [], {"site": 1, "control": 1}, scopes, calendar=CALENDAR)
-    made.learn(made.keys, [EPOCH])
-    return made
+SCOPES = [Scope("plant/#"), Scope("clear/#", Mode.PLAIN), Scope("sealed/#", shares_only=True)]
+world = fresh(with_keys, [EPOCH], one_region, "site", "control", scopes=SCOPES, calendar=CALENDAR)
 
 
 def entry(sequence: int, topic: str = "plant/t", payload: bytes = b"x", retain: bool = False) -> Committed:

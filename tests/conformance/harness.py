@@ -249,7 +249,7 @@ class Exchange:
 
     def _pass(self, seconds: float) -> None:
         self._broker.skew_s += seconds
-        self._broker.tick(self._broker.now())
+        self._broker.do_due_work(self._broker.now())
 
 
 def run_row(loop: Loop, row: Row, version: int) -> None:

@@ -279,7 +279,7 @@ SESSION = (
         ("no assigned client identifier", "proof = replace(proof, assigned_client_id=client_id)", "pass"),
     ),
     *_in(
-        "broker/delivering",
+        "broker/delivery",
         ("retain as published is ignored", "message.retain and target.retain_as_published", "False"),
         ("retain as published is ignored by shares", "message.retain and entry.options.retain_as_published", "False"),
         ("delivery at the publisher's QoS", "qos = min(target.qos, message.qos)", "qos = message.qos"),
@@ -296,7 +296,11 @@ SESSION = (
             "qos=min(entry.options.qos for entry in entries)",
         ),
         ("no local is ignored", "if not self.no_local:", "if True:"),
-        ("no local of one subscription for all", "return Target.of(entries) if entries else None", "return None"),
+        (
+            "no local of one subscription for all",
+            "return Target.from_entries(entries) if entries else None",
+            "return None",
+        ),
     ),
 )
 

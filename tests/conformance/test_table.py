@@ -83,7 +83,7 @@ def test_a_fault_of_ours_while_a_packet_is_processed_closes_its_connection(
         loop.loop.set_exception_handler(lambda *_: None)
         exchange = Exchange(loop, broker, V311)
         exchange.run(row("before", "3.1.1: 4.8.0-2", b.connects(), a.connects()))
-        monkeypatch.setattr(ServerSession, "subscribed", fails)
+        monkeypatch.setattr(ServerSession, "enter_granted", fails)
         exchange = Exchange(loop, broker, V311)
         exchange.run(
             row("fault", "3.1.1: 4.8.0-2", b.connects(), a.connects(), a.says(subscribe(1, ("t", 0))), a.is_closed())

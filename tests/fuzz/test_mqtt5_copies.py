@@ -44,7 +44,8 @@ def decoded(decoder: Decoder, read: bytes) -> tuple[list[Packet], object]:
     return packets, error and (type(error), str(error))
 
 
-@settings(max_examples=300, deadline=None)
+@pytest.mark.long
+@settings(max_examples=100, deadline=None)
 @given(streams(), st.booleans())
 def test_what_was_decoded_elsewhere_changes_nothing(made: list[list[bytes]], whole: bool) -> None:
     shared = Copies()

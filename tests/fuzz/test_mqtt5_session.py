@@ -58,7 +58,7 @@ class Wire:
         self.client.disconnected(NOW)
         self.server.disconnected(NOW)
         if not self.keep and (self.random.random() < 0.3 or (told and self.forgotten)):
-            self.server.end()
+            self.server.end_session()
             self.forgotten = True
         self.open()
 
@@ -76,9 +76,9 @@ class Wire:
     def _at_server(self, piece: bytes) -> None:
         for packet in self.server_decoder.feed(piece):
             if isinstance(packet, Connect):
-                self.to_client += b"".join(self.server.connected(packet, self.offer, NOW))
+                self.to_client += b"".join(self.server.take_connect(packet, self.offer, NOW))
                 continue
-            for action in self.server.received(packet, NOW):
+            for action in self.server.take_packet(packet, NOW):
                 assert not isinstance(action, Close), action
                 if isinstance(action, bytes):
                     self.to_client += action
@@ -86,12 +86,12 @@ class Wire:
                     self.at_server.append(action.payload)
                     self.to_client += self.server.acknowledge(action)
                 elif isinstance(action, Subscribe):
-                    granted = self.server.subscribed(action, [one.qos for one in action.subscriptions])
+                    granted = self.server.enter_granted(action, [one.qos for one in action.subscriptions])
                     self.to_client += self.server.suback(action.packet_id, granted.codes)
         assert self.server_decoder.error is None
 
     def _at_client(self, piece: bytes) -> None:
-        for action in self.client.received_all(self.client_decoder.feed(piece), NOW):
+        for action in self.client.take_packets(self.client_decoder.feed(piece), NOW):
             assert not isinstance(action, Close), action
             if isinstance(action, bytes):
                 self.to_server += action
@@ -174,10 +174,10 @@ def test_a_server_that_forgets_its_sessions_still_gets_everything(seed: int, qos
 @given(VERSIONS, st.data())
 def test_no_packet_of_a_client_makes_the_servers_session_raise(version: Version, data: st.DataObject) -> None:
     session = ServerSession("c", SessionLimits(in_flight_messages=4, queue_messages=4))
-    session.connected(Connect("c", version), ServerOffer(receive_maximum=4), NOW)
+    session.take_connect(Connect("c", version), ServerOffer(receive_maximum=4), NOW)
     for packet in data.draw(st.lists(packets(version, "server"), max_size=12)):
         session.deliver(Message("a", b"x"), data.draw(st.integers(0, 2)), False, NOW)
-        for action in session.received(packet, NOW):
+        for action in session.take_packet(packet, NOW):
             if isinstance(action, Publish) and data.draw(st.booleans()):
                 session.acknowledge(action)
         assert session.outbound.in_flight <= 4
@@ -191,7 +191,7 @@ def test_no_packet_of_a_server_makes_the_clients_session_raise(version: Version,
     session.open(NOW)
     for packet in data.draw(st.lists(packets(version, "client"), max_size=12)):
         session.publish(Publish("a", b"x", 1), None, NOW)
-        for action in session.received_all([packet], NOW):
+        for action in session.take_packets([packet], NOW):
             if isinstance(action, Publish) and data.draw(st.booleans()):
                 session.acknowledge(action)
         assert session.outbound.in_flight <= 4

@@ -286,7 +286,7 @@ class World:
             for client in list(broker.lifecycle.clients.values()):
                 if client.peer is None and client.client_id.startswith(f"{prefix}/"):
                     broker.lifecycle.dismiss(client, ReasonCode.SESSION_TAKEN_OVER)
-                    for action in client.session.end() if client.alive else ():
+                    for action in client.session.end_session() if client.alive else ():
                         broker.lifecycle.perform(client, action)
 
 
@@ -315,7 +315,7 @@ async def two_gateways(directory: Path) -> AsyncIterator[World]:
         }
         stack.callback(cut_all)
         sides = [members[name] for name in ("g1", "g2")]
-        await until(lambda: all(len(links.parts.dials.up) == 3 for _, links in sides))
+        await until(lambda: all(len(links.parts.dials.connected_peers) == 3 for _, links in sides))
         yield World([broker for broker, _ in sides], [links for _, links in sides])
 
 

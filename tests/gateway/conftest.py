@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,9 @@ import pytest
 
 from gateway import cli
 from gateway.setup import Made, Plan, make_overlay
-from tests.gateway.overlay_processes import OverlayProcesses
 from tests.gateway.traced_site import Site
-from tests.support.parties import Parties, ServedParties
+from tests.support.parties import Parties, ServedParties, on_disk
+from tests.support.processes import ending
 
 
 @pytest.fixture
@@ -42,22 +41,10 @@ def plant(_made_once: Made, tmp_path: Path) -> Made:
     return Made(directory, _made_once.members)
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Parties:
-    return Parties(tmp_path)
-
-
-@pytest.fixture
-def served(tmp_path: Path) -> ServedParties:
-    return ServedParties(tmp_path)
-
-
-@pytest.fixture
-def overlay(tmp_path: Path) -> Iterator[OverlayProcesses]:
-    """Real processes, which the test makes and starts; they end with it."""
-    made = OverlayProcesses(tmp_path)
-    yield made
-    made.stop()
+world = on_disk(Parties)
+served = on_disk(ServedParties)
+overlay = ending()
+"""Real processes, which the test makes and starts; they end with it."""
 
 
 @pytest.fixture(scope="module")

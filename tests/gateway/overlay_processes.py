@@ -78,6 +78,7 @@ class OverlayProcesses:
         owner_name: str = "owner",
         service: KeyService | None = None,
         trusted: Sequence[str] = (),
+        scopes: Sequence[Mapping[str, Any]] = SCOPES,
     ) -> OverlayProcesses:
         """Makes regions by name with their number of replicas, gateways by name with their region; a gateway whose
         name begins with `job` is an ingest job. `trusted`: regions with fewer than three.
@@ -112,7 +113,7 @@ class OverlayProcesses:
                 for region in regions
             ],
             "edges": [list(edge) for edge in edges],
-            "scopes": list(SCOPES),
+            "scopes": [dict(scope) for scope in scopes],
             "members": [
                 {"card": f"{name}/card.json", "region": region, "publish": ["#"], "read": ["#"]}
                 for name, region in gateways.items()
@@ -251,6 +252,7 @@ class OverlayProcesses:
     def stop(self) -> None:
         for process in self.running.values():
             process.terminate()
+            process.send_signal(signal.SIGCONT)  # a stopped one ends when it goes on
         for process in self.running.values():
             try:
                 process.wait(10)

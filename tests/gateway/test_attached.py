@@ -30,13 +30,13 @@ def settings(**content: Any) -> Settings:
 
 def test_a_broker_has_one_name_in_the_marks_of_bridges(tmp_path: Path) -> None:
     kept = settings(data=str(tmp_path))
-    name = Attached(kept, None)._name()
+    name = Attached(kept, None)._broker_name()
     assert name.startswith("broker-")
-    assert Attached(kept, None)._name() == name, "drawn once"
+    assert Attached(kept, None)._broker_name() == name, "drawn once"
     assert (tmp_path / BROKER_NAME).read_text() == f"{name}\n"
     links: Any = SimpleNamespace(figures=SimpleNamespace(name="g1"))
-    assert Attached(kept, links)._name() == "g1", "in an overlay that is our name"
-    assert Attached(settings(), None)._name() != Attached(settings(), None)._name(), "nothing is kept"
+    assert Attached(kept, links)._broker_name() == "g1", "in an overlay that is our name"
+    assert Attached(settings(), None)._broker_name() != Attached(settings(), None)._broker_name(), "nothing is kept"
 
 
 def test_a_name_that_is_none_is_one_line(tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ def test_a_name_that_is_none_is_one_line(tmp_path: Path) -> None:
     path.touch(0o600)
     path.write_bytes(b"\xff")
     with pytest.raises(StartError, match=r"broker\.name: .*; remove it"):
-        Attached(settings(data=str(tmp_path)), None)._name()
+        Attached(settings(data=str(tmp_path)), None)._broker_name()
 
 
 class FakeHooks:
@@ -57,7 +57,7 @@ class FakeHooks:
         self.done: list[str] = []
         FakeHooks.made = self
 
-    def tell(self, event: str, user: str = "", **fields: Any) -> None:
+    def tell_event(self, event: str, user: str = "", **fields: Any) -> None:
         self.told.append((event, fields))
 
     def start(self) -> None:
@@ -73,7 +73,7 @@ def test_events_are_of_clients_and_findings(monkeypatch: pytest.MonkeyPatch) -> 
     watchers: list[Any] = []
     broker: Any = SimpleNamespace(exchange=SimpleNamespace(watchers=watchers))
     watch: Any = SimpleNamespace(on_change=None)
-    Attached(settings(), None)._tell(broker, watch)
+    Attached(settings(), None)._begin_hooks(broker, watch)
     (watched,) = watchers
     came = {
         "client_id": "pump",
@@ -171,7 +171,7 @@ async def test_all_ends_hooks_last_so_that_they_hear_of_the_rest() -> None:
     parts._log = logging.NullHandler()
     logging.getLogger("veilmq").addHandler(parts._log)
     parts._starting = asyncio.get_running_loop().create_task(asyncio.sleep(0))
-    await beside.end()
+    await beside.end_parts()
     assert parts._starting.done(), "never stopped while it starts"
     assert done == ["server", "watch", "one", "two", "hooks"]
     assert parts._log not in logging.getLogger("veilmq").handlers

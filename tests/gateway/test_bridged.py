@@ -274,10 +274,10 @@ class Tracing:
         self.asked.append(publish.topic)
         return True
 
-    def heard(self, client_id: str, publish: Publish) -> bool:
+    def take_accepted(self, client_id: str, publish: Publish) -> bool:
         return False
 
-    def arrived(self, publication: Any) -> bool:
+    def take_arrival(self, publication: Any) -> bool:
         return False
 
     def admit(self, topic: str, client_id: str, *, publishes: bool) -> tuple[str, bool]:
@@ -415,12 +415,12 @@ async def test_a_client_of_the_first_moment_finds_bridges_subscribed(tmp_path: P
     }
     attached = Attached(parse({"listeners": {"default": {"bind": "127.0.0.1:0"}}, **config}), None)
     try:
-        async with serving(config, before_serving=attached.begin) as broker:
+        async with serving(config, before_serving=attached.begin_parts) as broker:
             session = broker.lifecycle.clients["$veilmq/bridge/cloud"].session
-            broker.exchange.route(Message("z/first", b"1", 1), None)
+            broker.exchange.delivery.route(Message("z/first", b"1", 1), None)
             assert len(session.waiting) + len(session.outbound.unacknowledged) == 1
             await until(lambda: not attached._bridges[0]._local.connected)
-            broker.exchange.route(Message("x/second", b"2", 1), None)
+            broker.exchange.delivery.route(Message("x/second", b"2", 1), None)
             assert len(session.waiting) + len(session.outbound.unacknowledged) == 2
     finally:
-        await attached.end()
+        await attached.end_parts()

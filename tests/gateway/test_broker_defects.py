@@ -25,9 +25,9 @@ def test_keep_alive_is_enforced_so_the_will_of_a_half_open_client_fires() -> Non
             await watch.subscribe("will")
             silent = await Wire.connect(broker, "silent", keep_alive_s=10, will=Will("will", b"silent"))
             start = broker.now()
-            broker.tick(start + 14)
+            broker.do_due_work(start + 14)
             assert await watch.published() == []
-            broker.tick(start + 16)
+            broker.do_due_work(start + 16)
             assert await watch.published() == [("will", b"silent")]
             (bye,) = await silent.closed()
             assert isinstance(bye, Disconnect)
@@ -41,9 +41,9 @@ def test_timeout_disconnect_delay_lengthens_the_keep_alive() -> None:
         async with serving({"timeout_disconnect_delay": 5}) as broker:
             await Wire.connect(broker, "c", keep_alive_s=10)
             start = broker.now()
-            broker.tick(start + 19)
+            broker.do_due_work(start + 19)
             assert dict(broker.clients()) == {"c": True}
-            broker.tick(start + 21)
+            broker.do_due_work(start + 21)
             assert dict(broker.clients()) == {}
 
     asyncio.run(check())

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,7 @@ class FakeOverlay:
 
     def __init__(self) -> None:
         self.published: list[tuple[str, Publication]] = []
+        self.runs: list[list[bytes]] | None = None  # None: publications come one by one
         self.done: list[Callable[[int], None]] = []
         self.filters: list[str] = []
         self.peers: list[str] = []
@@ -52,6 +54,15 @@ class FakeOverlay:
         self.entities: list[Any] = []
         self.groups: list[str] = []
         self.refusal = int(ReasonCode.NOT_AUTHORIZED)
+
+    def publish_run(self, client_id: str, run: Sequence[Publication], done: Callable[[int], None]) -> int:
+        taken = list(takewhile(lambda publication: publication.topic.startswith("far/"), run))
+        if self.runs is None:
+            return 0
+        if taken:
+            self.runs.append([publication.payload for publication in taken])
+            self.done.append(done)
+        return len(taken)
 
     def publish(self, client_id: str, publication: Publication, done: Callable[[int], None]) -> bool:
         self.published.append((client_id, publication))
@@ -63,10 +74,10 @@ class FakeOverlay:
             return True
         return False
 
-    def subscribed(self, topic_filter: str, wanted: object = None) -> None:
+    def filter_subscribed(self, topic_filter: str, wanted: object = None) -> None:
         self.filters.append(f"+{topic_filter}")
 
-    def unsubscribed(self, topic_filter: str) -> None:
+    def filter_unsubscribed(self, topic_filter: str) -> None:
         self.filters.append(f"-{topic_filter}")
 
     def group_joined(self, group: LocalGroup) -> None:
@@ -118,6 +129,48 @@ def test_a_publication_is_acknowledged_when_the_overlay_has_it_and_in_order() ->
             assert answers == [PubAck(one), PubRec(two), PubAck(three)]
             wire.send(PubRel(two))
             await wire.expect(PubComp)
+
+    asyncio.run(check())
+
+
+def test_plain_publications_of_one_read_go_together_and_are_acknowledged_in_their_places() -> None:
+    async def check() -> None:
+        overlay = FakeOverlay()
+        overlay.runs = []
+        async with serving(overlay=overlay) as broker:
+            wire, sub = await Wire.connect(broker, "dev"), await Wire.connect(broker, "sub")
+            await sub.subscribe("far/here")
+            ids = [wire.publish("far/1", b"%d" % n, 1) for n in range(4)]
+            ids += [wire.publish("far/here", b"4", 1), wire.publish("far/1", b"5", 1), wire.publish("near", b"6", 1)]
+            assert await wire.barrier() == []
+            assert overlay.runs == [[b"0", b"1", b"2", b"3"], [b"5"]], "what local clients get goes alone"
+            assert [publication.payload for _, publication in overlay.published] == [b"4", b"6"]
+            assert await sub.published() == [("far/here", b"4")]
+            run, alone, after = overlay.done
+            after(0)
+            alone(0)
+            assert await wire.barrier() == []
+            run(0)
+            assert await wire.barrier() == [PubAck(each) for each in ids]
+
+    asyncio.run(check())
+
+
+def test_each_publication_of_a_run_that_the_disk_refuses_is_refused() -> None:
+    async def check() -> None:
+        overlay = FakeOverlay()
+        overlay.runs = []
+        async with serving(overlay=overlay) as broker:
+            new, old = await Wire.connect(broker, "new"), await Wire.connect(broker, "old", Version.V311)
+            ids = [new.publish("far/1", b"x", 1) for _ in range(3)]
+            assert await new.barrier() == []
+            overlay.done[0](ReasonCode.QUOTA_EXCEEDED)
+            assert await new.barrier() == [PubAck(each, ReasonCode.QUOTA_EXCEEDED) for each in ids]
+            for _ in range(3):
+                old.publish("far/1", b"x", 1)
+            assert await old.barrier() == []
+            overlay.done[1](ReasonCode.QUOTA_EXCEEDED)
+            assert await old.closed() == [], "it has no words for that, keeps all three, and repeats them"
 
     asyncio.run(check())
 
@@ -225,11 +278,11 @@ def test_an_old_client_that_is_owed_too_much_is_not_read_and_not_timed_out() -> 
             wire.publish("far/x", qos=1)
             await asyncio.sleep(0.02)
             assert len(overlay.done) == 3
-            broker.tick(broker.now() + 10)
+            broker.do_due_work(broker.now() + 10)
             assert dict(broker.clients()) == {"dev": True}
             overlay.done[0](0)
             await until(lambda: len(overlay.done) == 4)
-            broker.tick(broker.now() + 10)
+            broker.do_due_work(broker.now() + 10)
             for done in overlay.done[1:]:
                 done(0)
             assert len([await wire.expect(PubAck) for _ in range(4)]) == 4
@@ -281,7 +334,7 @@ def test_first_and_last_subscription_of_a_filter_are_reported() -> None:
             await a.subscribe("t/#", 2)
             await b.subscribe("$share/g/t/#")
             assert overlay.filters == ["+t/#"]
-            assert broker.local_filters() == ["t/#"]
+            assert broker.local.local_filters() == ["t/#"]
             a.cut()
             await until(lambda: "a" not in dict(broker.clients()))
             assert overlay.filters == ["+t/#"]
@@ -313,7 +366,7 @@ def test_a_broker_that_stops_withdraws_nothing_that_persistent_sessions_want(kep
         assert [told for told in overlay.groups if told.startswith("-")] == ([] if kept else ["-h:t/4 after -t/3"])
         overlay = FakeOverlay()
         async with serving(config, overlay=overlay) as broker:
-            assert set(broker.local_filters()) == {"t/1", "t/2"} | ({"t/3", "t/4"} if kept else set())
+            assert set(broker.local.local_filters()) == {"t/1", "t/2"} | ({"t/3", "t/4"} if kept else set())
 
     asyncio.run(check())
 
@@ -335,7 +388,7 @@ def test_a_suback_waits_until_members_know_of_the_subscription() -> None:
             assert await wire.subscribe("near/#", 1) == 1
             asking = asyncio.create_task(wire.subscribe("$share/g/far/#", 1))
             await until(lambda: "far/#" in overlay.waiting)
-            broker.deliver_local(Publication("far/1", b"early", 1))
+            broker.local.deliver_local(Publication("far/1", b"early", 1))
             await asyncio.sleep(0.02)
             assert not asking.done()
             overlay.waiting["far/#"]()
@@ -365,13 +418,13 @@ def test_what_was_retained_while_a_suback_waited_came_live_and_comes_no_second_t
         overlay = Slow()
         async with serving(overlay=overlay) as broker:
             for topic in ("far/1", "far/2"):
-                broker.deliver_local(Publication(topic, b"before", 1, retain=True))
+                broker.local.deliver_local(Publication(topic, b"before", 1, retain=True))
             wire = await Wire.connect(broker, "reader")
             for number in (b"now", b"later"):
                 overlay.done = None
                 asking = asyncio.create_task(wire.subscribe("far/#", 1))
                 await until(lambda: overlay.done is not None)
-                broker.deliver_local(Publication("far/2", number, 1, retain=True))
+                broker.local.deliver_local(Publication("far/2", number, 1, retain=True))
                 assert overlay.done is not None
                 overlay.done()
                 await asking
@@ -393,7 +446,7 @@ def test_groups_are_reported_from_their_first_member_to_their_last() -> None:
             assert overlay.groups == ["+g:t/# after +t/#", "+g:u after +u"]
             await b.subscribe("$share/g/t/#")
             both = LocalGroup("g", "t/#", True, "here"), LocalGroup("g", "u", True, "here")
-            assert set(broker.local_groups()) == set(both)
+            assert set(broker.local.local_groups()) == set(both)
             a.send(Unsubscribe(9, ("$share/g/t/#",)))
             await a.expect(UnsubAck)
             assert not any(told.startswith("-") for told in overlay.groups), "b is a member still"
@@ -401,7 +454,7 @@ def test_groups_are_reported_from_their_first_member_to_their_last() -> None:
             await b.closed()
             assert overlay.groups[-1] == "-g:t/# after +u"
             assert overlay.filters[-1] == "-t/#"
-            assert broker.local_groups() == [LocalGroup("g", "u", True, "here")]
+            assert broker.local.local_groups() == [LocalGroup("g", "u", True, "here")]
 
     asyncio.run(check())
 
@@ -417,11 +470,11 @@ def test_what_another_gateway_serves_a_group_with_goes_to_ordinary_subscribers_o
             await other.subscribe("$share/other/far/#", 1)
             for member in (one, two):
                 await member.subscribe("$share/g/far/#", 1)
-            broker.deliver_local(Publication("far/1", b"theirs", 1), {("g", "far/#")})
-            broker.deliver_local(Publication("far/1", b"ours", 1), {("g", "far/1"), ("h", "far/#")})
+            broker.local.deliver_local(Publication("far/1", b"theirs", 1), {("g", "far/#")})
+            broker.local.deliver_local(Publication("far/1", b"ours", 1), {("g", "far/1"), ("h", "far/#")})
             taken = Publication("far/1", b"taken over", 1, True, properties=(("vmq", "hidden"),))
-            broker.deliver_shared(("g", "far/#"), taken)
-            broker.deliver_shared(("gone", "far/#"), taken)
+            broker.local.deliver_shared(("g", "far/#"), taken)
+            broker.local.deliver_shared(("gone", "far/#"), taken)
             await until(broker._broadcast_queue.empty)
             assert [p for _, p in await plain.published()] == [b"theirs", b"ours"]
             assert [p for _, p in await other.published()] == [b"theirs", b"ours"]
@@ -440,7 +493,7 @@ def test_deliver_local_reaches_local_clients_and_the_retained_store_and_never_go
         async with serving(overlay=overlay) as broker:
             sub = await Wire.connect(broker, "sub")
             await sub.subscribe("far/#", 1)
-            broker.deliver_local(
+            broker.local.deliver_local(
                 Publication(
                     *("far/1", b"opened", 2, True),
                     content_type="t",
@@ -556,7 +609,7 @@ def test_send_to_peer_is_acknowledged_bounded_and_outlives_a_connection(authorit
                 )
 
             def send(payload: bytes = b"x") -> bool:
-                return broker.send_to_peer("replica1", "w", payload, (("vmq", "h"),), acks.append)
+                return broker.local.send_to_peer("replica1", "w", payload, (("vmq", "h"),), acks.append)
 
             assert not send()
             peer = await connect()
@@ -582,7 +635,7 @@ def test_send_to_peer_is_acknowledged_bounded_and_outlives_a_connection(authorit
             assert overlay.peers == ["+replica1", "+replica1"]
             peer.cut()
             await until(lambda: member.connection is None)
-            broker.tick(broker.now() + 101)
+            broker.do_due_work(broker.now() + 101)
             assert overlay.peers[-1] == "-replica1"
             assert not send()
 
@@ -675,7 +728,7 @@ def test_subscriptions_that_may_be_read_no_longer_end_with_their_connection() ->
                 await reader.subscribe(each)
             await other.subscribe("open/a")
             overlay.shut = True
-            broker.end_unreadable(overlay.may_subscribe)
+            broker.local.end_unreadable(overlay.may_subscribe)
             farewell = (await reader.closed())[-1]
             assert isinstance(farewell, Disconnect)
             assert farewell.code == ReasonCode.NOT_AUTHORIZED

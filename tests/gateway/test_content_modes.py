@@ -63,9 +63,7 @@ def assert_delivered(reader: Subscriber, payloads: Sequence[bytes]) -> None:
 SLOW = pytest.mark.slow
 
 
-@pytest.mark.parametrize(
-    "mode", ["one", "auto", pytest.param("copies", marks=SLOW), pytest.param("blocks", marks=SLOW)]
-)
+@pytest.mark.parametrize("mode", ["one", *(pytest.param(mode, marks=SLOW) for mode in ("auto", "copies", "blocks"))])
 def test_liars_in_different_planes_stop_nothing(overlay: OverlayProcesses, mode: str) -> None:
     """One announces what it never gives, one alters all content."""
     reader = start(overlay, mode, {"north1": Behaviour.WITHHOLD, "south2": Behaviour.CONTENT})

@@ -73,7 +73,7 @@ async def test_what_is_malformed_is_refused_and_the_rest_of_the_packet_is_not(ve
         if version == Version.V5:
             assert await subscribe(wire, "f", where="v > ") == [0x8F]
             assert await subscribe(wire, "f?v=1", where="v = 1") == [0x8F]
-        assert broker.exchange.router.filters() == ["b", "d/#"]
+        assert broker.exchange.delivery.router.filters() == ["b", "d/#"]
 
 
 @on_loop
@@ -121,10 +121,10 @@ async def test_another_predicate_beside_the_same_filter_replaces_it_also_in_a_gr
         for topic in "tu":
             await say(device, b"1", b"3", b"6", topic=topic)
         assert await payloads(wire) == [b"3", b"6"] * 2
-        assert broker.exchange.router.predicates == 2
+        assert broker.exchange.delivery.router.predicates == 2
         wire.send(Unsubscribe(wire.new_id(), ("t", "$share/g/u")))
         await wire.barrier()
-        assert (broker.exchange.router.predicates, broker.exchange.router.filters()) == (0, [])
+        assert (broker.exchange.delivery.router.predicates, broker.exchange.delivery.router.filters()) == (0, [])
 
 
 @on_loop
@@ -168,7 +168,7 @@ async def test_a_restart_keeps_predicates(tmp_path: Path) -> None:
         await subscribe(wire, "u", where="payload > 5", qos=1)
     async with serving(stored) as broker:
         device = await Wire.connect(broker, "d")
-        assert broker.exchange.router.predicates == 2
+        assert broker.exchange.delivery.router.predicates == 2
         for topic, payload in (("t", b"1"), ("t", b"2"), ("u", b"2"), ("u", b"6")):
             device.publish(topic, payload, 1)
         await device.barrier()
@@ -208,12 +208,12 @@ async def test_the_overlay_is_told_the_filter_alone_and_what_it_brings_is_judged
         (joined,) = overlay.groups
         assert joined.startswith("+g/"), "another group than g without a predicate"
         for payload in (b"1", b"2", b"3"):
-            broker.deliver_local(Publication("far/x", payload, 1))
+            broker.local.deliver_local(Publication("far/x", payload, 1))
         found = await payloads(wire)
         assert sorted(found) == [b"2", b"3", b"3"]
-        lost = [(each.name, each.filter) for each in broker.local_groups() if each.name.startswith("g/")]
-        broker.deliver_local(Publication("far/x", b"4", 1), lost)
-        broker.deliver_shared(lost[0], Publication("far/x", b"5", 1))
+        lost = [(each.name, each.filter) for each in broker.local.local_groups() if each.name.startswith("g/")]
+        broker.local.deliver_local(Publication("far/x", b"4", 1), lost)
+        broker.local.deliver_shared(lost[0], Publication("far/x", b"5", 1))
         assert [(await wire.expect(Publish)).payload for _ in range(2)] == [b"4", b"5"]
         wire.send(Unsubscribe(wire.new_id(), ("far/+?payload>1", "far/+?payload>2", "$share/g/far/x")))
         await wire.barrier()

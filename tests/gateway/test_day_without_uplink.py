@@ -19,7 +19,7 @@ from bridge.publisher.windows import WINDOW_MAX
 from gateway.outbox.database import PAGE_ROWS
 from keys.envelope import PROPERTY_HEADER, SignedHeader, from_property
 from tests.bridge.helpers import NOW
-from tests.gateway.test_store_and_forward import CALENDAR, DAY_S, REPLICAS, Site, make
+from tests.gateway.test_store_and_forward import CALENDAR, DAY_S, REPLICAS, OutboxLife, make
 from tests.sim.world import World
 
 pytestmark = pytest.mark.invariant(39)
@@ -31,7 +31,7 @@ TURN_S = 0.2
 """Time goes on while it drains: no gateway sends more a second than its owner lets it."""
 
 
-class Recorder(Site):
+class Recorder(OutboxLife):
     """Keeps the numbers of what was sent instead of the wires, and how many others each one had to wait for."""
 
     def __init__(self, directory: Path, world: World, now: float) -> None:

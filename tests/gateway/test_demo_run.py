@@ -1,4 +1,4 @@
-"""The whole system once, as `make demo` runs it: processes, TLS, a liar, kill -9, Spark."""
+"""The whole system once, as `make demo` runs it: processes, TLS, a liar, kill -9, Spark. CI runs `make demo` itself."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ KEYS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.timeout(400)
 def test_the_demonstration_loses_nothing_and_finds_the_liar():

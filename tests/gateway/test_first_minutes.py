@@ -9,26 +9,17 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from tests import forking
 from tests.first_minutes import COMMANDS_MAX, PAGE, commands, walking
-from tests.gateway.overlay_processes import ENVIRONMENT
+from tests.gateway.overlay_processes import ENVIRONMENT, VEILMQ, run_veilmq
 from tests.ports import free_ports
 
-VEILMQ = (sys.executable, "-m", "gateway.cli")
 NEEDS_MOSQUITTO = pytest.mark.skipif(shutil.which("mosquitto_pub") is None, reason="no mosquitto here; make tools")
-
-
-def veilmq(*arguments: str | Path, status: int | None = 0) -> str:
-    """Standard output of one command."""
-    command = [*VEILMQ, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=ENVIRONMENT)
-    assert status is None or done.returncode == status, done.stderr + done.stdout
-    return done.stdout
 
 
 @pytest.mark.slow
@@ -87,12 +78,11 @@ def test_a_mosquitto_with_logins_rights_and_kept_messages_is_taken_over(tmp_path
     finally:
         theirs.terminate()
         theirs.wait(20)
-    said = veilmq("import", tmp_path / "mosquitto.conf", "-o", tmp_path / "new")
-    assert "1 retained messages, 1 sessions with 1 subscriptions and 1 queued messages" in said
-    with (tmp_path / "ours.log").open("w") as log:
-        ours = subprocess.Popen(
-            [*VEILMQ, "broker", "-c", tmp_path / "new/broker.yaml"], stdout=log, stderr=log, env=ENVIRONMENT
-        )
+    imported = run_veilmq("import", str(tmp_path / "mosquitto.conf"), "-o", str(tmp_path / "new"))
+    assert imported.returncode == 0, imported.stderr
+    assert "1 retained messages, 1 sessions with 1 subscriptions and 1 queued messages" in imported.stdout
+    log = tmp_path / "ours.log"
+    ours = forking.run([*VEILMQ, "-c", str(tmp_path / "new/broker.yaml")], None, ENVIRONMENT, log, log)
     try:
         assert client("sub", *ann, "-i", "keeper", "-c", "-t", "plant/+/temp", "-C", "1", "-W", "20") == "while away\n"
         assert client("sub", "-u", "bob", "-P", "pw1", "-t", "plant/public/#", "-C", "1", "-W", "20") == "kept\n"

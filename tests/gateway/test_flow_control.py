@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,15 +18,6 @@ NORTH, SOUTH = ("north1", "north2", "north3"), ("south1", "south2", "south3")
 MESSAGES, PAYLOAD_BYTES = 3_000, 8_000
 """Several times what the queues towards one region take before it counts as full."""
 GROWTH_BYTES = 60 << 20
-
-
-@pytest.fixture
-def overlay(tmp_path: Path) -> Iterator[OverlayProcesses]:
-    made = OverlayProcesses(tmp_path)
-    yield made
-    for process in made.running.values():
-        process.send_signal(signal.SIGCONT)
-    made.stop()
 
 
 def resident_bytes(process_id: int) -> int:

@@ -20,14 +20,9 @@ from gateway.sessions.database import Changes, SessionDatabase
 from gateway.trust.domains import Card, TrustDomain
 from gateway.trust.errors import TrustError
 from gateway.trust.overlay_file import load_overlay
-from tests.support.parties import NOW_MS, Parties
+from tests.support.parties import NOW_MS, Parties, on_disk, signed
 
-
-@pytest.fixture
-def world(tmp_path: Path) -> Parties:
-    made = Parties(tmp_path)
-    made.sign()
-    return made
+world = on_disk(signed)
 
 
 def newer(path: Path, key: str, by: int = 1) -> bytes:

@@ -193,7 +193,7 @@ def test_ten_thousand_filters_in_one_packet_are_answered_one_by_one(pattern: str
             assert time.monotonic() - began < 3
             assert broker.operation.observe().subscriptions == 1_000
             wire.cut()
-            await until(lambda: not broker.exchange.router.filters())
+            await until(lambda: not broker.exchange.delivery.router.filters())
             await is_served(broker)
 
     within(check)
@@ -301,7 +301,7 @@ def test_topics_that_are_never_the_same_do_not_fill_memory() -> None:
                 for number in range(start, start + 3_000):
                     pub.publish(f"new/{number}")
                 await pub.barrier()
-            assert len(broker.exchange.router._plans) <= MEMO_TOPICS
+            assert len(broker.exchange.delivery.router._plans) <= MEMO_TOPICS
             await is_served(broker)
 
     within(check)

@@ -160,7 +160,7 @@ class Tap:
 
     async def keys_of(self, name: str) -> ScopeKeys:
         """All that the member can fetch now."""
-        client = self.client(name, Arrival.done)
+        client = self.client(name, Arrival.acknowledge)
         client.start()
         await until(lambda: len(client.scope_keys), 10)
         await client.close()
@@ -171,7 +171,7 @@ class Tap:
         client = self.client(name, self.arrivals.append)
         client.start()
         async with asyncio.timeout(30):
-            await until(lambda: client.accepted and len(client.scope_keys), 30)
+            await until(lambda: client.is_accepted and len(client.scope_keys), 30)
             await asyncio.to_thread(meanwhile)
             while not (len(client.scope_keys) > 1 and self.headers()):
                 await asyncio.to_thread(publish)

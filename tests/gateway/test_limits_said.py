@@ -148,7 +148,7 @@ async def _is_waited_for(broker: EdgeBroker) -> None:
     pub = await Wire.connect(broker, "pub")
     for _ in range(5):
         pub.publish("t", qos=1)
-    await until(lambda: broker.exchange.holding.waiting)
+    await until(lambda: broker.exchange.delivery.holding.waiting)
     await until(lambda: broker.exchange.reached.counts["hold_s"])
 
 
@@ -158,10 +158,10 @@ async def _is_waited_for(broker: EdgeBroker) -> None:
 async def _is_a_member_that_takes_nothing(broker: EdgeBroker) -> None:
     client = Client(ServerSession("r1", broker.lifecycle.terms.of_peers), EdgeSession())
     client.peer = "r1"
-    client.session.connected(Connect("r1"), ServerOffer(), broker.now())
+    client.session.take_connect(Connect("r1"), ServerOffer(), broker.now())
     broker.lifecycle.peers["r1"] = client
     for _ in range(4):
-        broker.send_to_peer("r1", "t", bytes(900), (), lambda code: None)
+        broker.local.send_to_peer("r1", "t", bytes(900), (), lambda code: None)
     del broker.lifecycle.peers["r1"]
     assert all(isinstance(one.message, PeerMessage) for one in client.session.waiting)
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from tests.gateway.overlay.test_region_client import Server, connected, scenario
 from tests.gateway.overlay_processes import OverlayProcesses
 from tests.gateway.test_broker_overlay import FakeOverlay
 from tests.support.files import edited
+from tests.support.processes import ending
 from tests.waits import until, wait_until
 
 KEEP_ALIVE_S = 10
@@ -146,10 +147,10 @@ def test_a_peer_that_falls_silent_is_noticed_by_whoever_was_dialled(tmp_path: Pa
 
             proxy.swallow()
             now = broker.now()
-            broker.tick(now + 1.5 * KEEP_ALIVE_S - 1)
+            broker.do_due_work(now + 1.5 * KEEP_ALIVE_S - 1)
             assert is_up()
             leap = Leap()
-            broker.tick(now + 1.5 * KEEP_ALIVE_S + 0.1)
+            broker.do_due_work(now + 1.5 * KEEP_ALIVE_S + 0.1)
             await leap.by(CLOSE_GRACE_S)  # it gives the peer so long to take its DISCONNECT
             await until(lambda: not is_up())
 
@@ -185,17 +186,16 @@ class OverIPv6(OverlayProcesses):
         assert wait_until(listens), self.log(name)
 
 
-@pytest.fixture
-def overlay(tmp_path: Path) -> Iterator[OverIPv6]:
+def need_ipv6(_: OverIPv6) -> None:
     if not socket.has_ipv6:
         pytest.skip("this Python has no IPv6")
     try:
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()
     except OSError:
         pytest.skip("this machine has no IPv6")
-    made = OverIPv6(tmp_path)
-    yield made
-    made.stop()
+
+
+overlay = ending(need_ipv6, OverIPv6)
 
 
 def test_ipv6_from_the_configuration_through_the_overlay_file_to_the_link(overlay: OverIPv6) -> None:
@@ -315,8 +315,8 @@ def test_members_that_dialled_us_are_shown_too(tmp_path: Path) -> None:
     async def check() -> None:
         async with a_link(tmp_path) as (client, _, broker, _):
             figures = Figures("r", "replica")
-            figures.received("replica1", 10)
-            assert broker.send_to_peer("replica1", "t", b"12345", (), lambda code: None)
+            figures.count_received("replica1", 10)
+            assert broker.local.send_to_peer("replica1", "t", b"12345", (), lambda code: None)
             await until(lambda: client.figures.received)
             (shown,) = accepted_links(broker.lifecycle, figures)
             assert (shown.peer, shown.dialled, shown.up, shown.waiting) == ("replica1", False, True, 0)
@@ -335,7 +335,7 @@ def test_the_links_that_we_dial_are_shown_while_they_are_down() -> None:
                 return lambda *_: None
 
         dials.start(["r1", "r2"], Nobody())
-        assert [(link.peer, link.dialled, link.up) for link in dials.states()] == [
+        assert [(link.peer, link.dialled, link.up) for link in dials.link_states()] == [
             ("r1", True, False),
             ("r2", True, False),
         ]

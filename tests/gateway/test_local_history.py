@@ -244,7 +244,7 @@ async def test_a_full_disk_stops_the_history_and_nothing_else(tmp_path: Path, mo
         history = broker.exchange.history
         assert history is not None
         await until(lambda: history.lost == 3)
-        assert "full" in history.states()[0].refused
+        assert "full" in history.history_states()[0].refused
         shown = {metric.name: metric for metric in broker.operation.collect()}
         assert shown["veilmq_history_lost"].samples[0].value == 3
         assert shown["veilmq_history_bytes"].samples[0].labels == {"scope": "plant/#"}

@@ -123,14 +123,14 @@ def test_a_mistake_on_the_command_line(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "broken.tar.gz").write_bytes(b"no archive")
     (tmp_path / "broken.json").write_text("{")
-    places = {"PLANT": plant.directory, "OWNER": plant.directory / "owner", "OVERLAY": plant.overlay}
-    before = plant.overlay.read_bytes()
+    places = {"PLANT": plant.directory, "OWNER": plant.directory / "owner", "OVERLAY": plant.overlay_path}
+    before = plant.overlay_path.read_bytes()
     status, _, error = veilmq(*(places.get(word, word) for word in arguments))
     assert status == 2, error
     assert error.startswith("veilmq: "), error
     assert error.count("\n") == 1, error
     assert COMMANDS[arguments] in error, error
-    assert plant.overlay.read_bytes() == before, "nothing is changed"
+    assert plant.overlay_path.read_bytes() == before, "nothing is changed"
 
 
 def leaves() -> Iterator[tuple[tuple[str, ...], Any]]:

@@ -175,7 +175,7 @@ async def test_a_long_read_is_taken_in_parts_and_others_are_served_between_them(
         bad, good = await Wire.connect(broker, "bad"), await Wire.connect(broker, "good")
         reader = await Wire.connect(broker, "reader")
         await reader.subscribe("bad/#")
-        turned, read = Turned(), connection.MqttConnection._read
+        turned, read = Turned(), connection.MqttConnection._take_bytes
 
         def counted(self: Any, data: bytes) -> None:
             if self.client is not None and self.client.client_id == "bad":
@@ -183,7 +183,7 @@ async def test_a_long_read_is_taken_in_parts_and_others_are_served_between_them(
                 turned.add()
             read(self, data)
 
-        monkeypatch.setattr(connection.MqttConnection, "_read", counted)
+        monkeypatch.setattr(connection.MqttConnection, "_take_bytes", counted)
         for number in range(200):
             bad.publish(f"bad/{number}", b"x" * (number % 40), qos)
         if qos == 0:
@@ -206,7 +206,7 @@ async def test_a_long_read_waits_for_the_turn_of_its_owner_while_others_send(mon
     async with serving() as broker:
         bad, good = await Wire.connect(broker, "bad"), await Wire.connect(broker, "good")
         reading, taken = [""], list[str]()
-        received, read = connection.MqttConnection.data_received, connection.MqttConnection._read
+        received, read = connection.MqttConnection.data_received, connection.MqttConnection._take_bytes
 
         def coming(self: Any, data: bytes) -> None:
             reading[0] = "socket"
@@ -219,7 +219,7 @@ async def test_a_long_read_waits_for_the_turn_of_its_owner_while_others_send(mon
             read(self, data)
 
         monkeypatch.setattr(connection.MqttConnection, "data_received", coming)
-        monkeypatch.setattr(connection.MqttConnection, "_read", counted)
+        monkeypatch.setattr(connection.MqttConnection, "_take_bytes", counted)
         assert await good.barrier() == []
         for number in range(200):
             bad.publish(f"bad/{number}", b"x")
@@ -238,14 +238,15 @@ async def test_a_read_of_costly_publications_leaves_others_their_turn(
         bad, good = await Wire.connect(broker, "bad"), await Wire.connect(broker, "good")
         reader = await Wire.connect(broker, "reader")
         await reader.subscribe("bad/#")
-        turned, published = Turned(), broker.exchange.published
+        turned, published = Turned(), broker.exchange.route_publish
 
         def costly(client: Any, publish: Publish) -> Any:
             turned.add()
             return published(client, publish)
 
-        monkeypatch.setattr(broker.lifecycle, "published", costly)
+        monkeypatch.setattr(broker.lifecycle, "route_publish", costly)
         monkeypatch.setattr(type(broker.lifecycle), "is_costly", True)
+        monkeypatch.setattr(broker.lifecycle, "passes_runs", lambda client: False)  # as where tracing looks at each
         no_turn(monkeypatch)
         for number in range(200):
             bad.publish(f"bad/{number}", b"x", qos)
@@ -345,17 +346,17 @@ async def test_who_waits_for_a_slow_reader_goes_on_in_turns_when_it_goes(monkeyp
         for wire in bad:
             for _ in range(100):
                 wire.publish("bad/x", b"x", 1)
-        await until(lambda: broker.exchange.holding.waiting == 5)
+        await until(lambda: broker.exchange.delivery.holding.waiting == 5)
         no_turn(monkeypatch)
         for module in (exchange, holding):
             monkeypatch.setattr(module, "TURN_S", 0.0)
-        turned, forward = Turned(), broker.exchange.forward
+        turned, forward = Turned(), broker.exchange.delivery.forward
 
         def forwarded(*asked: Any) -> bool:
             turned.add()
             return forward(*asked)
 
-        monkeypatch.setattr(broker.exchange, "forward", forwarded)
+        monkeypatch.setattr(broker.exchange.delivery, "forward", forwarded)
         reader.cut()
         for wire in bad:
             for _ in range(100):

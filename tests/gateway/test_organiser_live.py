@@ -98,6 +98,7 @@ def judge(overlay: OverlayProcesses, load: SteadyLoad, asked: Sequence[str]) -> 
     assert "Traceback" not in "".join(overlay.log(name) for name in overlay.running)
 
 
+@pytest.mark.slow
 def test_the_organiser_swaps_an_edge_and_the_owner_takes_it_up(overlay: OverlayProcesses) -> None:
     overlay.make(dict.fromkeys(ROW, 1), [ROW[:2], ROW[1:]], {"site": "north", "control": "south"}, trusted=ROW)
     add_boss(overlay, "middle", {"links": [["north", "south"]], "interval_s": 1, "dwell_s": 60})

@@ -49,6 +49,9 @@ class Overlay(FakeOverlay):
         self.stored: dict[str, list[int]] = {}
         self._undecided: list[Callable[[], None]] = []
 
+    def publish_run(self, client_id: str, run: object, done: object) -> int:
+        return 0
+
     def publish(self, client_id: str, publication: Publication, done: Callable[[int], None]) -> bool:
         def store() -> None:
             self.stored.setdefault(publication.topic, []).append(int(publication.payload))

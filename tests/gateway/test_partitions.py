@@ -8,14 +8,14 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
 from tests.conftest import tool
 from tests.gateway.namespaces import DividedProcesses, Network
 from tests.gateway.test_region import Subscriber, accepted
+from tests.support.processes import ending
 from tests.waits import wait_until
 
 pytestmark = pytest.mark.skipif(
@@ -33,11 +33,7 @@ HEALED_S = 80.0
 """What may pass after the last heal of a short run: the longest pause between two attempts to connect, and the work."""
 
 
-@pytest.fixture
-def overlay(tmp_path: Path) -> Iterator[DividedProcesses]:
-    made = DividedProcesses(tmp_path)
-    yield made
-    made.stop()
+overlay = ending(kind=DividedProcesses)
 
 
 class Cuts:

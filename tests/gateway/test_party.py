@@ -131,7 +131,7 @@ def test_a_seed_that_the_disk_does_not_keep_is_none_and_is_asked_for_again(caplo
 @pytest.mark.parametrize("alive", [True, False])
 def test_the_session_of_a_member_that_left_ends(alive: bool) -> None:
     done: list[Any] = []
-    session = SimpleNamespace(end=lambda: done.append("ended") or [])
+    session = SimpleNamespace(end_session=lambda: done.append("ended") or [])
     client = SimpleNamespace(session=session, alive=alive)
     lifecycle: Any = SimpleNamespace(peers={"r9": client}, dismiss=lambda *told: done.append(told), perform=None)
     end_session(lifecycle, "stranger")

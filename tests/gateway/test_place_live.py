@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import yaml
@@ -15,6 +13,7 @@ from gateway.commands.status import asked
 from tests.gateway.overlay_processes import OverlayProcesses
 from tests.gateway.test_attach_detach import GRACE_S, REGIONS, Changing
 from tests.ports import free_ports
+from tests.support.processes import ending
 from tests.waits import wait_until
 
 REPLICAS = [f"{region}{place}" for region in REGIONS for place in (1, 2, 3)]
@@ -35,11 +34,7 @@ class Watched(OverlayProcesses):
         self.configure(name, metrics={"bind": self.metrics[name]})
 
 
-@pytest.fixture
-def overlay(tmp_path: Path) -> Iterator[Watched]:
-    made = Watched(tmp_path)
-    yield made
-    made.stop()
+overlay = ending(kind=Watched)
 
 
 def place(overlay: Watched, *more: str) -> str:

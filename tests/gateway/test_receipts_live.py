@@ -5,30 +5,26 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import paho.mqtt.client as paho
-import pytest
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from tests.gateway import overlay_processes
 from tests.gateway.overlay_processes import OverlayProcesses
+from tests.support.processes import ending
 from tests.waits import wait_until
 
 REPLICAS = ("north1", "north2", "north3")
 TOPIC, PAYLOAD = "plant/valve", b"open the valve"
 
 
-@pytest.fixture
-def overlay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OverlayProcesses]:
-    monkeypatch.setattr(overlay_processes, "SCOPES", ({"filter": "plant/#", "tokens": True, "receipts": True},))
-    made = OverlayProcesses(tmp_path)
-    made.make({"north": 3}, [], {"site": "north", "lab": "north"})
+def begin(made: OverlayProcesses) -> None:
+    scope = {"filter": "plant/#", "tokens": True, "receipts": True}
+    made.make({"north": 3}, [], {"site": "north", "lab": "north"}, scopes=[scope])
     made.start(*REPLICAS, "site", "lab")
-    yield made
-    made.stop()
+
+
+overlay = ending(begin)
 
 
 def test_a_device_hears_who_has_its_message_and_a_stranger_can_check_it(overlay: OverlayProcesses) -> None:

@@ -350,13 +350,13 @@ def test_a_receiver_that_was_away_misses_nothing(overlay: OverlayProcesses):
         if arrival.wire.payload:
             header = SignedHeader.decode(from_property(dict(arrival.wire.properties)[PROPERTY_HEADER])).header
             got.append((arrival.replica, header.sequence))
-        arrival.done()
+        arrival.acknowledge()
 
     async def receive(while_up: Callable[[], object], copies: int) -> None:
         client = RegionClient(overlay.directory / "control", overlay.directory / "overlay.json", ["open/#"], arrived)
         client.start()
         wants = client._node.interest._wants  # a quorum would do, but here copies of every replica count
-        await until(lambda: client.accepted and all(len(want.acked) == 3 for want in wants.values()), 20)
+        await until(lambda: client.is_accepted and all(len(want.acked) == 3 for want in wants.values()), 20)
         while_up()
         await until(lambda: len(got) >= copies, 20)
         await client.close()

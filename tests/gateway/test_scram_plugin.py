@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
+import os
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from gateway.auth.scram import ITERATIONS_MIN
 from gateway.base.config import StartError, parse
 from gateway.broker.running import make_broker
 from gateway.scram_plugin import ScramUsers, set_user
+from tests import forking
 from tests.gateway.auth.test_scram import Client
 
 SCRAM = "gateway.scram_plugin.ScramPlugin"
@@ -88,6 +88,7 @@ def test_a_file_that_others_may_read_is_refused(users: Path) -> None:
 def test_users_set_in_parallel_are_all_there(users: Path) -> None:
     made = "import sys; from gateway.scram_plugin import set_user\n"
     made += f"for n in range(5): set_user(sys.argv[1], f'{{sys.argv[2]}}{{n}}', 'pw', {ITERATIONS_MIN})"
-    writers = [subprocess.Popen([sys.executable, "-c", made, str(users), name]) for name in "abc"]
+    said = users.with_name("said")
+    writers = [forking.run(["-c", made, str(users), name], None, os.environ, said, said) for name in "abc"]
     assert [one.wait(60) for one in writers] == [0, 0, 0]
     assert len(ScramUsers.load(users).verifiers) == 17

@@ -5,8 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
 
 import paho.mqtt.client as paho
 import pytest
@@ -14,6 +12,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from tests.gateway.overlay_processes import OverlayProcesses
+from tests.support.processes import ending
 from tests.waits import wait_until
 
 pytestmark = pytest.mark.invariant(36)
@@ -21,14 +20,13 @@ pytestmark = pytest.mark.invariant(36)
 REPLICAS = ("north1", "north2", "north3")
 
 
-@pytest.fixture
-def overlay(tmp_path: Path) -> Iterator[OverlayProcesses]:
+def begin(made: OverlayProcesses) -> None:
     """Devices at `field`, members of the group at `site` and `control`."""
-    made = OverlayProcesses(tmp_path)
     made.make({"north": 3}, [], {"field": "north", "site": "north", "control": "north"})
     made.start(*REPLICAS, "field", "site", "control")
-    yield made
-    made.stop()
+
+
+overlay = ending(begin)
 
 
 class Member:

@@ -58,7 +58,7 @@ def make() -> World:
     return world
 
 
-class Site:
+class OutboxLife:
     """One life of a gateway's outbox and node, with replicas that acknowledge when the test says so."""
 
     def __init__(
@@ -102,13 +102,13 @@ class Site:
                 self.unacknowledged[effect.peer].append(effect.ticket)
                 self.most_in_flight = max(self.most_in_flight, len(self.unacknowledged[effect.peer]))
             elif isinstance(effect, Forget):
-                self.store.forget(effect.sequences)
+                self.store.forget_entries(effect.sequences)
             elif isinstance(effect, LeaveOnDisk):
-                self.outgoing.leave(effect.sequences)
+                self.outgoing.leave_on_disk(effect.sequences)
             elif isinstance(effect, ReadPage):
                 self._pages.append(effect.start)
             elif isinstance(effect, Count):
-                self.figures.count(effect)
+                self.figures.count_effect(effect)
 
     async def publish(self, publications: Sequence[Publication]) -> list[int]:
         """What the devices are told, in the order of the answers."""
@@ -156,7 +156,7 @@ class Site:
         return {KeyHeader.decode(from_property(p[PROPERTY_KEY])).epoch for p in properties if PROPERTY_KEY in p}
 
 
-def headers(site: Site, peer: str) -> Iterator[tuple[str, MessageHeader]]:
+def headers(site: OutboxLife, peer: str) -> Iterator[tuple[str, MessageHeader]]:
     """Of all that a replica was sent, with wire topics."""
     for send in site.sent[peer]:
         told = dict(send.wire.properties)[PROPERTY_HEADER]
@@ -173,11 +173,11 @@ def test_a_day_without_uplink_and_a_restart_lose_nothing_and_drain_in_order_unde
     world = make()
 
     async def main() -> None:
-        site = Site(tmp_path, world, NOW)
+        site = OutboxLife(tmp_path, world, NOW)
         for start in range(0, ENTRIES, 480):
             if start == ENTRIES // 2:
                 site.store.close()  # the outbox is what is on disk; `kill -9` is in test_store and test_region
-                site = Site(tmp_path, world, site.now)
+                site = OutboxLife(tmp_path, world, site.now)
                 assert site.store.depth == start
             batch = [measurement(number, site.now) for number in range(start, start + 480)]
             assert set(await site.publish(batch)) == {0}
@@ -196,7 +196,7 @@ def test_a_day_without_uplink_and_a_restart_lose_nothing_and_drain_in_order_unde
         assert site.epochs() == {CALENDAR.epoch_at(site.now)}
         assert site.store.depth == site.store.held_bytes == 0
         site.store.close()
-        again = Site(tmp_path, world, site.now)
+        again = OutboxLife(tmp_path, world, site.now)
         assert again.store.first_from(0) is None  # also on disk
         again.store.close()
 
@@ -207,7 +207,7 @@ def test_an_epoch_that_ends_while_it_drains_costs_neither_order_nor_entries(tmp_
     world = make()
 
     async def main() -> None:
-        site = Site(tmp_path, world, NOW)
+        site = OutboxLife(tmp_path, world, NOW)
         await site.publish([measurement(number, NOW) for number in range(2 * WINDOW_MAX)])
         site.up()
         site.acknowledge(most=300)
@@ -230,7 +230,7 @@ def test_at_the_bound_devices_are_told_and_what_was_acknowledged_stays(tmp_path:
     world = make()
 
     async def main() -> None:
-        site = Site(tmp_path, world, NOW, max_bytes=20_000)
+        site = OutboxLife(tmp_path, world, NOW, max_bytes=20_000)
         told = await site.publish([measurement(number, NOW) for number in range(1000)])
         taken = told.count(0)
         assert 50 < taken < 1000
@@ -253,7 +253,7 @@ def test_a_replica_that_never_acknowledges_holds_up_neither_devices_nor_the_othe
     others = tuple(replica for replica in REPLICAS if replica != silent)
 
     async def main() -> None:
-        site = Site(tmp_path, world, NOW)
+        site = OutboxLife(tmp_path, world, NOW)
         site.up()
         for start in range(0, 2_000, 500):
             assert set(await site.publish([measurement(n, NOW) for n in range(start, start + 500)])) == {0}
@@ -270,7 +270,7 @@ def test_what_comes_in_while_a_backlog_drains_is_sent_in_order_and_once(tmp_path
     world = make()
 
     async def main() -> None:
-        site = Site(tmp_path, world, NOW)
+        site = OutboxLife(tmp_path, world, NOW)
         await site.publish([measurement(number, NOW) for number in range(1_000)])
         site.up()
         for start in range(1_000, 1_500, 50):
@@ -291,7 +291,7 @@ def test_links_that_come_and_go_repeat_only_what_was_not_acknowledged(tmp_path: 
     world = make()
 
     async def main() -> None:
-        site = Site(tmp_path, world, NOW)
+        site = OutboxLife(tmp_path, world, NOW)
         await site.publish([measurement(number, NOW) for number in range(600)])
         for _ in range(5):
             site.up()
@@ -313,10 +313,10 @@ def test_what_a_former_process_left_comes_before_what_is_new_in_its_scope(tmp_pa
     world = make()
 
     async def main() -> None:
-        before = Site(tmp_path, world, NOW)
+        before = OutboxLife(tmp_path, world, NOW)
         await before.publish([replace(measurement(n, NOW), retain=n == 1) for n in range(3)])
         before.store.close()
-        site = Site(tmp_path, world, NOW, batches=True)
+        site = OutboxLife(tmp_path, world, NOW, batches=True)
         await site.publish([measurement(n, NOW) for n in range(3, 6)])
         site.up()
         site.acknowledge()
@@ -334,7 +334,7 @@ def test_what_is_retained_follows_the_batch_before_it_and_the_next_one_follows_i
     world = make()
 
     async def main() -> None:
-        site = Site(tmp_path, world, NOW, batches=True)
+        site = OutboxLife(tmp_path, world, NOW, batches=True)
         asked = [Publication("plant/a", b"x", 1, retain, time_ms=1) for retain in (False, True, False)]
         await site.publish(asked)
         first, second, third = _rows(site)
@@ -344,5 +344,5 @@ def test_what_is_retained_follows_the_batch_before_it_and_the_next_one_follows_i
     asyncio.run(main())
 
 
-def _rows(site: Site) -> list[tuple[int, int]]:
+def _rows(site: OutboxLife) -> list[tuple[int, int]]:
     return site.store._outbox._reader.execute("SELECT sequence, previous FROM outbox ORDER BY sequence").fetchall()

@@ -6,8 +6,6 @@ import contextlib
 import json
 import signal
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +19,7 @@ from bridge.traces.kinds import TraceKind
 from bridge.tracking.entity import Stage, Wishes
 from gateway.tracing.client import TracedEntity, Tracker
 from tests.forking import Process, run
-from tests.gateway.overlay_processes import ENVIRONMENT
+from tests.gateway.overlay_processes import ENVIRONMENT, VEILMQ
 from tests.gateway.traced_site import Site, observed
 from tests.ports import free_ports
 from tests.waits import wait_until
@@ -167,7 +165,8 @@ def test_a_topic_that_an_entity_was_told_of_outlives_a_kill_of_the_broker(site: 
     file.write_text(yaml.safe_dump(config), "utf-8")
 
     topic = site.credentials("mast").joinpath("topic.bin")
-    broker = subprocess.Popen([Path(sys.executable).with_name("veilmq"), "broker", "-c", file], env=ENVIRONMENT)
+    log = tmp_path / "log"
+    broker = run([*VEILMQ, "-c", str(file)], None, ENVIRONMENT, log, log)
     try:
         with TracedEntity(site.credentials("mast"), "127.0.0.1", port, wishes=OPEN):
             assert wait_until(topic.exists)

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import paho.mqtt.client as mqtt
 import pytest
@@ -20,33 +18,32 @@ from gateway.trust.domains import Card, TrustDomain
 from tests.gateway.overlay_processes import OverlayProcesses
 from tests.gateway.traced_site import observed
 from tests.support.files import edited
+from tests.support.processes import ending
 from tests.waits import wait_until
 
 SCOPE = "$Constrained/Traces/#"
 GATEWAYS = ("g1", "g2")
 
 
-@pytest.fixture
-def overlay(tmp_path: Path) -> Iterator[OverlayProcesses]:
-    made = OverlayProcesses(tmp_path).make({"a": 3}, [], dict.fromkeys(GATEWAYS, "a"))
+def begin(made: OverlayProcesses) -> None:
+    made.make({"a": 3}, [], dict.fromkeys(GATEWAYS, "a"))
     made.describe(lambda content: content["scopes"].append({"filter": SCOPE}))
     for name, other in (GATEWAYS, GATEWAYS[::-1]):
         rights = ("--publish", SCOPE, "--read", SCOPE)
         made.veilmq("trust", "grant", "overlay.json", "--owner", "owner", "--member", name, *rights)
-        with edited(tmp_path / f"{name}.yaml") as content:
+        with edited(made.directory / f"{name}.yaml") as content:
             content["overlay"]["protect"].append({"filter": SCOPE})
             content["traces"] = {"authority": "owner/ca.pem", "identity": name, "nodes": [f"{other}/card.json"]}
             if name == "g1":
                 content["traces"]["devices"] = {"owner": "shop", "discoverers": ["desk"]}
-    domain = TrustDomain.load(tmp_path / "owner")
-    cards = [Card.load(tmp_path / name / "card.json") for name in GATEWAYS]
+    domain = TrustDomain.load(made.directory / "owner")
+    cards = [Card.load(made.directory / name / "card.json") for name in GATEWAYS]
     for name in ("pump", "desk", "shop"):
-        Credentials.issue(domain, name, cards, tmp_path / name, time.time())
+        Credentials.issue(domain, name, cards, made.directory / name, time.time())
     made.hand_out(*made.ports)
-    try:
-        yield made
-    finally:
-        made.stop()
+
+
+overlay = ending(begin)
 
 
 def test_an_entity_is_tracked_from_another_gateway(overlay: OverlayProcesses) -> None:

@@ -139,7 +139,7 @@ async def held(version: Version, qos: int) -> AsyncIterator[tuple[EdgeBroker, Wi
         pub = Publisher(broker, version, qos)
         await pub.connect()
         pub.publish(*range(1, NUMBER + 1))
-        await until(lambda: broker.exchange.holding.waiting == 1)
+        await until(lambda: broker.exchange.delivery.holding.waiting == 1)
         yield broker, sub, pub
 
 
@@ -155,7 +155,7 @@ async def test_a_publisher_that_breaks_while_it_waits_for_a_receiver_gets_on(
         for _ in range(times):
             await pub.break_off()
             await pub.connect()
-        assert broker.exchange.holding.waiting == 1, "one place in the line, however often it connects"
+        assert broker.exchange.delivery.holding.waiting == 1, "one place in the line, however often it connects"
         await check(sub, pub, [])
 
 
@@ -188,6 +188,9 @@ class FullOutbox(FakeOverlay):
     def __init__(self) -> None:
         super().__init__()
         self.room, self.taken, self.undecided = 0, list[bytes](), list[Callable[[int], None]]()
+
+    def publish_run(self, client_id: str, run: object, done: object) -> int:
+        return 0
 
     def publish(self, client_id: str, publication: Publication, done: Callable[[int], None]) -> bool:
         if not self.room:
@@ -288,7 +291,7 @@ async def test_on_its_next_connection_nothing_but_publications_waits() -> None:
         await pub.break_off()
         wire = await Wire.connect(broker, "pub", Version.V311, clean_start=False)
         assert await wire.subscribe("lab/#", 1) == 1
-        broker.deliver_local(Publication("lab/1", b"for it", 1))
+        broker.local.deliver_local(Publication("lab/1", b"for it", 1))
         assert await wire.published() == [("lab/1", b"for it")]
 
 
@@ -306,7 +309,7 @@ async def test_a_plugin_that_never_answers_ends_the_connection_and_its_client_ge
             await never.wait()
             return True
 
-        monkeypatch.setattr(host, "ask", ask)
+        monkeypatch.setattr(host, "ask_topic_plugins", ask)
         monkeypatch.setattr(host, "filters_topics", True)
         monkeypatch.setattr(host, "is_absent", False)
         monkeypatch.setattr(host, "verdict", lambda *_: None)

@@ -52,7 +52,7 @@ async def joined(broker: SteeredBroker, client_id: str, version: Version = Versi
 def passes(broker: SteeredBroker, seconds: float) -> None:
     """Time passes for the broker, and what is due happens."""
     broker.skew_s += seconds
-    broker.tick(broker.now())
+    broker.do_due_work(broker.now())
 
 
 def _answer(packet: Packet) -> Packet | None:

@@ -10,7 +10,6 @@ import http.cookiejar
 import json
 import re
 import subprocess
-import sys
 import time
 import urllib.parse
 import urllib.request
@@ -27,6 +26,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from gateway.auth.security import Security, UserGroup
+from tests import forking
 from tests.conftest import tool
 from tests.gateway.auth.tokens import encoded, jwk, rsa_key
 from tests.gateway.console.running import Api
@@ -46,7 +46,7 @@ pytestmark = [
 ]
 
 
-class Site:
+class BrokerWithProvider:
     """A broker with a console, and the provider."""
 
     def __init__(self, directory: Path) -> None:
@@ -75,9 +75,8 @@ class Site:
             self._provider = subprocess.Popen(
                 ["node", str(PROVIDER), str(self.provider_port), address, f"{TOOLS}/"], stdout=log, stderr=log
             )
-            self._broker = subprocess.Popen(
-                [sys.executable, *VEILMQ, "-c", str(directory / "broker.yaml")], stdout=log, stderr=log, env=ENVIRONMENT
-            )
+        command = [*VEILMQ, "-c", str(directory / "broker.yaml")]
+        self._broker = forking.run(command, None, ENVIRONMENT, self.log, self.log)
 
     def is_up(self) -> bool:
         assert self._broker.poll() is None, self.log.read_text()
@@ -100,8 +99,8 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    made = Site(tmp_path_factory.mktemp("company"))
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerWithProvider]:
+    made = BrokerWithProvider(tmp_path_factory.mktemp("company"))
     try:
         assert wait_until(made.is_up, 90.0, every_s=0.1), made.log.read_text()
         yield made
@@ -109,7 +108,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         made.stop()
 
 
-def connect(site: Site, client: paho.Client, **fields: Any) -> int:
+def connect(site: BrokerWithProvider, client: paho.Client, **fields: Any) -> int:
     """Connects a client; returns the reason code."""
     codes: list[int] = []
     client.on_connect = lambda one, data, flags, code, properties: codes.append(code.value)
@@ -119,7 +118,7 @@ def connect(site: Site, client: paho.Client, **fields: Any) -> int:
     return codes[0]
 
 
-def test_a_device_logs_in_with_its_access_token(site: Site) -> None:
+def test_a_device_logs_in_with_its_access_token(site: BrokerWithProvider) -> None:
     text = site.token("pump-7")
     plain = paho.Client(paho.CallbackAPIVersion.VERSION2, "plain", protocol=paho.MQTTv311)
     plain.username_pw_set("pump-7", text)
@@ -146,7 +145,7 @@ def test_a_device_logs_in_with_its_access_token(site: Site) -> None:
     assert text not in site.log.read_text()
 
 
-def browse(site: Site) -> tuple[Any, http.cookiejar.CookieJar]:
+def browse(site: BrokerWithProvider) -> tuple[Any, http.cookiejar.CookieJar]:
     """A browser without scripts: follows redirects, keeps cookies, fills the provider's forms in."""
     jar = http.cookiejar.CookieJar()
     opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(jar))
@@ -164,7 +163,7 @@ def browse(site: Site) -> tuple[Any, http.cookiejar.CookieJar]:
     raise AssertionError("no end of forms")
 
 
-def test_a_person_logs_in_at_the_provider_and_has_the_rights_of_the_groups(site: Site) -> None:
+def test_a_person_logs_in_at_the_provider_and_has_the_rights_of_the_groups(site: BrokerWithProvider) -> None:
     assert Api(site.port).ask("GET", "/ways")[1]["provider"] == "/login/provider"
     (url, text), jar = browse(site)
     assert url == f"http://127.0.0.1:{site.port}/", (url, text, site.log.read_text())
@@ -181,7 +180,7 @@ def test_a_person_logs_in_at_the_provider_and_has_the_rights_of_the_groups(site:
     assert api.ask("GET", "/me")[0] == 401
 
 
-def test_an_answer_that_is_repeated_or_forged_lets_nobody_in(site: Site) -> None:
+def test_an_answer_that_is_repeated_or_forged_lets_nobody_in(site: BrokerWithProvider) -> None:
     for query in ("code=abc&state=x", "code=abc", "error=access_denied&state=x", ""):
         request = urllib.request.Request(f"http://127.0.0.1:{site.port}/login/callback?{query}")
         request.add_header("Cookie", "veilmq-flow=x.y")
@@ -191,7 +190,7 @@ def test_an_answer_that_is_repeated_or_forged_lets_nobody_in(site: Site) -> None
         assert "veilmq=" not in str(caught.value.headers)
 
 
-def test_a_program_shows_its_access_token_to_the_api(site: Site) -> None:
+def test_a_program_shows_its_access_token_to_the_api(site: BrokerWithProvider) -> None:
     api = Api(site.port, token=site.token("pump-7"))
     assert api.ask("GET", "/me")[1] == {"user": "pump-7", "admin": False, "write": False, "users": True}
     assert api.ask("POST", "/publish", {"topic": "plant/1", "payload": "x"})[0] == 200
@@ -203,7 +202,7 @@ def test_a_program_shows_its_access_token_to_the_api(site: Site) -> None:
     assert Api(site.port, token=api.token[:-9] + "AAAAAAAAA").ask("GET", "/me")[0] == 401
 
 
-def forged(site: Site, kind: str) -> str:
+def forged(site: BrokerWithProvider, kind: str) -> str:
     """A token as an attacker makes it who has one of the provider's and its public keys; `kind` says how."""
     real = site.token("pump-7")
     header, claims = jwt.get_unverified_header(real), jwt.decode(real, options={"verify_signature": False})
@@ -227,7 +226,7 @@ def forged(site: Site, kind: str) -> str:
 @pytest.mark.parametrize(
     "kind", ["none", "public key as a secret", "key of another", "path", "key in the token", "urn:office", "urn:short"]
 )
-def test_attacks_with_a_token_of_the_provider_are_refused(site: Site, kind: str) -> None:
+def test_attacks_with_a_token_of_the_provider_are_refused(site: BrokerWithProvider, kind: str) -> None:
     text = site.token("pump-7", kind) if kind.startswith("urn:") else forged(site, kind)
     if kind == "urn:short":
         ends = jwt.decode(text, options={"verify_signature": False})["exp"]

@@ -11,7 +11,6 @@ import contextlib
 import shutil
 import socket
 import subprocess
-import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,6 +37,7 @@ from gateway.mqtt5.packets import (
     Version,
     Will,
 )
+from tests import forking
 from tests.gateway.harness import Wire, cut_all
 from tests.gateway.overlay_processes import ENVIRONMENT, VEILMQ
 from tests.ports import free_ports
@@ -62,7 +62,7 @@ SYS = "$SYS/"
 
 
 @dataclass(frozen=True)
-class Site:
+class Conf:
     """A configuration of Mosquitto. `{p0}` to `{p3}`: free ports; `{dir}`: its directory. `listeners`: of the ports,
     which are tried. `differs`: steps that are other after the import, by the words of its report that announced it."""
 
@@ -76,17 +76,17 @@ class Site:
 NOT_REFUSED = "CONNACK does not refuse them"
 FULL = {"waited": "the oldest message goes"}
 SITES = [
-    Site("anybody", "listener {p0} 127.0.0.1\nallow_anonymous true\n", watcher=None),
-    Site("users", "listener {p0} 127.0.0.1\npassword_file {dir}/pw\n"),
-    Site("users and guests", "listener {p0} 127.0.0.1\npassword_file {dir}/pw\nallow_anonymous true\n"),
-    Site("rights", "listener {p0} 127.0.0.1\npassword_file {dir}/pw\nallow_anonymous true\nacl_file {dir}/acl\n"),
-    Site(
+    Conf("anybody", "listener {p0} 127.0.0.1\nallow_anonymous true\n", watcher=None),
+    Conf("users", "listener {p0} 127.0.0.1\npassword_file {dir}/pw\n"),
+    Conf("users and guests", "listener {p0} 127.0.0.1\npassword_file {dir}/pw\nallow_anonymous true\n"),
+    Conf("rights", "listener {p0} 127.0.0.1\npassword_file {dir}/pw\nallow_anonymous true\nacl_file {dir}/acl\n"),
+    Conf(
         "bounds",
         "listener {p0} 127.0.0.1\npassword_file {dir}/pw\nmax_packet_size 3000\nmax_queued_messages 8\n"
         "max_inflight_messages 1\nretain_available false\n",
         differs=FULL | dict.fromkeys(("0 ann: offer", "0 bob: offer", "0 boss: offer"), NOT_REFUSED),
     ),
-    Site(
+    Conf(
         "listeners",
         "per_listener_settings true\nlistener {p0} 127.0.0.1\npassword_file {dir}/pw\nlistener {p1} 127.0.0.1\n"
         "allow_anonymous true\n",
@@ -96,12 +96,12 @@ SITES = [
             "1 wrong password": "it was of some listeners; here it counts for all of them",
         },
     ),
-    Site(
+    Conf(
         "included",
         "listener {p0} 127.0.0.1\npassword_file {dir}/pw\ninclude_dir {dir}/conf.d\n",
         differs=FULL,
     ),
-    Site(
+    Conf(
         "least QoS",
         "listener {p0} 127.0.0.1\npassword_file {dir}/pw\nmax_qos 1\n",
         differs=dict.fromkeys(("0 ann: offer", "0 bob: offer", "0 boss: offer", "QoS 2"), "clients may use every QoS"),
@@ -122,7 +122,7 @@ class Port:
 class Script:
     """Actions of clients, and what each of them saw. The same for every broker."""
 
-    def __init__(self, ports: list[int], site: Site) -> None:
+    def __init__(self, ports: list[int], site: Conf) -> None:
         self._at: Any = Port(ports)
         self._site = site
         self.seen: dict[str, Any] = {}
@@ -316,7 +316,7 @@ def write(directory: Path, conf: str, ports: list[int]) -> Path:
 
 
 @pytest.mark.parametrize("site", SITES, ids=[site.name for site in SITES])
-def test_clients_see_no_other_or_were_told(tmp_path: Path, site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+def test_clients_see_no_other_or_were_told(tmp_path: Path, site: Conf, capsys: pytest.CaptureFixture[str]) -> None:
     ports = free_ports(4)
     path = write(tmp_path, site.conf, ports)
     with mosquitto(path, ports[0]):
@@ -518,10 +518,8 @@ def test_what_waits_for_a_bridge_crosses_the_bridge_that_is_made_of_it(tmp_path:
 @contextlib.contextmanager
 def process(folder: Path) -> Any:
     """`veilmq broker` on the imported files, with its bridges."""
-    with (folder / "log").open("wb") as log:
-        broker = subprocess.Popen(
-            [sys.executable, *VEILMQ, "-c", str(folder / "broker.yaml")], stdout=log, stderr=log, env=ENVIRONMENT
-        )
+    command, log = [*VEILMQ, "-c", str(folder / "broker.yaml")], folder / "log"
+    broker = forking.run(command, None, ENVIRONMENT, log, log)
     try:
         yield
     finally:

@@ -411,7 +411,7 @@ def test_an_ingest_job_receives_from_hosted_brokers_as_from_replicas(make):
 
     def arrived(arrival: Arrival) -> None:
         got.append((arrival.replica, arrival.wire.topic))
-        arrival.done()
+        arrival.acknowledge()
 
     async def receive() -> None:
         client = RegionClient(
@@ -419,7 +419,7 @@ def test_an_ingest_job_receives_from_hosted_brokers_as_from_replicas(make):
             logins=region.directory / "job-logins.yaml",
         )  # fmt: skip
         client.start()
-        await until(lambda: client.accepted and len(client.up) >= 3, 20)
+        await until(lambda: client.is_accepted and len(client.connected_replicas) >= 3, 20)
         device.publish("open/a", b"1", qos=1)
         await until(lambda: len(got) >= 3, 20)
         await client.close()

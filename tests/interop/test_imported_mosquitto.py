@@ -18,7 +18,7 @@ import pytest
 
 from tests.conftest import ROOT, tool
 from tests.gateway.certificates import Authority
-from tests.gateway.overlay_processes import ENVIRONMENT, VEILMQ
+from tests.gateway.overlay_processes import ENVIRONMENT, VEILMQ, run_veilmq
 from tests.ports import free_ports
 from tests.waits import wait_until
 
@@ -121,10 +121,7 @@ def test_its_clients_and_its_bridge_go_on_unchanged(tmp_path: Path) -> None:
             plant.run("pub", "-t", "plant/public/sign", "-q", "1", "-r", "-m", "kept")
             plant.crosses("before")
         command = ["import", str(tmp_path / "mosquitto.conf"), "-o", str(tmp_path / "n")]
-        imported = subprocess.run(
-            [sys.executable, "-m", "gateway.cli", *command], capture_output=True, text=True, timeout=60, check=False,
-            env=ENVIRONMENT,
-        )  # fmt: skip
+        imported = run_veilmq(*command)
         assert imported.returncode == 0, imported.stderr
         with plant.running(sys.executable, *VEILMQ, "-c", str(tmp_path / "n" / "broker.yaml")):
             assert wait_until(plant.serves, WAIT_S, every_s=0.2), imported.stdout

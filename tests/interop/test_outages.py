@@ -214,12 +214,15 @@ class Outbox(FakeOverlay):
         super().__init__()
         self.is_full = False
 
+    def publish_run(self, client_id: str, run: object, done: object) -> int:
+        return 0
+
     def publish(self, client_id: str, publication: Publication, done: Callable[[int], None]) -> bool:
         done(ReasonCode.QUOTA_EXCEEDED if self.is_full else ReasonCode.SUCCESS)
         return True
 
 
-class Site:
+class FailingBroker:
     """A broker in this process with an outbox of its own, and outages of it."""
 
     def __init__(self, folder: Path, tap: Tap, kind: str) -> None:
@@ -259,7 +262,7 @@ class Site:
     async def receiver(self) -> None:
         """The receiver does not read, and all connections break meanwhile."""
         self.reader.is_holding = True
-        await until(lambda: self.broker.exchange.holding.waiting >= len(self.programs.clients))
+        await until(lambda: self.broker.exchange.delivery.holding.waiting >= len(self.programs.clients))
         self.tap.cut()
         await self.programs.each(lambda sent: sent.connections)
         self.reader.resume()
@@ -281,7 +284,7 @@ class Site:
 
 async def outages_of_a_site(folder: Path, kind: str, sessions: Sequence[str]) -> None:
     async with Tap().listening() as tap:
-        site = Site(folder, tap, kind)
+        site = FailingBroker(folder, tap, kind)
         site.programs = Programs(tap, "ward", 0, 200, sessions)
         await site.start()
         try:
@@ -347,7 +350,7 @@ class Overlay:
 
 
 @asynccontextmanager
-async def overlay(folder: Path) -> AsyncIterator[Overlay]:
+async def started_overlay(folder: Path) -> AsyncIterator[Overlay]:
     made = Overlay(folder)
     path = folder / "site.yaml"
     path.write_text(path.read_text().replace("overlay:\n", f"overlay:\n  outbox_bytes: {OUTBOX_BYTES}\n", 1))
@@ -356,8 +359,6 @@ async def overlay(folder: Path) -> AsyncIterator[Overlay]:
             await made.start(*names)
         yield made
     finally:
-        for process in made.processes.running.values():
-            process.send_signal(signal.SIGCONT)
         await asyncio.to_thread(made.processes.stop)
 
 
@@ -366,6 +367,6 @@ async def overlay(folder: Path) -> AsyncIterator[Overlay]:
 @pytest.mark.parametrize("kind", ["quorum", "key", "killed"])
 @on_loop
 async def test_every_client_gets_on_after_every_outage_of_an_overlay(tmp_path: Path, kind: str) -> None:
-    async with overlay(tmp_path) as made, Tap(made.processes.ports["site"]).listening() as tap:
+    async with started_overlay(tmp_path) as made, Tap(made.processes.ports["site"]).listening() as tap:
         made.programs = Programs(tap, "plant/ward", PAYLOAD_BYTES, PACE_MS, SESSIONS)
         await outages(made.programs, Reader(made.processes.ports["control"], "plant/ward"), getattr(made, kind))

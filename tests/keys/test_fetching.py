@@ -563,6 +563,7 @@ def test_what_cannot_be_or_is_not_ours_is_not_asked_for() -> None:
     assert other.want_key(KeyName(PLANT, 9, 0), NOW) != []
 
 
+@pytest.mark.long
 def test_a_publisher_that_invents_epochs_does_not_fill_our_memory() -> None:
     world = service()
     world.book.bumps[PLANT] = 60_000
@@ -651,6 +652,7 @@ def test_a_rekey_between_clients_and_epochs() -> None:
 # ------------------------------------------------------------------------------------------------ policies
 
 
+@pytest.mark.long
 def test_a_revoked_member_learns_no_key_of_a_later_epoch() -> None:
     world = service()
     fetcher, keys = world.client("reader")
@@ -1011,6 +1013,7 @@ def test_who_answered_a_doubt_is_not_asked_again_and_the_doubt_ends_with_the_las
     assert fetcher.next_deadline == moment
 
 
+@pytest.mark.long
 @pytest.mark.attack(205)
 def test_endless_questions_for_ended_epochs_leave_room_for_the_keys_of_the_present_one(
     monkeypatch: pytest.MonkeyPatch,

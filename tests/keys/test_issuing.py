@@ -431,6 +431,7 @@ def test_a_server_that_was_down_for_many_epochs_walks_forward_in_pieces() -> Non
     assert server._outputs(name).outputs == fresh.outputs(name)
 
 
+@pytest.mark.long
 def test_what_nobody_may_fetch_any_more_is_not_archived() -> None:
     world = service()
     now = issuing.SESSION_MAX_S + 20 * DAY_S

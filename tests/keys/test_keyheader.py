@@ -20,6 +20,7 @@ def test_the_frame_of_a_key_header_is_strict() -> None:
     assert KeyHeader.decode(HEADER.encode()) == HEADER
 
 
+@pytest.mark.long
 def test_a_flipped_bit_anywhere_is_noticed() -> None:
     for changed in bit_flips(HEADER.encode()):
         with pytest.raises((BadFrame, BadSignature)):

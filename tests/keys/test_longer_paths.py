@@ -206,6 +206,7 @@ def garbage(value: bytes) -> bytes:
     return sha256(value).digest()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("spoil", [silent, garbage])
 @pytest.mark.parametrize("sizes", [(3, 3, 3, 3, 3), (5, 5, 5)], ids=str)
 def test_a_reader_opens_whatever_f_a_region_drop_or_spoil(

@@ -55,6 +55,7 @@ def test_two_contents_differ_in_all_but_needed_minus_one_blocks() -> None:
     assert same == [False, True, True, False, False, False, False]
 
 
+@pytest.mark.long
 def test_as_many_blocks_as_the_field_allows() -> None:
     blocks = encode(CONTENT, 200, MAX_BLOCKS)
     last = {index: blocks[index] for index in range(MAX_BLOCKS - 200, MAX_BLOCKS)}

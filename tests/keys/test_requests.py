@@ -52,6 +52,7 @@ def test_the_frames_are_strict() -> None:
     assert decode_outputs(encode_outputs(OUTPUTS)) == OUTPUTS
 
 
+@pytest.mark.long
 def test_a_flipped_bit_anywhere_is_noticed() -> None:
     for changed in bit_flips(REQUEST.encode()):
         with pytest.raises((BadFrame, BadSignature)):

@@ -138,6 +138,7 @@ def test_a_flipped_bit_anywhere_is_noticed() -> None:
             RECEIVER.open(changed, b"info")
 
 
+@pytest.mark.long
 def test_a_flipped_bit_of_each_byte_of_a_hybrid_box_is_noticed() -> None:
     box = seal_box(HYBRID, b"plain", b"info", EPHEMERAL)
     for place in range(len(box)):

@@ -384,6 +384,7 @@ def test_the_frame_of_shares_is_strict(key: Made) -> None:
     assert_strict(decode_shares, encode_shares, frame)  # type: ignore[arg-type]
 
 
+@pytest.mark.long
 def test_a_flipped_bit_of_shares_is_refused_or_cannot_mislead() -> None:
     key = TWO_REGIONS
     frame = encode_shares([share for share in key.shares if share.places[1] == 1])

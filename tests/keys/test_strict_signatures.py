@@ -133,6 +133,7 @@ def test_small_parts_in_key_and_point_divide_nobody(data: bytes) -> None:
         assert decided or more != NEUTRAL or further != NEUTRAL
 
 
+@pytest.mark.long
 def test_one_function_verifies_for_all_parties() -> None:
     """Two libraries under one overlay would let a signer choose who accepts a message."""
     files = [

@@ -53,6 +53,7 @@ def test_honest_replicas_cost_one_step_for_each_that_wraps_and_each_first_value(
     assert worst_wrap_steps(SIXTEEN.hops) == 15 * 3 * 3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("spoil", [garbage, lambda value: None], ids=["garbage", "silent"])
 def test_every_placement_of_one_liar_a_region_hides_nothing(spoil: object) -> None:
     """243 placements on five regions of three."""

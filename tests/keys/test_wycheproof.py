@@ -90,6 +90,7 @@ def test_ed25519(monkeypatch: pytest.MonkeyPatch) -> None:
     assert outcomes == {"valid", "invalid"}
 
 
+@pytest.mark.long
 def test_x25519() -> None:
     """Enters at `BoxKey.open`: a box sealed with the agreed secret that the vector promises opens, and no other does.
 

@@ -3,12 +3,14 @@
     python -m tests.mutation [--own] [--part 2/5] keys keys/frames.py bridge/devices ...     modules and folders
     python -m tests.mutation --list keys/frames.py                                   which faults there are
 
-A fault meets the module's own tests first (`tests/<package>/**/test_<module>.py`), then all other tests of the package
-that import the module or its room; `--own` leaves these out. `survivors` explains those that no test can notice. Prints
-each survivor with its line, and a score per module; exit status 1 if one survived that nobody explained.
+A fault meets its own tests first: those of the module's room (`tests/<package>/<room>`), or `test_<module>.py` if the
+module stands in no room. All other tests of the package follow that import the module or its room; `--own` leaves them
+out. `survivors` explains those that no test can notice. Prints each survivor with its line, and a score per module; the
+exit status is 1 if one survived that nobody explained.
 
 The packages are copied to temporary directories and changed there; every fault gets a process of its own (`running`).
-`--part 2/5` takes every fifth fault, from the second on.
+`--part 2/5` takes every fifth fault of all modules together, from the second on. `--quick` leaves out tests that take
+longer than a second, and faults of declarations, each of which costs a run of all tests.
 """
 
 from __future__ import annotations
@@ -24,17 +26,20 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import cache
+from math import inf
 from multiprocessing import get_context
 from pathlib import Path
 
 from tests.mutation.operators import Mutation, mutations
-from tests.mutation.running import ROOT, Collected, copy_to, end_with, passes
+from tests.mutation.running import ROOT, Called, Collected, called_by, copy_to, end_with, passes
 from tests.mutation.survivors import EXPLAINED
+from tests.mutation.swapping import is_swappable
 
 WORKERS = min(2, os.cpu_count() or 1)
-PATIENCE = 6.0
-"""How many times longer than without a fault tests may take before they count as hanging."""
-LEAST_S = 20.0
+QUICK_S = 1.0
+HANGS_S = 60.0
+"""Tests that take longer than this, and three times as long as without a fault, count as hanging."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,20 +74,24 @@ def modules_of(names: Sequence[str]) -> list[str]:
     return [one.relative_to(ROOT).as_posix() for one in found if one.name != "__init__.py"]
 
 
-def which_tests(module: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """(its own, others of its package) that import it or its room."""
+def which_tests(module: str, own_only: bool = False) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Returns its own tests and, unless `own_only`, others of its package that import the module or its room."""
     path = Path(module)
+    room = ROOT / "tests" / path.parent
     own, others = [], []
     dotted = path.with_suffix("").as_posix().replace("/", ".")
     for file in sorted((ROOT / "tests" / path.parts[0]).rglob("test_*.py")):
         name = file.relative_to(ROOT).as_posix()
-        if file.stem == f"test_{path.stem}":
+        if file.is_relative_to(room) if len(path.parts) > 2 else file.stem == f"test_{path.stem}":
             own.append(name)
+        elif own_only:
+            continue
         elif dotted in imports(file) or (len(path.parts) > 2 and dotted.rpartition(".")[0] in imports(file)):
             others.append(name)
     return tuple(own), tuple(others)
 
 
+@cache
 def imports(file: Path) -> set[str]:
     found = set()
     for node in ast.walk(ast.parse(file.read_text("utf-8"))):
@@ -94,7 +103,8 @@ def imports(file: Path) -> set[str]:
 # ------------------------------------------------------------------------------------------------ running
 
 _place: Path
-_collected: dict[tuple[str, ...], Collected] = {}  # by module and tests; of one module at a time
+_called: dict[tuple[str, ...], Called] = {}  # by tests; workers have it from the process that forks them
+_collected: dict[tuple[str, ...], Collected] = {}  # by tests, at most two: own and others
 
 
 def _begin(home: str, parent: int) -> None:
@@ -115,12 +125,11 @@ def judge(task: Task) -> Verdict:
 
 def notices_nothing(task: Task, files: tuple[str, ...], limit_s: float) -> bool:
     """Whether these tests are green with the fault: those collected before if they can tell, else collected anew."""
-    key = (task.module, *files)
-    if key not in _collected:
-        for kind in [one for one in _collected if one[0] != task.module]:
+    if files not in _collected:
+        for kind in [one for one in _collected if one not in (task.own, task.others)]:
             _collected.pop(kind).close()
-        _collected[key] = Collected(_place, task.module, files, limit_s)
-    green = _collected[key].passes(task.mutation.text)
+        _collected[files] = Collected(_place, files, _called[files], limit_s)
+    green = _collected[files].passes(task.module, task.mutation.text)
     return green if green is not None else _anew(task, files, limit_s)
 
 
@@ -136,21 +145,32 @@ def _anew(task: Task, files: tuple[str, ...], limit_s: float) -> bool:
         path.write_bytes(source)
 
 
-def limits_of(place: Path, files: Sequence[str]) -> float:
+def limit_of(place: Path, files: tuple[str, ...], quick: bool) -> float:
     """Seconds that these tests may take. Raises SystemExit if they are red without any fault."""
-    begun = time.monotonic()
-    if files and not passes(place, files, 600.0, keep_compiled=True):
-        raise SystemExit(f"mutation: red without any fault: {' '.join(files)}; repair that first")
-    return max(LEAST_S, PATIENCE * (time.monotonic() - begun))
+    if files and files not in _called:
+        _called[files] = called_by(place, files, QUICK_S if quick else inf, WORKERS)
+        if not _called[files]:
+            raise SystemExit(f"mutation: red without any fault: {' '.join(files)}; repair that first")
+    return max(HANGS_S, 3 * sum(seconds for seconds, _ in _called.get(files, {}).values()))
 
 
-def tasks_of(module: str, place: Path, part: tuple[int, int], own_only: bool) -> list[Task]:
-    own, others = which_tests(module)
-    if own_only:
-        others = ()
-    limits_s = limits_of(place, own), limits_of(place, others)
-    found = list(mutations((ROOT / module).read_text("utf-8")))[part[0] - 1 :: part[1]]
-    return [Task(module, one, own, others, limits_s) for one in found]
+def faults_of(modules: Sequence[str], part: tuple[int, int], quick: bool) -> list[tuple[str, Mutation]]:
+    found = [(module, one) for module in modules for one in mutations((ROOT / module).read_text("utf-8"))]
+    return [
+        (module, one)
+        for module, one in found[part[0] - 1 :: part[1]]
+        if not quick or is_swappable(module, (ROOT / module).read_bytes(), one.text)
+    ]
+
+
+def tasks_of(modules: Sequence[str], place: Path, part: tuple[int, int], own_only: bool, quick: bool) -> list[Task]:
+    tests = {module: which_tests(module, own_only) for module in modules}
+    tasks = []
+    for module, one in faults_of(modules, part, quick):
+        own, others = tests[module]
+        limits_s = limit_of(place, own, quick), limit_of(place, others, quick)
+        tasks.append(Task(module, one, own, others, limits_s))
+    return tasks
 
 
 # ------------------------------------------------------------------------------------------------- report
@@ -204,15 +224,15 @@ def main(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="tests.mutation", description="do the tests notice faults?")
     parser.add_argument("modules", nargs="+", help="modules and folders, from the root of the repository")
     parser.add_argument("--part", type=part_of, default=(1, 1), metavar="2/5", help="of every 5 faults the second")
-    parser.add_argument("--own", action="store_true", help="ask a module's own tests only, which is fast")
+    parser.add_argument("--own", action="store_true", help="ask a room's own tests only, which is fast")
+    parser.add_argument("--quick", action="store_true", help="short tests, faults inside functions")
     parser.add_argument("--list", action="store_true", help="only say which faults there are")
     parser.add_argument("--workers", type=int, default=WORKERS)
     asked = parser.parse_args(words)
     modules = modules_of(asked.modules)
     if asked.list:
-        for module in modules:
-            for one in mutations((ROOT / module).read_text("utf-8")):
-                print(f"{module}:{one.line}\n    {one.old}\n    {one.new}")
+        for module, one in faults_of(modules, asked.part, asked.quick):
+            print(f"{module}:{one.line}\n    {one.old}\n    {one.new}")
         return 0
     begun = time.monotonic()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("mutation: ended from outside"))
@@ -220,7 +240,7 @@ def main(words: Sequence[str]) -> int:
         first = Path(home) / "first"
         first.mkdir()
         copy_to(first)
-        tasks = [task for module in modules for task in tasks_of(module, first, asked.part, asked.own)]
+        tasks = tasks_of(modules, first, asked.part, asked.own, asked.quick)
         context = get_context("fork")
         with ProcessPoolExecutor(asked.workers, context, initializer=_begin, initargs=(home, os.getpid())) as pool:
             status = report(pool.map(judge, tasks))

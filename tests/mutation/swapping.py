@@ -16,11 +16,11 @@ class UnswappableError(Exception):
     """This fault shows only in a module that is imported anew."""
 
 
-def swap(module: str, original: bytes, faulty: bytes) -> None:
-    """Put the fault into all live functions of `module`. Raises UnswappableError before anything is changed."""
-    changed = list(_changed(*(compile(text, module, "exec", dont_inherit=True) for text in (original, faulty))))
-    if {old.co_name for old, _ in changed} & _called_at_import(original):
-        raise UnswappableError
+def swap(module: str, original: bytes, faulty: bytes) -> set[str]:
+    """Puts the fault into all live functions of `module`; returns the qualified names of those that changed. Raises
+    UnswappableError before anything is changed.
+    """
+    changed = changes(module, original, faulty)
     live: dict[CodeType, list[FunctionType]] = {old: [] for old, _ in changed}
     for one in gc.get_objects():
         if isinstance(one, FunctionType) and one.__module__ == module and one.__code__ in live:
@@ -31,6 +31,26 @@ def swap(module: str, original: bytes, faulty: bytes) -> None:
     for old, new in changed:
         for function in live[old]:
             function.__code__ = new
+    return {old.co_qualname for old, _ in changed}
+
+
+def changes(module: str, original: bytes, faulty: bytes) -> list[tuple[CodeType, CodeType]]:
+    """Returns the functions that a fault changes, before and after. Raises UnswappableError if only a new import shows
+    the fault.
+    """
+    changed = list(_changed(*(compile(text, module, "exec", dont_inherit=True) for text in (original, faulty))))
+    if {old.co_name for old, _ in changed} & _called_at_import(original):
+        raise UnswappableError
+    return changed
+
+
+def is_swappable(module: str, original: bytes, faulty: bytes) -> bool:
+    """Returns True if no new import is needed for a fault to show."""
+    try:
+        changes(module, original, faulty)
+    except UnswappableError:
+        return False
+    return True
 
 
 def _called_at_import(source: bytes) -> set[str]:

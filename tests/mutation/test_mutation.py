@@ -16,6 +16,7 @@ from tests.mutation.operators import mutations
 from tests.mutation.running import end_with
 from tests.mutation.survivors import EXPLAINED
 from tests.mutation.swapping import UnswappableError, swap
+from tests.seldom import slow
 
 SEEN: dict[str, set[str]] = {
     "if a < b:\n    f()": {
@@ -50,14 +51,14 @@ def test_every_small_fault_is_made_once(source: str) -> None:
     assert {one.new for one in mutations(source)} == SEEN[source]
 
 
-def test_every_fault_is_another_module_that_can_be_read() -> None:
-    for name in ("keys/requests.py", "keys/sharetree.py", "bridge/traces/tracer.py"):
-        source = (ROOT / name).read_text("utf-8")
-        found = list(mutations(source))
-        assert len({one.text for one in found}) == len(found)
-        for one in found:
-            assert one.text != source.encode()
-            ast.parse(one.text)
+@pytest.mark.parametrize("name", ["keys/requests.py", *slow(["keys/sharetree.py", "bridge/traces/tracer.py"])])
+def test_every_fault_is_another_module_that_can_be_read(name: str) -> None:
+    source = (ROOT / name).read_text("utf-8")
+    found = list(mutations(source))
+    assert len({one.text for one in found}) == len(found) > 50
+    for one in found:
+        assert one.text != source.encode()
+        ast.parse(one.text)
 
 
 SOURCE = b"""
@@ -103,6 +104,13 @@ def test_a_module_meets_its_own_tests_first() -> None:
     assert own == ("tests/keys/test_requests.py",)
     assert "tests/keys/test_fetching.py" in others
     assert not set(own) & set(others)
+
+
+def test_a_module_of_a_room_meets_the_tests_of_its_room_first() -> None:
+    own, others = which_tests("bridge/reader/gaps.py", own_only=True)
+    assert {"tests/bridge/reader/test_gaps.py", "tests/bridge/reader/test_eras.py"} <= set(own)
+    assert all(name.startswith("tests/bridge/reader/") for name in own)
+    assert others == ()
 
 
 def test_folders_are_their_modules_and_what_is_not_there_is_said() -> None:

@@ -17,8 +17,8 @@ from bridge.replica.forwarder import Forwarder
 from keys.derivation import Derivation
 from keys.envelope import PROPERTY_SHARES
 from spark_ingest.opening.decode import Opened, Opener
+from spark_ingest.receiving.collector import EARLY_S
 from spark_ingest.receiving.collector import SpoolCollector as JobCollector
-from spark_ingest.receiving.early import EARLY_S
 from spark_ingest.secrets.grants import GrantedScope, encode_grants
 from spark_ingest.spool.writer import as_batch
 from tests.sim.world import World
@@ -71,7 +71,7 @@ class Judges:
     def tick(self, now: float) -> None:
         """What waited is given up; everything that is whole is out."""
         self._gateway(self.gateway.tick(now))
-        self.job.tick(now)
+        self.job.do_due_work(now)
         self._write()
 
     def _gateway(self, effects: Iterable[Effect]) -> Verdict:
@@ -93,13 +93,13 @@ class Judges:
         return frozenset(name.removeprefix("refused_") for name, _ in news if name.startswith("refused_"))
 
     def _write(self) -> None:
-        while group := self.job.take(500):
+        while group := self.job.take_group(500):
             for record in group.records:
                 if record.reason is None:
                     self.rows.add((self.overlay.by_party[record.publisher].name, record.sequence))
             if self.executor is not None:
                 self._open(self.executor.open(as_batch(group.records, group.keys)))
-            self.job.written(group)
+            self.job.note_written(group)
         for (name, member), count in self.job.figures.items():
             if name in ("suspected", "named") and count:
                 self.blamed["job"].add((member, name == "named"))

@@ -25,7 +25,7 @@ VARIANTS = pytest.mark.parametrize(
 )  # fmt: skip
 
 
-class Site:
+class RunningWorld:
     """A world in which time goes on; with a key service gateways get an epoch's key two seconds before it begins."""
 
     def __init__(self, regions: int, has_service: bool, gateways: Sequence[str]) -> None:
@@ -66,7 +66,7 @@ class Site:
 @VARIANTS
 def test_a_client_that_may_read_one_topic_takes_nothing_from_a_group_elsewhere(regions: int, has_service: bool) -> None:
     """Attack: it joins the group at its gateway, which served what it may not have to nobody."""
-    site = Site(regions, has_service, ("site", "one", "two"))
+    site = RunningWorld(regions, has_service, ("site", "one", "two"))
     members = {}
     for name in site.gateways:
         members[name] = site.kernel.nodes[name] = Members(name, site.kernel.nodes[name])  # type: ignore[assignment]
@@ -85,7 +85,7 @@ def test_a_client_that_subscribes_and_unsubscribes_without_end_leaves_others_wha
     regions: int, has_service: bool
 ) -> None:
     """Attack: its gateway used up what replicas tell newcomers, and the next subscriber had a stale value."""
-    site, traffic = Site(regions, has_service, ("site", "control")), Traffic("site")
+    site, traffic = RunningWorld(regions, has_service, ("site", "control")), Traffic("site")
     traffic.publish(site.kernel, NOW + 3, "plant/valve", b"open", retain=True)
     at = NOW + 20
     for _ in range(20):
@@ -110,7 +110,7 @@ def test_a_client_that_retains_without_end_leaves_what_others_retain_over_restar
     """Attack: 40 topics of one client filled its gateway's list of what to tell and seal anew, and newcomers got
     nothing of others once the replicas had restarted, or the epoch was over."""
     monkeypatch.setattr(own_retained, "RETAINED_OWN_MAX", 20)
-    site, traffic = Site(regions, has_service, ("site", "control")), Traffic("site")
+    site, traffic = RunningWorld(regions, has_service, ("site", "control")), Traffic("site")
     expect = site.kernel.nodes["site"].publisher.retained.expect  # type: ignore[attr-defined]
     for number in range(10):
         expect(f"plant/valve/{number}", "user good", "pub")

@@ -101,13 +101,13 @@ class Job:
             self._sent += self._node.handle(event, now)
         if self._node.overlay is not self._live.overlay:
             self._live.learn({name: Derivation(key).check_value for name, key in self._world.keys})
-            self._live.adopt(self._node.overlay, now)
+            self._live.adopt_overlay(self._node.overlay, now)
             self._backfill.keys_changed(now)
-        self._live.tick(now)
+        self._live.do_due_work(now)
         self._sent += self._live.take_asks()
         scopes = [secret.scope for secret in self._node.secrets if secret.scope.history is not None]
         if all(self._node.interest.is_accepted(scope.filter) for scope in scopes):
-            self._backfill.tick("late", scopes, sorted(self._up), now)
+            self._backfill.go_on("late", scopes, sorted(self._up), now)
         if self._writes_at is not None and self._writes_at <= now:
             self._writes_at = None
             self._write(now)
@@ -117,16 +117,16 @@ class Job:
 
     def _page(self, replica: str, page: bytes, now: float) -> None:
         assert self._backfill is not None
-        self._backfill.received(replica, Publish(HISTORY_TOPIC, page, properties=Properties()), now)
+        self._backfill.take_page(replica, Publish(HISTORY_TOPIC, page, properties=Properties()), now)
 
     def _write(self, now: float) -> None:
         assert self._backfill is not None
-        if (group := self._live.take(50)) is not None:
+        if (group := self._live.take_group(50)) is not None:
             self._disk.write(group.records)
-            self._live.written(group)
-        if (group := self._backfill.take(50, 1 << 20, now)) is not None:
+            self._live.note_written(group)
+        if (group := self._backfill.take_group(50, 1 << 20, now)) is not None:
             self._disk.write(group.records)
-            self._backfill.written(group)
+            self._backfill.note_written(group)
 
 
 class Disk:

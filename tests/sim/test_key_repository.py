@@ -81,9 +81,8 @@ def run_with(world: World, liars: Sequence[str], lie: Lie | None, seed: int = 1)
     return kernel
 
 
-@on_topic
+@pytest.mark.parametrize(("lie", "on_topic"), in_turn([None, *Lie], [False, True]))
 @pytest.mark.parametrize("messages", [10, *slow([1, 64])])
-@pytest.mark.parametrize("lie", [None, *Lie], ids=lambda lie: lie.value if lie else "honest")
 def test_everything_arrives_whatever_one_replica_of_each_region_does_with_keys(
     lie: Lie | None, messages: int, on_topic: bool
 ):
@@ -190,8 +189,7 @@ def test_a_late_joiner_opens_the_very_next_publication(seed: int, liar: str | No
 # ---------------------------------------------------------------------------------------------------- restarts
 
 
-@on_topic
-@pytest.mark.parametrize("messages", [1, 64])
+@pytest.mark.parametrize(("messages", "on_topic"), in_turn([1, 64], [True, False]))
 @pytest.mark.parametrize("liar", ["r1b", *slow(["r2c"])])
 def test_what_is_retained_survives_restarts_of_one_replica_after_the_other_beside_a_liar(
     liar: str, messages: int, on_topic: bool
@@ -218,9 +216,8 @@ def test_what_is_retained_survives_restarts_of_one_replica_after_the_other_besid
     check_blame(trace.named_members(), [liar])
 
 
-@on_topic
+@pytest.mark.parametrize(("victim", "on_topic"), in_turn(["r1a", "r2b", "site", "control"], [True, False]))
 @pytest.mark.parametrize("messages", [10, *slow([1])])
-@pytest.mark.parametrize("victim", ["r1a", "r2b", "site", "control"])
 def test_nothing_is_lost_when_anybody_restarts_beside_a_liar(victim: str, messages: int, on_topic: bool):
     world = two_regions(on_topic, messages)
     kernel = run_with(world, ["r1c"], Lie.OLD)

@@ -41,6 +41,7 @@ from keys.topictokens import retained_id
 from papers.sim.adversary import Behaviour
 from spark_ingest.opening.decode import Opener
 from tests.bridge.helpers import wire_topic
+from tests.seldom import in_turn
 from tests.sim.judges import NOTHING, Judges, Verdicts, disagreements, without_shares
 from tests.sim.placements import Recorder
 from tests.sim.world import NOT_AFTER_MS, NOW, Traffic, World, make_world, subscribe
@@ -110,8 +111,7 @@ MIXED = [
 ]
 
 
-@pytest.mark.parametrize("mode", [Mode.COPIES, Mode.BLOCKS], ids=lambda mode: mode.name.lower())
-@pytest.mark.parametrize("seed", range(len(MIXED)))
+@pytest.mark.parametrize(("seed", "mode"), in_turn(range(len(MIXED)), [Mode.COPIES, Mode.BLOCKS]))
 def test_every_wire_of_a_run_with_liars(seed: int, mode: Mode) -> None:
     world, seen = recorded(seed, {"r2b": frozenset(MIXED[seed]), "r1c": frozenset(MIXED[(seed + 3) % 8])}, mode)
     judges = Judges(world)

@@ -80,6 +80,7 @@ def test_what_spares_comes_into_force_everywhere_and_nothing_is_lost(scope: Scop
     assert {header.header.tree for header in kernel.nodes["r2a"].forwarder._keys} <= {1}  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_without_an_organiser_nothing_is_swapped_and_nothing_else_changes() -> None:
     world = organised()
     kernel = running(world, random.Random(1), (2, 3))
@@ -145,6 +146,7 @@ def test_an_end_of_the_removed_edge_is_killed_in_any_step(step: str) -> None:
     assert all_have(kernel, CLOSED), "the one that was killed heard of it from the others"
 
 
+@pytest.mark.slow
 def test_who_hears_late_loses_nothing_and_makes_nobody_suspect() -> None:
     """Neither by document nor by news: one region is a while behind."""
     world = organised()
@@ -161,7 +163,7 @@ def test_who_hears_late_loses_nothing_and_makes_nobody_suspect() -> None:
 
 
 @pytest.mark.attack(70)
-@pytest.mark.parametrize("seed", mostly_slow(range(3), 0))
+@pytest.mark.parametrize("seed", slow(range(3)))
 def test_two_swaps_of_one_number_name_the_organiser_and_part_nobody(seed: int) -> None:
     """Each half of its region hears another one, and f of each region endorse both."""
     world = organised()
@@ -199,7 +201,7 @@ HARMS = {
 
 
 @pytest.mark.attack(71)
-@pytest.mark.parametrize("harm", mostly_slow(HARMS, "no gain"))
+@pytest.mark.parametrize("harm", slow(HARMS))
 def test_harm_is_endorsed_by_liars_alone_and_never_in_force(harm: str) -> None:
     world = organised()
     slow = [(2, 3), (1, 4)] if harm == "no gain" else [(2, 3)]

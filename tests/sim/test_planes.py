@@ -80,6 +80,7 @@ def test_a_stopped_replica_delays_nobody_behind_it_for_long_where_loads_are_know
     assert max(longest_s(trace, reader) for reader in READERS) < BOUND_S
 
 
+@pytest.mark.slow
 def test_without_loads_who_is_behind_the_stopped_replica_waits_until_it_goes_on() -> None:
     trace, _ = run(world_of(), "r2b", says_loads=False)
     assert max(longest_s(trace, reader) for reader in READERS) > 2 * BOUND_S

@@ -200,9 +200,9 @@ def test_new_tokens_neither_lose_nor_repeat_anything(mode: Mode, told: str, come
     world = make_world({1: 3, 2: 3}, [(1, 2)], {"site": 1, "control": 2}, [Scope("plant/#", mode, tokens=True)])
     kernel = lives_of(world, random.Random(f"{told}{comes_back}"), ["plant/#"])
     traffic = Traffic("site")
-    for number in range(480):
-        topic = "plant/kept" if number % 40 == 7 else "plant/t"
-        traffic.publish(kernel, NOW + 4 + number / 2.5, topic, b"%d" % number, qos=2, retain=topic == "plant/kept")
+    for number in range(240):
+        topic = "plant/kept" if number % 20 == 7 else "plant/t"
+        traffic.publish(kernel, NOW + 4 + number / 1.25, topic, b"%d" % number, qos=2, retain=topic == "plant/kept")
     kernel.run(NOW + 10)
     for generation in (1, 2):
         knew = world.overlay, world.secrets

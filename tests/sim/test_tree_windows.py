@@ -91,10 +91,12 @@ class Windows(Deaf):
             super()._apply(name, event)
             return
         ticket, flow, wire = self.tickets.pop(id(event)), self.flows[name], event.wire
-        flow.begin()
+        flow.begin_publication()
         super()._apply(name, event)
         done: Callable[[int], None] = lambda _: self._acknowledge(name, event.peer, ticket)  # noqa: E731
-        hold = flow.hold(event.peer, Publish(wire.topic, wire.payload, 1, properties=Properties(user=wire.properties)))
+        hold = flow.hold_publication(
+            event.peer, Publish(wire.topic, wire.payload, 1, properties=Properties(user=wire.properties))
+        )
         if hold is None:
             done(0)
         else:

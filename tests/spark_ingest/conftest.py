@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.overlay_processes import OverlayProcesses
+from spark_ingest.session import QUICK_PROGRESS
 from tests.spark_ingest.site import Site
+from tests.spark_ingest.warm_python import warm_python
+from tests.support.processes import ending
 
 
 @pytest.fixture(scope="session")
@@ -20,18 +22,30 @@ def event_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("events")
 
 
+QUICK = {
+    "spark.driver.memory": "1g",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    **QUICK_PROGRESS,
+}
+"""For queries of a hundred rows. Spark would compile each of them, which takes longer than all rows."""
+
+
 @pytest.fixture(scope="session")
-def spark(event_log: Path) -> Iterator[Any]:
+def spark(event_log: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     from spark_ingest import register, spark_session
     from tests.spark_ingest.replayed import ReplayedDataSource
 
     events = {"enabled": "true", "compress": "false", "dir": event_log.as_uri()}
     events = {f"spark.eventLog.{name}": value for name, value in events.items()}
-    session = spark_session("veilmq tests", 2, {"spark.driver.memory": "1g", **events})
-    register(session)
-    session.dataSource.register(ReplayedDataSource)
-    yield session
-    session.stop()
+    with warm_python(tmp_path_factory.mktemp("python")) as python:
+        session = spark_session("veilmq tests", 2, {**QUICK, **events})
+        session.sparkContext.pythonExec = str(python)
+        register(session)
+        session.dataSource.register(ReplayedDataSource)
+        yield session
+        session.stop()
 
 
 @pytest.fixture
@@ -39,10 +53,5 @@ def site(spark: Any, tmp_path: Path) -> Site:
     return Site(spark, tmp_path)
 
 
-@pytest.fixture
-def overlay(tmp_path: Path) -> Iterator[OverlayProcesses]:
-    """Real processes, which the test makes and starts; they end with it."""
-    made = OverlayProcesses(tmp_path / "overlay")
-    made.directory.mkdir()
-    yield made
-    made.stop()
+overlay = ending()
+"""Real processes, which the test makes and starts; they end with it."""

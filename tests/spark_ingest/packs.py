@@ -32,9 +32,9 @@ class PackJob(Job):
         """As one group."""
         for each in sealed:
             self.link.publish(each, **how)
-        while group := self.link.collector.take(500):
+        while group := self.link.collector.take_group(500):
             self.writer.append(group.records, self.box.seal_all(group.keys))
-            for ack in self.link.collector.written(group):
+            for ack in self.link.collector.note_written(group):
                 ack()
 
     def finish(self) -> None:

@@ -328,7 +328,7 @@ class Link:
     def follow(self, now: float = NOW) -> None:
         """As the receiver does: the owner may have signed another version."""
         if self.overlay.signed is not self.collector.overlay:
-            self.collector.adopt(self.overlay.signed, now)
+            self.collector.adopt_overlay(self.overlay.signed, now)
 
     def publish(self, sealed: Sealed, places: Sequence[int] = (1, 2, 3), now: float = NOW, **piece: Any) -> None:
         for place in places:
@@ -337,11 +337,11 @@ class Link:
     def write(self, writer: SpoolWriter | None = None, max_rows: int = 500) -> list[Group]:
         """Everything that is ready, in groups, to a spool if given; acknowledges as the receiver does."""
         groups = []
-        while group := self.collector.take(max_rows):
+        while group := self.collector.take_group(max_rows):
             groups.append(group)
             if writer is not None:
                 writer.append(group.records, group.keys)
-            for ack in self.collector.written(group):
+            for ack in self.collector.note_written(group):
                 ack()
         return groups
 

@@ -36,39 +36,39 @@ class FileReplicas:
     def home_region(self) -> int:
         return self.directory.home
 
-    def held(self) -> Grants:
+    def held_grants(self) -> Grants:
         return self.directory.held(self._names)
 
-    def want(self, names: Collection[KeyName]) -> None:
+    def want_keys(self, names: Collection[KeyName]) -> None:
         """A key service that gives whatever is asked for."""
         self._names |= set(names)
         self._on_keys()
 
-    accepted = reads_back = True
+    is_accepted = reads_back = True
     name = "job"
 
-    def scopes(self) -> tuple[Scope, ...]:
+    def read_scopes(self) -> tuple[Scope, ...]:
         return ()
 
-    def up(self) -> tuple[str, ...]:
+    def connected_replicas(self) -> tuple[str, ...]:
         return ()
 
     def clocks(self) -> tuple[float, ...]:
         return ()
 
-    def links(self) -> tuple[ReplicaLink, ...]:
+    def link_states(self) -> tuple[ReplicaLink, ...]:
         return ()
 
     def secrets(self) -> tuple[()]:
         return ()
 
-    def spooled(self, batches: Any) -> None:
+    def take_spooled(self, batches: Any) -> None:
         raise AssertionError("no scope has receipts")
 
-    def prove(self, proof: Any) -> None:
+    def keep_evidence(self, proof: Any) -> None:
         raise AssertionError("nobody lies here")
 
-    def ask(self, replica: str, topic: str, payload: bytes) -> None:
+    def ask_replica(self, replica: str, topic: str, payload: bytes) -> None:
         raise AssertionError("nothing is missing here")
 
     def acknowledge_all(self, publishes: Sequence[object]) -> None:

@@ -49,7 +49,7 @@ SPOOL_KEY = bytes(range(32))
 class Region(Replicas):
     """Replicas of an overlay whose topic names are hidden."""
 
-    def held(self):  # type: ignore[no-untyped-def]
+    def held_grants(self):  # type: ignore[no-untyped-def]
         return self.directory.held(self.names, token_key=TOKEN_KEY)
 
 
@@ -198,7 +198,7 @@ def test_a_sealed_file_of_scope_keys_opens_for_its_identity_alone(tmp_path: Path
     reader, stranger = identity_in(tmp_path / "job"), identity_in(tmp_path / "stranger")
     overlay, path = Overlay(), tmp_path / "keys.json"
     writer = GrantsWriter(path, 0, (), readers=(reader,), random=os.urandom)
-    content = writer.renew(overlay.held(), 1, 1)
+    content = writer.renew_content(overlay.held(), 1, 1)
     assert content is not None
     writer.write(content)
     held = overlay.held()
@@ -207,12 +207,12 @@ def test_a_sealed_file_of_scope_keys_opens_for_its_identity_alone(tmp_path: Path
             assert base64.b64encode(key) not in path.read_bytes()
     assert GrantsFile(path, tmp_path / "job").load()[0].scopes.keys() == held.scopes.keys()
     again = GrantsWriter(path, 0, (), readers=(reader,), random=os.urandom)
-    assert again.names == writer.names
+    assert again.key_names == writer.key_names
     assert again.spool_key == writer.spool_key
-    content = again.renew(overlay.held(), 1, 1)
+    content = again.renew_content(overlay.held(), 1, 1)
     assert content is not None, "each process seals it anew"
     again.write(content)
-    assert again.renew(overlay.held(), 1, 1) is None, "nothing changed"
+    assert again.renew_content(overlay.held(), 1, 1) is None, "nothing changed"
     for read in (
         lambda: GrantsFile(path).load(),
         lambda: GrantsFile(path, tmp_path / "stranger").load(),
@@ -229,7 +229,7 @@ def test_a_file_in_clear_is_sealed_by_the_next_receiver_and_stays_readable_over_
 
     def written(*readers: Identity) -> bytes:
         writer = GrantsWriter(path, 0, (), readers=readers, random=os.urandom)
-        content = writer.renew(overlay.held(), 1, 1)
+        content = writer.renew_content(overlay.held(), 1, 1)
         assert content is not None
         writer.write(content)
         return content
@@ -254,7 +254,7 @@ def test_files_of_several_receivers_are_read_together(tmp_path: Path) -> None:
     keys = []
     for path, epoch in zip(paths, (0, 1), strict=True):
         writer = GrantsWriter(path, 0, (), random=os.urandom)
-        content = writer.renew(overlay.held(overlay.names(epochs=(epoch,))), 1, 1)
+        content = writer.renew_content(overlay.held(overlay.names(epochs=(epoch,))), 1, 1)
         assert content is not None
         writer.write(content)
         keys.append(writer.spool_key)

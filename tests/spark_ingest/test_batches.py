@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.reader.intake import FRESH_S
@@ -60,9 +60,9 @@ class Connections:
 
     def write(self, max_rows: int = 500) -> list[Any]:
         rows = []
-        while group := self.collector.take(max_rows):
+        while group := self.collector.take_group(max_rows):
             rows += group.records
-            acknowledge(self.collector.written(group))
+            acknowledge(self.collector.note_written(group))
         return rows
 
 
@@ -124,7 +124,6 @@ def publications(publisher: Publisher) -> list[Sealed]:
     return made
 
 
-@settings(max_examples=150, deadline=None)
 @given(histories())
 def test_a_read_means_what_its_pieces_mean(history: list[tuple[int, list[tuple[int, str, bool]]]]) -> None:
     overlay = Overlay()
@@ -140,8 +139,8 @@ def test_a_read_means_what_its_pieces_mean(history: list[tuple[int, list[tuple[i
                 read = []
                 if how == "wait":
                     now += 4
-                    together.collector.tick(now)
-                    alone.collector.tick(now)
+                    together.collector.do_due_work(now)
+                    alone.collector.do_due_work(now)
                 rows = list(records(alone.write())) if how == "write" else []
                 assert (together.write() if how == "write" else []) == rows
                 continue
@@ -179,7 +178,7 @@ def test_a_liar_in_the_same_read_changes_no_row(how: str, first: bool) -> None:
     (row,) = connections.write()
     assert (row.sealed, row.reason, row.wire_topic) == (made[0].content, None, "veilmq/batch/1")
     assert connections.acknowledged == {(place, 1): 1 for place in (1, 2, 3)}
-    connections.collector.tick(NOW + 2)
+    connections.collector.do_due_work(NOW + 2)
     wrong = {name: n for (name, replica), n in connections.collector.figures.items() if replica == "r2" and n}
     assert wrong
 
@@ -203,12 +202,12 @@ def test_nothing_is_acknowledged_before_it_is_written() -> None:
     connections = Connections(overlay)
     for place in (1, 2, 3):
         connections.read(place, [(7, sealed.piece(place))])
-    group = connections.collector.take(500)
+    group = connections.collector.take_group(500)
     assert group is not None
     assert not connections.acknowledged
     connections.read(1, [(8, sealed.piece(1, with_key=False))])  # sent once more while it is being written
     assert not connections.acknowledged
-    acknowledge(connections.collector.written(group))
+    acknowledge(connections.collector.note_written(group))
     assert connections.acknowledged == {(1, 7): 1, (2, 7): 1, (3, 7): 1, (1, 8): 1}
 
 

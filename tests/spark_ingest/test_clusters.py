@@ -37,7 +37,7 @@ RUN_S = 400.0
 ROWS = 300
 
 
-class Site:
+class GrowingSpool:
     """A spool that grows between two runs of the job, and what was published."""
 
     def __init__(self, path: Path) -> None:
@@ -134,11 +134,11 @@ def said(log: Path, pattern: str, count: int = 1) -> None:
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Site:
-    return Site(tmp_path)
+def site(tmp_path: Path) -> GrowingSpool:
+    return GrowingSpool(tmp_path)
 
 
-def test_executors_of_a_local_cluster(site: Site) -> None:
+def test_executors_of_a_local_cluster(site: GrowingSpool) -> None:
     site.check("local-cluster[2,1,1024]", 2)
 
 
@@ -162,7 +162,7 @@ def standalone(tmp_path: Path, before: tuple[str, ...] = (), workers: int = 2) -
         yield f"spark://127.0.0.1:{port}"
 
 
-def test_a_standalone_cluster_of_two_workers(site: Site, tmp_path: Path) -> None:
+def test_a_standalone_cluster_of_two_workers(site: GrowingSpool, tmp_path: Path) -> None:
     with standalone(tmp_path) as master:
         site.check(master, 2)
 
@@ -170,7 +170,7 @@ def test_a_standalone_cluster_of_two_workers(site: Site, tmp_path: Path) -> None
 HIDE = ("unshare", "--mount", "sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"')
 
 
-def test_workers_that_do_not_see_the_spool(site: Site, tmp_path: Path) -> None:
+def test_workers_that_do_not_see_the_spool(site: GrowingSpool, tmp_path: Path) -> None:
     there = tmp_path / "there"
     there.mkdir()
     if subprocess.run([*HIDE, str(there), "true"], capture_output=True, check=False).returncode:
@@ -212,12 +212,12 @@ def connect_server(tmp_path: Path) -> Iterator[str]:
         yield f"sc://127.0.0.1:{port}"
 
 
-def test_spark_connect(site: Site, tmp_path: Path) -> None:
+def test_spark_connect(site: GrowingSpool, tmp_path: Path) -> None:
     with connect_server(tmp_path) as url:
         site.check(url, None)
 
 
-def test_repeats_are_dropped_over_spark_connect(site: Site, tmp_path: Path) -> None:
+def test_repeats_are_dropped_over_spark_connect(site: GrowingSpool, tmp_path: Path) -> None:
     """Each publication comes three times, the third time after a new start from the checkpoint."""
     site.job = ("repeats",)
     with connect_server(tmp_path) as url:

@@ -19,7 +19,6 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +28,7 @@ import psutil
 import pytest
 
 from tests.gateway.overlay_processes import ENVIRONMENT, OverlayProcesses
+from tests.support.processes import ending
 from tests.waits import wait_until
 
 REPLICAS = ("north1", "north2", "north3")
@@ -178,14 +178,12 @@ class Device:
         self._client.loop_stop()
 
 
-@pytest.fixture
-def overlay(tmp_path: Path) -> Iterator[OverlayProcesses]:
-    made = OverlayProcesses(tmp_path / "overlay")
-    made.directory.mkdir()
+def begin(made: OverlayProcesses) -> None:
     made.make({"north": 3}, [], {"site": "north", "job": "north"})
     made.start(*REPLICAS, "site")
-    yield made
-    made.stop()
+
+
+overlay = ending(begin)
 
 
 def course_of(part: int, seed: int) -> list[str]:

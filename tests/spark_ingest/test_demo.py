@@ -79,8 +79,8 @@ def state(entity: str, sequence: int, word: str, gateway: str = "site") -> Row:
 
 def test_the_newest_word_of_an_entity_counts_whatever_the_order(told: Any) -> None:
     entities = Entities()
-    entities.take(Rows(state("pump", 5, "offline"), state("pump", 4, "online"), state("fan", 1, "online")), 0)
-    entities.take(Rows(state("pump", 3, "online"), state("pump", 1, "online", gateway="other")), 1)
+    entities.take_batch(Rows(state("pump", 5, "offline"), state("pump", 4, "online"), state("fan", 1, "online")), 0)
+    entities.take_batch(Rows(state("pump", 3, "online"), state("pump", 1, "online", gateway="other")), 1)
     first, second = told()
     assert (first["online"], first["known"]) == (1, 2)
     assert (second["online"], second["known"]) == (2, 3), "another gateway's pump is another one"

@@ -14,7 +14,7 @@ from keys.epochs import Calendar
 from keys.grants import ENDLESS, Grant, Right
 from keys.identity import Certificate, Identity, Role
 from keys.sharetree import Hop
-from spark_ingest.receiving.early import EARLY_S
+from spark_ingest.receiving.collector import EARLY_S
 from spark_ingest.receiving.publications import UNVOUCHED_MAX
 from spark_ingest.receiving.usable_keys import WANTED_MAX
 from tests.spark_ingest.region import FAR_MS, NOW, Link, Overlay, Publisher, Sealed, check_values, records
@@ -37,7 +37,7 @@ def reasons(link: Link) -> list[str | None]:
 
 
 def give_up(link: Link, now: float) -> list[str | None]:
-    link.collector.tick(now + 10)
+    link.collector.do_due_work(now + 10)
     return reasons(link)
 
 
@@ -159,7 +159,7 @@ def test_what_a_revoked_publisher_dates_back_is_not_admitted_from_one_bad_replic
     for _ in range(3):
         link.send(2, forged.piece(2), DEAD_S)
     assert not link.write()
-    link.collector.tick(DEAD_S + 10)
+    link.collector.do_due_work(DEAD_S + 10)
     (closed,) = records(link.write())
     assert (closed.reason or "").startswith("epoch: ")
     assert closed.sealed is None, "a bad replica does not fill the disk with it"
@@ -228,11 +228,11 @@ def test_counting_what_waits_for_vouchers_comes_back_to_nothing() -> None:
     for number in range(20):
         link.publish(publisher.seal("plant/a"), places=(1 + number % 3,), now=DEAD_S)
     assert link.collector._publications._unvouched.total() == 20
-    link.collector.tick(DEAD_S + 10)
+    link.collector.do_due_work(DEAD_S + 10)
     assert len(reasons(link)) == 20
     for entry in list(link.collector._publications._late):
         link.collector._publications._forget_waiting(entry)
-        link.collector._publications._finish(entry)
+        link.collector._publications._finish_form(entry)
     assert link.collector._publications._unvouched.total() == 0
 
 
@@ -328,7 +328,7 @@ def test_rows_are_those_that_had_the_right_and_were_fresh_or_vouched_for(
     for each, arrived_s, places in sealed:
         link.publish(each, places=sorted(places), now=NOW + arrived_s)
     assert sorted(r.sequence for r in records(link.write()) if r.reason is None) == sorted(expected)
-    link.collector.tick(NOW + 1000)
+    link.collector.do_due_work(NOW + 1000)
     assert all(r.reason for r in records(link.write()))
     assert len(link.acknowledged) == link.sent
     assert link.collector._publications._unvouched == replace_counts(link)

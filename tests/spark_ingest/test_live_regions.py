@@ -49,7 +49,7 @@ def test_every_row_is_there_after_an_attach_and_a_detach(overlay: OverlayProcess
 
     receiver = Receiver(ReceiverSettings(options.spool, options.grants), connect)
     receiver.start()
-    assert wait_until(lambda: bool(made) and made[-1]._client.accepted, 60), receiver.trouble
+    assert wait_until(lambda: bool(made) and made[-1]._client.is_accepted, 60), receiver.trouble
     device, ended, sent = overlay.client("site", "device", paho.MQTTv5), threading.Event(), 0
 
     def publish() -> None:

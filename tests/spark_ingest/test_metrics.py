@@ -46,7 +46,7 @@ def test_a_query_from_its_start_to_its_end() -> None:
     assert found['veilmq_query_lag_bytes{query="sink"}'] == 520
     assert found['veilmq_query_state_rows{query="sink"}'] == 10
     assert found['veilmq_query_progress_timestamp_seconds{query="sink"}'] == 1000
-    table.ended("id-of-sink", failed=True)
+    table.note_end("id-of-sink", failed=True)
     found = shown(table)
     assert found['veilmq_query_running{query="sink"}'] == 0
     assert found['veilmq_query_failures_total{query="sink"}'] == 1
@@ -72,7 +72,7 @@ def test_the_table_is_bounded_and_ended_queries_go_first() -> None:
     for number in range(QUERIES_MAX):
         table.started(f"id{number}", None)
         if number:
-            table.ended(f"id{number}", failed=False)
+            table.note_end(f"id{number}", failed=False)
     table.started("last", "last")
     names = set(table.snapshot())
     assert len(names) == QUERIES_MAX

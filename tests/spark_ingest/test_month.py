@@ -6,9 +6,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import paho.mqtt.client as paho
@@ -23,13 +21,6 @@ pytest.importorskip("pyspark")
 DAY_S = 86_400.0
 DEVICES, ROUNDS, READINGS = 20, 66, 5  # of two rounds a day, in 33 days
 MEMBERS = ("north1", "north2", "north3", "site")
-
-
-@pytest.fixture
-def overlay(tmp_path: Path) -> Iterator[OverlayProcesses]:
-    made = OverlayProcesses(tmp_path)
-    yield made
-    made.stop()
 
 
 def publish(overlay: OverlayProcesses, first: int) -> None:

@@ -74,7 +74,7 @@ def test_one_trace_from_publish_to_row(
 
         receiver = Receiver(ReceiverSettings(options.spool, options.grants), connect)
         receiver.start()
-        assert wait_until(lambda: bool(made) and made[-1]._client.accepted, 60), receiver.trouble
+        assert wait_until(lambda: bool(made) and made[-1]._client.is_accepted, 60), receiver.trouble
         got: list[paho.MQTTMessage] = []
         desk = overlay.client("control", "desk", paho.MQTTv5)
         desk.on_message = lambda client, userdata, message: got.append(message) if message.topic == "plant/a" else None

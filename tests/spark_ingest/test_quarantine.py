@@ -104,7 +104,7 @@ def test_who_seals_under_the_data_key_of_somebody_else_is_not_opened(job: Job) -
     evil = Publisher(job.overlay, "evil")
     evil.keys["plant/#"] = job.publisher.keys["plant/#"]
     job.publish(evil.seal("plant/1", sequence=9), with_key=False)
-    job.link.collector.tick(NOW + 10)
+    job.link.collector.do_due_work(NOW + 10)
     job.link.write(job.writer)
     assert len(job.rows()) == 1
     (row,) = job.rows("quarantine")
@@ -142,7 +142,7 @@ def test_every_publication_is_in_one_stream_and_no_other(job: Job) -> None:
     job.link.publish(third.seal("plant/e", time=NOW - 3_600))  # could be a replay
     job.publisher.new_key("plant/#", bump=1)
     job.publish(job.publisher.seal("plant/f"))
-    job.link.collector.tick(NOW + 10)
+    job.link.collector.do_due_work(NOW + 10)
     job.link.write(job.writer)
     write_grants(job.grants, job.overlay.held(job.overlay.names(bumps=(0,))))
     streams = {stream: job.rows(stream) for stream in ("telemetry", "availability", "quarantine")}

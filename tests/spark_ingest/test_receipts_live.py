@@ -4,32 +4,28 @@ from __future__ import annotations
 
 import hashlib
 import json
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import paho.mqtt.client as paho
-import pytest
 
 from spark_ingest.spool.segments import read_groups
 from spark_ingest.spool.view import SpoolView
-from tests.gateway import overlay_processes
+from tests.forking import run
 from tests.gateway.overlay_processes import ENVIRONMENT, VEILMQ, OverlayProcesses
+from tests.support.processes import ending
 from tests.waits import wait_until
 
 TOPIC, PAYLOAD = "plant/valve", b"open the valve"
 
 
-@pytest.fixture
-def overlay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OverlayProcesses]:
-    monkeypatch.setattr(overlay_processes, "SCOPES", ({"filter": "plant/#", "tokens": True, "receipts": True},))
-    made = OverlayProcesses(tmp_path)
-    made.make({"north": 3}, [], {"site": "north", "job": "north"})
+def begin(made: OverlayProcesses) -> None:
+    scope = {"filter": "plant/#", "tokens": True, "receipts": True}
+    made.make({"north": 3}, [], {"site": "north", "job": "north"}, scopes=[scope])
     made.start("north1", "north2", "north3", "site")
-    yield made
-    made.stop()
+
+
+overlay = ending(begin)
 
 
 def numbers(spool: Path) -> set[int]:
@@ -41,22 +37,22 @@ def numbers(spool: Path) -> set[int]:
 def test_a_device_hears_that_its_message_is_in_the_spool_and_it_is_proved(overlay: OverlayProcesses) -> None:
     """With two workers, of which each has a part of the spool, and neither the identity."""
     where = ["--spool", "spool", "--identity", "job", "--overlay", "job-overlay.json", "--workers", "2"]
-    command = [sys.executable, *VEILMQ[:2], "ingest", "run", *where]
+    log = overlay.directory / "job.log"
+    running = run([*VEILMQ[:2], "ingest", "run", *where], overlay.directory, ENVIRONMENT, log, log)
     told: list[paho.MQTTMessage] = []
-    with subprocess.Popen(command, cwd=overlay.directory, env=ENVIRONMENT) as running:
-        try:
-            device = overlay.client("site", "device", paho.MQTTv5)
-            device.on_message = lambda client, userdata, message: told.append(message)
-            device.subscribe(f"$veilmq/receipts/{TOPIC}", 1)
-            deadline = time.monotonic() + 60
-            while not told and time.monotonic() < deadline:  # the job's subscription has to cross first
-                device.publish(TOPIC, PAYLOAD, 1).wait_for_publish(10)
-                wait_until(lambda: bool(told), 3)
-            device.disconnect()
-            device.loop_stop()
-        finally:
-            running.terminate()
-            running.wait(60)
+    try:
+        device = overlay.client("site", "device", paho.MQTTv5)
+        device.on_message = lambda client, userdata, message: told.append(message)
+        device.subscribe(f"$veilmq/receipts/{TOPIC}", 1)
+        deadline = time.monotonic() + 60
+        while not told and time.monotonic() < deadline:  # the job's subscription has to cross first
+            device.publish(TOPIC, PAYLOAD, 1).wait_for_publish(10)
+            wait_until(lambda: bool(told), 3)
+        device.disconnect()
+        device.loop_stop()
+    finally:
+        running.terminate()
+        running.wait(60)
     said = json.loads(told[0].payload)
     assert said["reader"] == "job"
     overlay.stop()

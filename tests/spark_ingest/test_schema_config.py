@@ -57,7 +57,7 @@ def test_a_file_that_cannot_be_used_is_one_line(tmp_path: Path, text: str, why: 
     config.write_text(text)
     write(tmp_path / "c.json", CLIMATE)
     with pytest.raises(BadOption, match=why) as error:
-        KeptSchemas(config, tmp_path / "spool").keep()
+        KeptSchemas(config, tmp_path / "spool").keep_schemas()
     assert "\n" not in str(error.value)
     assert not (tmp_path / "spool").exists()
 
@@ -72,25 +72,25 @@ def test_a_receiver_keeps_schemas_and_follows_their_files(tmp_path: Path, caplog
     write(config, "climate: {topic: plant/+/climate, schema: climate.json}")
     write(file, CLIMATE)
     kept = KeptSchemas(config, spool)
-    kept.keep()
+    kept.keep_schemas()
     assert stat.S_IMODE((spool / "schemas.json").stat().st_mode) == 0o600
     ((name, (topic, schema)),) = opened_schemas(spool).items()
     assert (name, topic, schema.ddl) == ("climate", "plant/+/climate", "`value` double")
 
     write(file, {**CLIMATE, "properties": {**CLIMATE["properties"], "ppm": {"type": "integer"}}}, 1)
     with caplog.at_level(logging.INFO):
-        kept.renew()
+        kept.renew_schemas()
         write(file, "{", 2)
-        kept.renew()
-        kept.renew()
+        kept.renew_schemas()
+        kept.renew_schemas()
     assert [each.getMessage().split(":")[0] for each in caplog.records] == [
         f"the schemas of {config} are in the spool anew", "the schemas stay as they were",
     ]  # fmt: skip
-    schema.renew()
+    schema.renew_texts()
     assert schema.decode(b'{"value": 1, "ppm": 4}') == ('{"value":1}', '{"ppm":4}'), "columns of the start"
     assert opened_schemas(spool)["climate"][1].ddl == "`value` double, `ppm` bigint"
     write(spool / "schemas.json", "{}", 3)
-    schema.renew()
+    schema.renew_texts()
     assert schema.decode(b'{"value": 1}')[0] == '{"value":1}', "an entry that is gone changes nothing"
 
 
@@ -99,7 +99,7 @@ def test_texts_of_avro_before_are_kept_over_restarts(tmp_path: Path) -> None:
     write(config, "r: {topic: '#', schema: r.avsc}")
     for number in range(7):
         write(file, record(*(f"f{each}" for each in range(number + 1))), number)
-        KeptSchemas(config, spool).keep()
+        KeptSchemas(config, spool).keep_schemas()
     schema = opened_schemas(spool)["r"][1]
     assert len(schema.texts) == 5
     assert schema.decode(datum(record("f0", "f1", "f2"), f0=1, f1=2, f2=3))[0] == '{"f0":1.0,"f1":2.0,"f2":3.0}'

@@ -35,9 +35,9 @@ def test_rows_equal_what_was_published_over_restarts_from_the_checkpoint(site: S
         query = site.run(site.stream(consumer="sink", max_rows="60"), sink.write)
         query.awaitTermination(PATIENCE_S)
         assert query.exception() is None
-    found = [(row.sequence, row.topic, row.digest) for row in sink.arrived()]
+    found = [(row.sequence, row.topic, row.digest) for row in sink.arrived_rows()]
     assert sorted(found) == sorted(site.published)
-    assert {row.publisher for row in sink.arrived()} == {site.publisher.identity.party_id.hex()}
+    assert {row.publisher for row in sink.arrived_rows()} == {site.publisher.identity.party_id.hex()}
     assert segment_numbers(site.spool / "main")[0] > 1, "what was committed is trimmed"
 
 
@@ -80,13 +80,13 @@ def test_the_receiver_runs_in_the_driver_and_survives_the_query(site: Site, even
     options = {"identity": str(feed), "overlay": "none", "grants": str(keys)}
     rows = site.stream("veilmq-replayed", **options)
     query = site.run(rows, sink.write, processingTime="0 seconds")
-    wait_for_query(query, lambda: any(True for _ in sink.arrived()))
+    wait_for_query(query, lambda: any(True for _ in sink.arrived_rows()))
     query.stop()
-    before = len(list(sink.arrived()))
+    before = len(list(sink.arrived_rows()))
     query = site.run(site.stream("veilmq-replayed", **options), sink.write, processingTime="0 seconds")
-    wait_for_query(query, lambda: len(list(sink.arrived())) >= total)
+    wait_for_query(query, lambda: len(list(sink.arrived_rows())) >= total)
     query.stop()
-    found = sorted((row.sequence, row.topic, row.digest) for row in sink.arrived())
+    found = sorted((row.sequence, row.topic, row.digest) for row in sink.arrived_rows())
     assert found == sorted(site.published)
     assert before <= total
     assert len(segment_numbers(site.spool / "main")) >= 1

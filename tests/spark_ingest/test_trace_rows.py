@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from bridge.tracking.entity import Stage, Wishes
 from gateway.tracing.client import TracedEntity
 from gateway.trust.credentials import Credentials
 from gateway.trust.domains import Card, TrustDomain
 from tests.gateway.overlay_processes import OverlayProcesses
+from tests.support.processes import ending
 from tests.waits import wait_until
 
 pytest.importorskip("pyspark")
@@ -22,17 +20,13 @@ REPLICAS = ("north1", "north2", "north3")
 PATIENCE_S = 90.0
 
 
-@pytest.fixture
-def overlay(tmp_path: Path) -> Iterator[OverlayProcesses]:
-    made = OverlayProcesses(tmp_path).make({"north": 3}, [], {"site": "north", "job": "north"})
-    path = tmp_path / "site.yaml"
-    report = {"prefix": "plant/entities"}
-    traces = {"authority": "owner/ca.pem", "identity": "site", "report": report}
-    path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), "traces": traces}))
-    try:
-        yield made
-    finally:
-        made.stop()
+def begin(made: OverlayProcesses) -> None:
+    made.make({"north": 3}, [], {"site": "north", "job": "north"})
+    traces = {"authority": "owner/ca.pem", "identity": "site", "report": {"prefix": "plant/entities"}}
+    made.configure("site", traces=traces)
+
+
+overlay = ending(begin)
 
 
 @pytest.mark.slow

@@ -76,7 +76,7 @@ def test_a_field_that_comes_later_is_a_column_of_the_next_micro_batch(spark: Any
     file.write_text(json.dumps(SCHEMA))
     config.write_text("climate: {topic: plant/+/climate, schema: climate.json}\n")
     kept = KeptSchemas(config, spool)
-    kept.keep()
+    kept.keep_schemas()
     rows = spark.createDataFrame(
         [("plant/a/climate", b'{"value": 1, "ppm": 400}', "2026-11-22")], "topic string, payload binary, day string"
     )
@@ -91,7 +91,7 @@ def test_a_field_that_comes_later_is_a_column_of_the_next_micro_batch(spark: Any
         query.processAllAvailable()
         file.write_text(json.dumps({**SCHEMA, "properties": {**SCHEMA["properties"], "ppm": {"type": "integer"}}}))
         os.utime(file, (2e9, 2e9))
-        kept.renew()
+        kept.renew_schemas()
         rows.write.mode("append").parquet(str(tmp_path / "rows"))
         query.processAllAvailable()
     finally:

@@ -39,7 +39,7 @@ def test_what_is_written_back_is_sealed_and_comes_back_with_its_id(overlay: Over
 
     receiver = Receiver(ReceiverSettings(options.spool, options.grants), connect)
     receiver.start()
-    assert wait_until(lambda: bool(made) and made[-1]._client.accepted, 60), receiver.trouble
+    assert wait_until(lambda: bool(made) and made[-1]._client.is_accepted, 60), receiver.trouble
     rows = [
         OutgoingRows(f"plant/back/{n % 3}", b"in clear %d" % n, 1, False, (("k", "v"), (ID_PROPERTY, f"w/0/0/{n}")))
         for n in range(ROWS)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from gateway.owner.cards import SignOptions
@@ -104,3 +105,20 @@ class ServedParties(Parties):
         path = self.directory / "overlay.yaml"
         path.write_text(yaml.safe_dump(self.description))
         return rekey(path, self.owner, self.out, now, SignOptions(**options))
+
+
+def signed(directory: Path, now: float = NOW) -> Parties:
+    """Parties whose owner has signed."""
+    made = Parties(directory, now)
+    made.sign()
+    return made
+
+
+def on_disk(build: Callable[[Path], Any]) -> Any:
+    """A fixture: what `build` makes in the directory of a test."""
+
+    @pytest.fixture
+    def made(tmp_path: Path) -> Any:
+        return build(tmp_path)
+
+    return made

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from bridge.document import Organising
 from bridge.document.policy import Scope
 from tests.sim.world import World, make_world
 
@@ -24,11 +25,25 @@ def row_of_regions(
     return make_world(sizes, [(n, n + 1) for n in range(1, count)], gateways, scopes, **options)
 
 
-def fresh(build: Callable[..., World], *given: Any, **options: Any) -> Any:
+def with_keys(epochs: Sequence[int], build: Callable[..., World], *given: Any, **options: Any) -> World:
+    """A world whose members hold the keys of these epochs."""
+    made = build(*given, **options)
+    made.learn(made.keys, epochs)
+    return made
+
+
+def organising(rules: Organising, build: Callable[..., World], *given: Any, **options: Any) -> World:
+    """A world whose owner lets its regions measure and change its links by these rules."""
+    made = build(*given, **options)
+    made.overlay = made.with_policy(organising=rules)
+    return made
+
+
+def fresh(build: Callable[..., Any], *given: Any, **options: Any) -> Any:
     """A fixture: for each test the world that `build` makes anew."""
+    return pytest.fixture(lambda: build(*given, **options))
 
-    @pytest.fixture
-    def world() -> World:
-        return build(*given, **options)
 
-    return world
+def shared(build: Callable[..., Any], *given: Any, **options: Any) -> Any:
+    """A fixture: the world that `build` makes, one for all tests of a module."""
+    return pytest.fixture(lambda: build(*given, **options), scope="module")

@@ -18,6 +18,6 @@ def test_a_figure_is_its_name() -> None:
 
 def test_it_counts_as_its_name_does() -> None:
     figures = Figures("g", "gateway")
-    figures.count(Count(FigureName.REFUSED, 2, "topic"))
-    figures.count(Count("refused", 1, "topic"))
+    figures.count_effect(Count(FigureName.REFUSED, 2, "topic"))
+    figures.count_effect(Count("refused", 1, "topic"))
     assert figures.counts["refused.topic"] == 3

@@ -29,6 +29,7 @@ def passed(guard: PublisherGuard, told: Wire, now: float) -> bool:
     return True
 
 
+@pytest.mark.long
 @pytest.mark.attack(9)
 def test_a_flood_at_default_budgets_ends_at_what_a_replica_carries_and_costs_nobody_else() -> None:
     """Attack: a stolen key signs 12,000 batches a second for ten seconds, and so many more at once."""

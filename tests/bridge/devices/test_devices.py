@@ -15,8 +15,7 @@ from bridge.devices import speaking
 from bridge.devices.devices import WORDS_MAX, Devices
 from bridge.devices.events import Published, Removed, Tell
 from bridge.devices.judging import CALM_S, FORGET_S, LOOKS_AT_ONCE, LOOKS_PER_S, WELL_EVERY_S
-from bridge.devices.life_evidence import REJOIN_S, DeviceHealth
-from bridge.devices.regularity import LEARNED_S
+from bridge.devices.life_evidence import LEARNED_S, REJOIN_S, DeviceHealth
 from bridge.devices.rules import DeviceRules, Heartbeat
 from bridge.traces.availability import EntityConnected, EntityGone
 from bridge.traces.kinds import TraceKind

@@ -1,6 +1,8 @@
 """What one packet costs where many devices are known: counted, not timed, so that no fast machine hides it.
 
 A look is `judge`, asked of one device; a word is one statement about one device.
+
+Work in turns: paced by origin, nobody's behind another's, and begun again without a heap of repetitions.
 """
 
 from __future__ import annotations
@@ -14,10 +16,54 @@ from bridge.devices import judging, speaking
 from bridge.devices.conventions import TOPICS_OF_DEVICE_MAX
 from bridge.devices.devices import Devices
 from bridge.devices.events import DeviceEvent, Published
-from bridge.devices.judging import EVENTS_BURST, FEW, LOOKS_AT_ONCE, LOOKS_AT_TICK
+from bridge.devices.judging import EVENTS_BURST, FEW, LOOKS_AT_ONCE, LOOKS_AT_TICK, WorkInTurns
 from bridge.devices.life_evidence import DeviceHealth
 from bridge.devices.rules import DeviceRules
 from bridge.traces import EntityConnected, EntityGone
+
+A, B = b"192.0.2.1", b"192.0.2.2"
+
+
+def done(turns: WorkInTurns[str], now: float, most: int = 1_000) -> list[tuple[str, str]]:
+    return list(turns.due_names(now, most))
+
+
+def test_each_origin_has_its_own_pace() -> None:
+    turns: WorkInTurns[str] = WorkInTurns(10.0)
+    turns.begin_work(A, "a", lambda: [f"a{number}" for number in range(1_000)], "x", 0.0)
+    turns.begin_work(B, "b", lambda: ["b0", "b1"], "y", 0.0)
+    assert turns.next_deadline == 0.1
+    assert done(turns, 0.05) == []
+    assert sorted(done(turns, 0.1)) == [("a0", "x"), ("b0", "y")]
+    assert sorted(done(turns, 0.21)) == [("a1", "x"), ("b1", "y")]
+    assert len(done(turns, 5.0)) == 48, "the flooder's goes on at its pace"
+    assert len(done(turns, 1_000.0, most=7)) == 7
+    assert len(done(turns, 1_000.0)) == 1_000 - 2 - 48 - 7
+    assert turns.next_deadline is None
+
+
+def test_works_of_one_origin_take_turns() -> None:
+    turns: WorkInTurns[str] = WorkInTurns(1.0)
+    turns.begin_work(A, "long", lambda: map(str, range(100)), "long", 0.0)
+    turns.begin_work(A, "short", lambda: ["x"], "short", 0.0)
+    assert done(turns, 2.0) == [("0", "long"), ("x", "short")]
+
+
+def test_what_begins_again_has_the_newest_data_and_starts_over_at_its_end() -> None:
+    turns: WorkInTurns[str] = WorkInTurns(1.0)
+    names = ["a", "b", "c"]
+    turns.begin_work(A, "k", lambda: names, "old", 0.0)
+    assert done(turns, 1.0) == [("a", "old")]
+    for number in range(1_000):
+        turns.begin_work(A, "k", lambda: names, f"new {number}", 1.0)
+    assert turns.is_under_way(A, "k")
+    names.append("d")
+    assert [name for name, data in done(turns, 100.0) if data == "new 999"] == ["b", "c", "a", "b", "c", "d"]
+    assert not turns.is_under_way(A, "k")
+    turns.begin_work(A, "none", list, "x", 0.0)
+    assert done(turns, 100.0) == []
+    assert turns.next_deadline is None
+
 
 NOW = 1_000.0
 FEW_NAMES, MANY_NAMES = 50, 5_000
@@ -75,6 +121,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
     return Counted(monkeypatch)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("names", [FEW_NAMES, MANY_NAMES])
 def test_a_word_on_a_topic_that_many_watch_costs_one_packet_little(counted: Counted, names: int) -> None:
     """`offline` on a topic that 40 of the client's devices name: each is read in its turn."""
@@ -89,6 +136,7 @@ def test_a_word_on_a_topic_that_many_watch_costs_one_packet_little(counted: Coun
     assert {counted.health(f"d{number}") for number in range(40)} == {DeviceHealth.ALIVE}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("names", [FEW_NAMES, MANY_NAMES])
 def test_a_word_about_one_device_costs_nothing_for_the_others(counted: Counted, names: int) -> None:
     for number in range(names):
@@ -99,6 +147,7 @@ def test_a_word_about_one_device_costs_nothing_for_the_others(counted: Counted, 
     assert counted.config("d7", "a/new") <= 10
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("names", [200, MANY_NAMES])
 def test_the_death_of_a_node_reaches_its_devices_in_turns(counted: Counted, names: int) -> None:
     counted.publish("spBv1.0/g/NBIRTH/n", b"")

@@ -31,14 +31,13 @@ from keys.identity import Certificate, Identity
 from tests.bridge.helpers import NOW, craft, forge_key, gateway, publish, sent
 from tests.bridge.reader.test_newest_retained import rotated
 from tests.sim.organised_world import organised, swap_on
-from tests.sim.world import World, make_world
+from tests.sim.world import World
+from tests.support.regions import one_region, shared
 
 SCOPES = [Scope("plant/#"), Scope("clear/#", Mode.PLAIN)]
 
 
-@pytest.fixture(scope="module")
-def world() -> World:
-    return make_world({1: 3}, [], {"site": 1, "evil": 1}, SCOPES)
+world = shared(one_region, "site", "evil", scopes=SCOPES)
 
 
 def statement(wire: Wire) -> SignedStatement:
@@ -136,6 +135,7 @@ def life(world: World, started: float, seed: str, overlay: Overlay | None = None
     return node
 
 
+@pytest.mark.long
 @pytest.mark.attack(173)
 def test_nothing_that_honest_lives_of_a_gateway_sign_is_evidence(world: World) -> None:
     """Attack: whoever recorded all headers of an honest gateway puts any two of them together. It started again, came

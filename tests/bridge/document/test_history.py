@@ -17,19 +17,19 @@ from tests.sim.world import World, make_world
 KEPT = History(7, 20_000, (1, 2))
 
 
-def world(*scopes: Scope, sizes: tuple[int, int] = (3, 3), hosted: tuple[str, ...] = ()) -> World:
+def two_regions(*scopes: Scope, sizes: tuple[int, int] = (3, 3), hosted: tuple[str, ...] = ()) -> World:
     return make_world({1: sizes[0], 2: sizes[1]}, [(1, 2)], {"desk": 1}, scopes, hosted=hosted)
 
 
 def test_a_policy_says_which_scopes_have_one() -> None:
-    policy = world(Scope("a/#", history=KEPT), Scope("b/#")).overlay.policy
+    policy = two_regions(Scope("a/#", history=KEPT), Scope("b/#")).overlay.policy
     read = Policy.decode(policy.signed_bytes(), policy.signature)
     assert read == policy
     assert [scope.history for scope in read.scopes] == [KEPT, None]
 
 
 def test_without_one_a_policy_is_as_it_was() -> None:
-    policy = world(Scope("a/#")).overlay.policy
+    policy = two_regions(Scope("a/#")).overlay.policy
     kept = replace(policy, scopes=(replace(policy.scopes[0], history=KEPT),))
     assert len(kept.signed_bytes()) == len(policy.signed_bytes()) + 2 + 4 + len(KEPT.encode())
 
@@ -54,7 +54,7 @@ def test_others_are_refused(history: History) -> None:
 )
 def test_what_cannot_be_kept_is_refused(scope: Scope, sizes: tuple[int, int], why: str) -> None:
     with pytest.raises(OverlayError, match=why):
-        world(scope, sizes=sizes)
+        two_regions(scope, sizes=sizes)
 
 
 def test_hosted_brokers_keep_nothing() -> None:

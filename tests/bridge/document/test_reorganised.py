@@ -229,6 +229,7 @@ def test_one_of_another_certificate_proves_nothing(world: World) -> None:
     assert world.overlay.hears(SwapNews((other,)), NOW).offered == (), "who does not organise offers nothing"
 
 
+@pytest.mark.long
 def test_a_few_are_kept_that_wait_and_64_may_be_in_force(world: World) -> None:
     overlay = world.overlay
     for number in range(1, OFFERED_MOST + 3):

@@ -114,6 +114,7 @@ class Crossing:
 TELLING = (0, 1, 2, 200, 213, 237)  # the last three part members if versions are held up, or nothing is proven anew
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [*TELLING, *(pytest.param(each, marks=pytest.mark.slow) for each in range(3, 200))])
 def test_all_come_to_the_owners_version_and_one_tree(seed: int) -> None:
     crossing = Crossing(seed)

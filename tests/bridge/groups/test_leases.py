@@ -133,6 +133,7 @@ def test_members_that_come_and_go_without_uplink_undo_nothing_that_was_said_befo
         assert [table.server(ID, asked("a", at_s=s), NOW) for s in (-70, -30, -5)] == ["a", "b", "a"]
 
 
+@pytest.mark.long
 def test_leases_are_bounded_for_each_author():
     table = LeaseTable(WORLD.overlay)
     for number in range(NEWS_BURST):

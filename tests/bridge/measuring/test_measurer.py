@@ -15,18 +15,15 @@ from bridge.node import ReplicaNode
 from bridge.organising import InterestFilter, estimated
 from keys.envelope import Mode
 from tests.bridge.helpers import craft, replica
-from tests.sim.world import NOW, World, make_world
+from tests.sim.world import NOW, World
+from tests.support.regions import fresh, organising, row_of_regions
 
 INTERVAL_S = 40
 START = NOW // INTERVAL_S * INTERVAL_S + 1
 INTERVAL = int(NOW) // INTERVAL_S
 
 
-@pytest.fixture
-def world() -> World:
-    made = make_world({1: 3, 2: 3, 3: 3}, [(1, 2), (2, 3)], {"g1": 1, "g2": 1})
-    made.overlay = made.with_policy(organising=Organising(((1, 3),), INTERVAL_S))
-    return made
+world = fresh(organising, Organising(((1, 3),), INTERVAL_S), row_of_regions, 3, {"g1": 1, "g2": 1})
 
 
 def begun(world: World, *links: str) -> ReplicaNode:
@@ -191,6 +188,7 @@ def test_others_are_heard_on_when_the_owner_changes_the_length_of_intervals(worl
     assert heard(seconds, START + 4 * INTERVAL_S) == 0, "once"
 
 
+@pytest.mark.long
 @pytest.mark.attack(202)
 def test_a_publisher_that_floods_hides_nothing_that_others_have_in_common(world: World) -> None:
     node = begun(world)

@@ -13,14 +13,13 @@ from bridge.measuring.region_costs import OLD_INTERVALS, RegionCosts
 from bridge.measuring.summaries import InterestSummary, ReplicaSummary
 from bridge.organising import InterestFilter
 from tests.sim.world import NOW, World, make_world
+from tests.support.regions import shared
 
 INTERVAL_S = 60
 INTERVAL = int(NOW) // INTERVAL_S
 
 
-@pytest.fixture(scope="module")
-def world() -> World:
-    return make_world({1: 5, 2: 3}, [(1, 2)], {"g1": 1})
+world = shared(make_world, {1: 5, 2: 3}, [(1, 2)], {"g1": 1})
 
 
 def said(member: str, region: int, us: int, other: int) -> ReplicaSummary:

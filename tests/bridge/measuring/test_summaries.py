@@ -17,7 +17,8 @@ from bridge.measuring.summaries import (
     decode_said,
 )
 from keys.errors import BadFrame, BadSignature, NotAuthorised
-from tests.sim.world import World, make_world
+from tests.sim.world import World
+from tests.support.regions import row_of_regions, shared
 
 SAID = ReplicaSummary(
     "r1a", 1, 30_000_000, 60, 7, 4, processing_us=120, queued=3, forwarded=500, links=((2, 900), (5, 40_000)),
@@ -25,9 +26,7 @@ SAID = ReplicaSummary(
 )  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def world() -> World:
-    return make_world({1: 3, 2: 3}, [(1, 2)], {"g1": 1})
+world = shared(row_of_regions, 2, {"g1": 1})
 
 
 def spoken(world: World) -> ReplicaSummary:

@@ -11,7 +11,8 @@ from bridge.document import Organising, Overlay, SignedSwap, SwapNews
 from bridge.measuring import ReplicaSummary, objection
 from tests.bridge.measuring.test_swap_proposal import EVERYWHERE, INTERVAL, ROW, interests, said
 from tests.sim.organised_world import BOSS, agreed, swap_on
-from tests.sim.world import NOW, World, make_world
+from tests.sim.world import NOW, World
+from tests.support.regions import organising, row_of_regions
 
 pytestmark = pytest.mark.attack(71)
 
@@ -20,11 +21,9 @@ UP = ("r1a", "r1b", "r4a", "r4b")
 GOOD = ((1, 4), (2, 3))
 
 
-def world(links: Sequence[tuple[int, int]] = ((4, 1),), **changes: object) -> World:
-    made = make_world(dict.fromkeys(range(1, 5), 3), ROW, {"g1": 1, BOSS: 2}, [EVERYWHERE])
-    organising = Organising(tuple(links), organiser=BOSS, grace_s=GRACE_S)
-    made.overlay = made.with_policy(organising=replace(organising, **changes))  # type: ignore[arg-type]
-    return made
+def with_organiser(links: Sequence[tuple[int, int]] = ((4, 1),), **changes: object) -> World:
+    rules = replace(Organising(tuple(links), organiser=BOSS, grace_s=GRACE_S), **changes)  # type: ignore[arg-type]
+    return organising(rules, row_of_regions, 4, {"g1": 1, BOSS: 2}, [EVERYWHERE])
 
 
 def told(made: World, **changes: object) -> list[ReplicaSummary]:
@@ -42,7 +41,7 @@ def why(
 
 
 def test_what_spares_is_agreed_to_by_who_has_the_lanes() -> None:
-    made = world()
+    made = with_organiser()
     swap = swap_on(made.overlay, made, *GOOD)
     for region in (1, 2, 3, 4):
         assert why(made, swap, region) == ""
@@ -52,7 +51,7 @@ def test_what_spares_is_agreed_to_by_who_has_the_lanes() -> None:
 
 
 def test_outside_the_owners_links_nothing_is_agreed_to_however_good() -> None:
-    made = world(links=())
+    made = with_organiser(links=())
     assert why(made, swap_on(made.overlay, made, *GOOD)) == "the link is none of the owner's"
 
 
@@ -70,7 +69,7 @@ def costing(made: World, direct_us: int) -> list[ReplicaSummary]:
 
 @pytest.mark.parametrize(("removed", "direct_us"), [((1, 2), 60_000), ((3, 4), 60_000), ((2, 3), 95_000)])
 def test_harm_is_not_agreed_to(removed: tuple[int, int], direct_us: int) -> None:
-    made = world()
+    made = with_organiser()
     found = why(made, swap_on(made.overlay, made, (1, 4), removed), words=costing(made, direct_us))
     assert found.startswith("it spares -")
 
@@ -78,20 +77,20 @@ def test_harm_is_not_agreed_to(removed: tuple[int, int], direct_us: int) -> None
 @pytest.mark.parametrize(("min_gain_percent", "agreed"), [(10, True), (26, True), (27, False), (99, False)])
 def test_half_of_the_gain_is_enough_and_less_is_not(min_gain_percent: int, agreed: bool) -> None:
     """By these words it spares 13.3 %."""
-    made = world(min_gain_percent=min_gain_percent)
+    made = with_organiser(min_gain_percent=min_gain_percent)
     found = why(made, swap_on(made.overlay, made, *GOOD), words=costing(made, 80_000))
     assert found == "" if agreed else "are asked for" in found
 
 
 def test_where_any_gain_is_enough_none_is_not() -> None:
-    made = world(min_gain_percent=0)
+    made = with_organiser(min_gain_percent=0)
     swap = swap_on(made.overlay, made, *GOOD)
     assert why(made, swap, words=costing(made, 90_000)) == ""
     assert why(made, swap, words=costing(made, 95_000)).startswith("it spares -")
 
 
 def test_of_what_nobody_knows_enough_nothing_is_agreed_to() -> None:
-    made = world()
+    made = with_organiser()
     swap = swap_on(made.overlay, made, *GOOD)
     assert why(made, swap, words=[]) == "too little is known of what publications cost"
     silent = [word for word in told(made) if word.member not in ("r3a", "r3b")]
@@ -101,7 +100,7 @@ def test_of_what_nobody_knows_enough_nothing_is_agreed_to() -> None:
 @pytest.mark.invariant(69)
 def test_liars_move_no_verdict() -> None:
     """f of each region say that the link costs nothing, or everything."""
-    made = world()
+    made = with_organiser()
     for us in (0, 4_000_000_000):
         words = [
             said(made, word.member, links=tuple((r, us) for r in range(1, 5) if r != word.region))
@@ -114,7 +113,7 @@ def test_liars_move_no_verdict() -> None:
 
 
 def test_who_does_not_organise_is_not_agreed_to() -> None:
-    made = world()
+    made = with_organiser()
     swap = swap_on(made.overlay, made, *GOOD)
     heard = made.overlay.hears(SwapNews((swap,)), NOW)
     organising = made.overlay.policy.organising
@@ -127,18 +126,18 @@ def test_who_does_not_organise_is_not_agreed_to() -> None:
 
 
 def test_the_former_tree_stays_open_for_as_long_as_the_owner_says() -> None:
-    made = world()
+    made = with_organiser()
     assert "would stay open for 1 s, not 5" in why(made, swap_on(made.overlay, made, *GOOD, grace_s=1))
 
 
 def test_a_barred_link_and_a_tree_that_rests() -> None:
-    made = world()
+    made = with_organiser()
     organising = made.overlay.policy.organising
     assert organising is not None
-    barred = world()
+    barred = with_organiser()
     barred.overlay = barred.with_policy(organising=organising.with_bar((1, 4), NOW - 10))
     assert why(barred, swap_on(barred.overlay, barred, *GOOD)) == "the link is barred"
-    resting = world()
+    resting = with_organiser()
     tree = resting.overlay.policy.tree.followed_by(((1, 2), (2, 4), (3, 4)), int((NOW - 300) * 1000), 2, 60)
     resting.overlay = resting.with_policy(tree=tree)
     assert why(resting, swap_on(resting.overlay, resting, *GOOD)) == "the tree rests"
@@ -148,7 +147,7 @@ def test_a_barred_link_and_a_tree_that_rests() -> None:
 
 
 def test_an_edge_that_carries_nothing_is_taken_back_at_once() -> None:
-    made = world(links=((3, 2),))
+    made = with_organiser(links=((3, 2),))
     tree = made.overlay.policy.tree.followed_by(ROW, int(NOW * 1000), 2, 60)
     made.overlay = made.with_policy(edges=((1, 2), (3, 4), (1, 4)), tree=tree)
 
@@ -169,7 +168,7 @@ def test_an_edge_that_carries_nothing_is_taken_back_at_once() -> None:
 @pytest.mark.attack(86)
 def test_three_trees_never_come_within_one_grace_whatever_swaps_state() -> None:
     """One that states a time long ago, or that liars held back, has rested at once; its former tree is open here."""
-    made = world(links=((4, 1), (2, 4)), dwell_s=5, interval_s=2)
+    made = with_organiser(links=((4, 1), (2, 4)), dwell_s=5, interval_s=2)
     first = swap_on(made.overlay, made, *GOOD, NOW - 115)
     overlay = made.overlay.hears(agreed(made, first, (1, 2, 3, 4)), NOW)
     back = swap_on(overlay, made, (2, 3), (1, 4), NOW)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 from bridge.document import JUDGED_INTERVALS, History, Organising, Scope
 from bridge.measuring import InterestSummary, ReplicaSummary, SwapProposal, proposal, swapped
 from bridge.organising import InterestFilter
 from keys.envelope import Mode
 from tests.sim.world import NOW, World, make_world
+from tests.support.regions import organising, row_of_regions
 
 ROW = ((1, 2), (2, 3), (3, 4))
 RTT_US = {(1, 2): 2_000, (2, 3): 90_000, (3, 4): 2_000, (1, 4): 2_000, (1, 3): 2_000}
@@ -17,27 +19,33 @@ INTERVAL = int(NOW) // INTERVAL_S
 EVERYWHERE = Scope("plant/#", Mode.PLAIN)
 
 
+@cache
+def wanted(own: int) -> bytes:
+    """200 publications that all want, and 300 of a kind."""
+    told = InterestFilter()
+    told.add_ids(b"all %d" % number for number in range(200))
+    told.add_ids(b"%d %d" % (own, number) for number in range(300))
+    return told.encode()
+
+
 def interests(
     world: World, *ends: int, interval: int = INTERVAL, interval_s: int = INTERVAL_S
 ) -> list[InterestSummary]:  # fmt: skip
     """Of each replica: these ends want the same 500 publications, of which all want 200; others 300 of their own."""
     found = []
     for view in world.overlay.views.values():
-        told = InterestFilter()
-        told.add_ids(b"all %d" % number for number in range(200))
-        told.add_ids(b"%d %d" % (0 if view.region in ends else view.region, number) for number in range(300))
+        told = wanted(0 if view.region in ends else view.region)
         for name in view.members:
-            made = InterestSummary(name, view.region, interval, interval_s, 4, told.encode())
+            made = InterestSummary(name, view.region, interval, interval_s, 4, told)
             found.append(made.signed(world.identities[name]))
     return found
 
 
-def world(
+def row_of_four(
     links: tuple[tuple[int, int], ...] = ((4, 1),), scopes: tuple[Scope, ...] = (EVERYWHERE,), **changes: object
 ) -> World:
-    made = make_world(dict.fromkeys(range(1, 5), 3), ROW, {"g1": 1}, scopes)
-    made.overlay = made.with_policy(organising=replace(Organising(links), **changes))  # type: ignore[arg-type]
-    return made
+    rules = replace(Organising(links), **changes)  # type: ignore[arg-type]
+    return organising(rules, row_of_regions, 4, {"g1": 1}, scopes)
 
 
 def said(world: World, name: str, **changes: object) -> ReplicaSummary:
@@ -66,7 +74,7 @@ def of(
 
 
 def test_the_slow_link_is_to_go_for_the_one_that_the_owner_allows() -> None:
-    found = of(world())
+    found = of(row_of_four())
     assert found.swap is not None
     assert (set(found.swap.added), set(found.swap.removed)) == ({1, 4}, {2, 3})
     shown = found.to_json()["swap"]
@@ -76,21 +84,21 @@ def test_the_slow_link_is_to_go_for_the_one_that_the_owner_allows() -> None:
 
 def test_outside_the_owners_links_nothing_is_proposed() -> None:
     """Everybody measured 1-4 as the cheapest; the owner does not list it."""
-    assert of(world(links=())).swap is None
-    assert of(world(links=((2, 4),))).swap is None, "nobody measured that one"
+    assert of(row_of_four(links=())).swap is None
+    assert of(row_of_four(links=((2, 4),))).swap is None, "nobody measured that one"
 
 
 def test_what_would_harm_is_not_proposed() -> None:
     """A scope of regions 2 and 3 alone would fall apart: nothing of it may enter 1 or 4."""
     apart = Scope("shop/#", Mode.PLAIN, regions=(2, 3))
-    other = of(world(scopes=(EVERYWHERE, apart))).swap
+    other = of(row_of_four(scopes=(EVERYWHERE, apart))).swap
     assert other is not None, "another link of the cycle may go, which spares less"
     assert set(other.removed) == {3, 4}
-    best = of(world()).swap
+    best = of(row_of_four()).swap
     assert best is not None
     assert best.after < other.after
     whole = replace(apart, regions=(1, 2, 3, 4))
-    assert of(world(scopes=(EVERYWHERE, whole))).swap is not None
+    assert of(row_of_four(scopes=(EVERYWHERE, whole))).swap is not None
 
 
 def test_a_path_that_becomes_too_long_is_not_proposed() -> None:
@@ -119,7 +127,7 @@ def test_a_path_that_becomes_too_long_is_not_proposed() -> None:
 
 
 def test_a_liar_in_each_region_changes_nothing_and_of_two_nobody_is_believed() -> None:
-    made = world()
+    made = row_of_four()
     truth = of(made).swap
     lies = []
     for view in made.overlay.views.values():
@@ -137,7 +145,7 @@ def test_a_liar_in_each_region_changes_nothing_and_of_two_nobody_is_believed() -
 
 
 def test_the_tree_rests_after_a_change() -> None:
-    made = world(dwell_s=900)
+    made = row_of_four(dwell_s=900)
     policy = made.overlay.policy
     tree = policy.tree.followed_by(policy.edges, int((NOW - 600) * 1000), 2, 60)
     made.overlay = made.with_policy(tree=tree)
@@ -153,7 +161,7 @@ def test_the_tree_rests_after_a_change() -> None:
 
 
 def test_a_change_that_made_it_worse_is_taken_back_before_the_tree_has_rested() -> None:
-    made = world(links=((1, 3), (3, 2)), dwell_s=3600)
+    made = row_of_four(links=((1, 3), (3, 2)), dwell_s=3600)
     policy = made.overlay.policy
     tree = policy.tree.followed_by(policy.edges, int(NOW * 1000), 2, 60)
     made.overlay = made.with_policy(edges=((1, 2), (3, 4), (1, 4)), tree=tree)
@@ -194,7 +202,7 @@ def test_a_change_that_made_it_worse_is_taken_back_before_the_tree_has_rested() 
 
 
 def test_a_change_that_made_nothing_worse_is_not_taken_back_before_the_tree_has_rested() -> None:
-    made = world(links=((1, 3), (3, 2)), dwell_s=3600)
+    made = row_of_four(links=((1, 3), (3, 2)), dwell_s=3600)
     policy = made.overlay.policy
     tree = policy.tree.followed_by(policy.edges, int(NOW * 1000), 2, 60)
     made.overlay = made.with_policy(edges=((1, 2), (3, 4), (1, 4)), tree=tree)
@@ -207,7 +215,7 @@ def test_a_change_that_made_nothing_worse_is_not_taken_back_before_the_tree_has_
 def broken(liars: int = 0, deny: int = 0, told_s: float = 12.0, went: int | None = 90_000) -> SwapProposal:
     """1-4 came for 2-3, and no replica reaches over it but `liars` of each end who say so; with `deny` all reach but
     these. `told_s` after the change, when 2-3 takes `went`, and none of its ends knows more if that is None."""
-    made = world(links=((2, 3),), dwell_s=3600, interval_s=1)
+    made = row_of_four(links=((2, 3),), dwell_s=3600, interval_s=1)
     policy = made.overlay.policy
     tree = policy.tree.followed_by(policy.edges, int(NOW * 1000), 2, 60)
     made.overlay = made.with_policy(edges=((1, 2), (3, 4), (1, 4)), tree=tree)
@@ -228,7 +236,7 @@ def test_an_edge_that_came_and_carries_nothing_is_taken_back_before_the_tree_has
     shown = found.to_json()
     assert shown["why"] == "the edge that came carries nothing"
     assert shown["swap"]["gain_percent"] is shown["swap"]["cost_after_us"] is None
-    made = world(links=((2, 3),))
+    made = row_of_four(links=((2, 3),))
     change = made.overlay.policy.tree.followed_by(ROW, int(NOW * 1000), 2, 60)
     made.overlay = made.with_policy(edges=((1, 2), (3, 4), (1, 4)), tree=change)
     back = swapped(made.overlay, found.swap, NOW + 12)
@@ -248,7 +256,7 @@ def test_one_liar_an_end_neither_breaks_an_edge_nor_hides_that_it_is_broken() ->
 
 
 def test_what_goes_may_come_back_and_what_came_is_no_potential_link() -> None:
-    made = world()
+    made = row_of_four()
     swap = of(made).swap
     assert swap is not None
     policy = swapped(made.overlay, swap, NOW)

@@ -370,6 +370,7 @@ class Withholder:
         return effects
 
 
+@pytest.mark.long
 @pytest.mark.invariant(46)
 @pytest.mark.parametrize("seed", range(6))
 def test_under_load_and_with_liars_every_honest_node_adopts_within_bounded_time(seed: int):

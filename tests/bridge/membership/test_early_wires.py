@@ -45,13 +45,12 @@ from tests.bridge.helpers import (
     with_properties,
 )
 from tests.sim.world import World, make_world
+from tests.support.regions import fresh, row_of_regions
 
-
-@pytest.fixture
-def world() -> World:
-    """Site may publish in plant by the next version only."""
-    scopes, rights = [Scope("plant/#"), Scope("open/#")], {"site": (("open/#",), ("#",))}
-    return make_world({1: 3, 2: 3}, [(1, 2)], {"site": 1, "control": 2}, scopes, rights=rights)
+SCOPES = [Scope("plant/#"), Scope("open/#")]
+RIGHTS = {"site": (("open/#",), ("#",))}
+"""Site may publish in plant by the next version only."""
+world = fresh(row_of_regions, 2, {"site": 1, "control": 2}, SCOPES, rights=RIGHTS)
 
 
 def next_version(world: World) -> Overlay:

@@ -29,6 +29,7 @@ def test_a_union_counts_each_publication_once(mine: list[bytes], other: list[byt
     assert estimated(union(told(*mine), told(*other))) == pytest.approx(len({*mine, *other}), abs=1, rel=0.02)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("count", [1_000, 8_192, 50_000])
 def test_a_full_union_is_known_within_a_hundredth(count: int) -> None:
     whole = told(*(b"o%d" % number for number in range(count)))
@@ -36,6 +37,7 @@ def test_a_full_union_is_known_within_a_hundredth(count: int) -> None:
     assert len(whole) == FILTER_BITS // 8
 
 
+@pytest.mark.long
 def test_a_union_that_is_too_full_says_nothing() -> None:
     assert estimated((1 << FILTER_BITS) - 1) is None
     assert estimated(union(told(*(b"o%d" % number for number in range(70_000))))) is None

@@ -71,6 +71,7 @@ def test_each_swap_states_eq_2_and_the_best_of_all_is_first(worlds: tuple[int, l
             assert good[0].after == pytest.approx(min(priced.values()))
 
 
+@pytest.mark.long
 def test_swaps_never_raise_the_cost_and_end_near_the_best_tree(worlds: tuple[int, list[OwnWorld]]) -> None:
     brokers, made = worlds
     trees, links = list(every_tree(brokers)), list(combinations(range(brokers), 2))

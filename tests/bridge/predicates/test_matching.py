@@ -94,6 +94,7 @@ def test_names_and_alternatives_are_bounded() -> None:
     assert not index.has_room([Predicate(((known,),) * 2)] * (SLOTS_MAX // 2))
 
 
+@pytest.mark.long
 @pytest.mark.attack(152)
 def test_one_owner_leaves_others_as_much_as_it_has() -> None:
     """Attack: one client holds all alternatives, or names all attributes: nobody else could subscribe by content."""

@@ -29,3 +29,18 @@ def test_what_is_in_memory_too_long_is_the_oldest() -> None:
     assert first_at is not None
     assert Ages(100).too_long(entries, first_at) == [1]
     assert (Ages(None).first_at(entries), Ages(100).first_at({})) == (None, None)
+
+
+def test_bounds_are_passed_once_the_time_is_beyond_them() -> None:
+    at_both = [entry(1, 60), entry(2, 5, 5)]
+    assert Ages(60).expired(at_both, NOW) == ([], [])
+    assert Ages(60).expired(at_both, NOW + 0.1) == ([2], [1])
+    assert Ages(60).too_long({1: at_both[0]}, NOW) == []
+    assert Ages(60).too_long({1: at_both[0]}, NOW + 0.1) == [1]
+
+
+def test_a_snapshot_ages_since_it_was_due() -> None:
+    snapshot = entry(1, 500)
+    snapshot.is_snapshot = True
+    assert Ages(60).expired([snapshot], NOW + 60) == ([], [])
+    assert Ages(60).expired([snapshot], NOW + 61) == ([], [1])

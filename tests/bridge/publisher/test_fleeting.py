@@ -38,3 +38,20 @@ def test_who_floods_loses_its_own_and_alone_has_all(size: int) -> None:
         held.add_entry(number, 10, "good")
         held.excess()
     assert len(held) > 10, "all have their share again"
+
+
+def test_a_long_entry_counts_as_so_many_parts_of_the_bound() -> None:
+    for size, kept in ((0, 10), (10, 10), (11, 5), (30, 3), (31, 2), (200, 0)):
+        held = Fleeting(10, 95)  # ten entries of ten bytes
+        for number in range(1, 12):
+            held.add_entry(number, size, "a")
+        assert held.excess() == list(range(1, 12 - kept))
+        assert len(held) == kept
+
+
+def test_who_has_most_parts_loses_and_not_who_has_most_entries() -> None:
+    held = Fleeting(10, 100)
+    for number in range(1, 5):
+        held.add_entry(number, 1, "many")
+    held.add_entry(5, 65, "long")
+    assert held.excess() == [5], "four entries, and seven parts"

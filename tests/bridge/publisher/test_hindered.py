@@ -52,3 +52,25 @@ def test_only_what_waits_for_a_right_is_given_up_and_counted_by_publications() -
     del held[1]
     assert waiting.give_up_at == float("inf")
     assert list(waiting) == [2]
+
+
+def test_who_waits_for_another_reason_is_counted_again_and_an_earlier_end_counts() -> None:
+    held = entries(1, 2)
+    held[2].born = NOW - 40
+    residents = Residents()
+    for entry in held.values():
+        residents.add_entry(entry)
+    waiting = Hindered(held, residents, 100.0)
+    no_right, no_key = Says(n1="not_authorised", n2="not_authorised"), Says(n1="key_waits", n2="key_waits")
+    waiting.set_aside([1], no_right, NOW)  # type: ignore[arg-type]
+    assert waiting.give_up_at == NOW + 100
+    waiting.set_aside([2], no_right, NOW)  # type: ignore[arg-type]
+    assert waiting.give_up_at == NOW + 60
+    assert waiting.set_aside([1], no_key, NOW) == ([], [Count("key_waits", 2)])  # type: ignore[arg-type]
+    assert waiting.set_aside([1], no_key, NOW) == ([], [])  # type: ignore[arg-type]
+    assert waiting.given_up(NOW + 59.9) == ([], [])
+    assert waiting.give_up_at == NOW + 60
+    assert waiting.set_aside([1, 2], Says(), NOW) == ([1, 2], [])  # type: ignore[arg-type]
+    assert [entry.standing for entry in held.values()] == [Standing.FRESH, Standing.FRESH]
+    assert list(waiting) == []
+    assert waiting.given_up(NOW + 500) == ([], [])

@@ -23,7 +23,7 @@ REPLICAS = ("r1a", "r1b", "r1c")
 SCOPES = [Scope("plant/#"), Scope("new/#", refresh=Refresh(messages=1))]
 
 
-class Site:
+class AcknowledgedPublisher:
     """A publisher whose replicas acknowledge at once, and what each of them got when."""
 
     def __init__(self, world: World, overlay: Overlay) -> None:
@@ -60,6 +60,7 @@ def entries(count: int, topic: str = "plant/t", size: int = 1) -> list[OutboxEnt
     return [(n, n - 1, made) for n in range(1, count + 1)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("budgets", "sent", "lasts_s"),
     [
@@ -76,7 +77,7 @@ def test_what_is_too_much_waits_in_order_and_no_replica_has_to_slow_it(
 ) -> None:
     world = make_world({1: 3}, [], {"site": 1}, SCOPES)
     overlay = world.with_policy(budgets=budgets)
-    got = Site(world, overlay).run(sent)
+    got = AcknowledgedPublisher(world, overlay).run(sent)
     node = ReplicaNode(overlay, world.identities["r1a"], "r1a", lambda epoch: bytes(32))
     assert all([number for _, number, _ in of_peer] == [number for number, _, _ in sent] for of_peer in got.values())
     effects = [effect for at, _, wire in got["r1a"] for effect in node.handle(Received("site", wire), at)]
@@ -88,7 +89,7 @@ def test_what_is_too_much_waits_in_order_and_no_replica_has_to_slow_it(
 
 def test_another_policy_brings_other_budgets() -> None:
     world = make_world({1: 3}, [], {"site": 1}, SCOPES)
-    site = Site(world, world.with_policy(budgets=MemberBudgets(batches=1)))
+    site = AcknowledgedPublisher(world, world.with_policy(budgets=MemberBudgets(batches=1)))
     sent = [e for e in site.publisher.take_entries(entries(50), NOW) if isinstance(e, Send)]
     assert len(sent) == 3
     effects = site.publisher.adopt_overlay(world.with_policy(), world.secrets, NOW)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.contract.machine import Publication
+from bridge.contract.machine import Publication, Wire
 from bridge.document import Scope, ScopeSecret
 from bridge.publisher import cutting as predecessors
 from bridge.publisher.cutting import Predecessors
@@ -68,3 +68,76 @@ def test_one_row_stands_for_a_run_however_long(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(predecessors, "DROPPED_MAX", 2)
     before.drop_entries([entry(200, 150), entry(300, 250), entry(400, 350)])
     assert len(restarted(before, disk)._before) == len(disk) == 2
+
+
+# -------------------------------------------------------------------------------------- entries that change chains
+
+
+def of_chain(chain: str, sequence: int, previous: int = 0, qos: int = 1, sealed: bool = False) -> Entry:
+    secret = ScopeSecret(Scope(chain), chain)
+    return Entry(sequence, Publication("t", b"", qos), secret, "t", previous, 0.0, Wire("t", b"") if sealed else None)
+
+
+def moved(before: Predecessors, sequence: int, previous: int, origin: str = "a/#", goal: str = "b/#") -> None:
+    before.left_chain(of_chain(goal, sequence), origin, previous)
+
+
+def test_what_follows_an_entry_that_left_its_chain_passes_over_it_in_that_chain_alone() -> None:
+    before, disk = Predecessors(), dict[bytes, bytes]()
+    moved(before, 5, 3)
+    assert before.predecessor_of(of_chain("a/#", 7, 5)) == 3
+    assert before.predecessor_of(of_chain("b/#", 7, 5)) == 5
+    assert before[5] == 5, "it is there, in another chain"
+    assert restarted(before, disk).predecessor_of(of_chain("a/#", 7, 5)) == 3
+    before.left_chain(of_chain("a/#", 5), "b/#", 4)
+    assert before.predecessor_of(of_chain("a/#", 7, 5)) == 5, "it came back"
+    assert before.predecessor_of(of_chain("b/#", 7, 5)) == 4
+    assert restarted(before, disk).predecessor_of(of_chain("a/#", 7, 5)) == 5
+
+
+def test_what_precedes_nothing_leaves_no_trace() -> None:
+    before = Predecessors()
+    before.left_chain(of_chain("b/#", 5, qos=0), "a/#", 3)
+    before.left_chain(of_chain("b/#", 5), "a/#", 5)
+    snapshot = of_chain("a/#", 9, 8)
+    snapshot.is_snapshot = True
+    before.drop_entries([snapshot, of_chain("a/#", 4, 4), of_chain("a/#", 4, 6)])
+    assert before.changed_rows() == []
+
+
+def test_a_new_entry_follows_the_last_one_of_a_chain_into_which_others_came() -> None:
+    before = Predecessors()
+    snapshot = of_chain("a/#", 9)
+    snapshot.is_snapshot = True
+    there = [of_chain("a/#", 4), of_chain("a/#", 6, qos=0), of_chain("b/#", 8), snapshot]
+    before.joins("a/#", {entry.sequence: entry for entry in there})
+    came = []
+    for entry in (
+        of_chain("a/#", 10, 2),
+        of_chain("a/#", 11, 2, qos=0),
+        of_chain("a/#", 12, 11),
+        of_chain("b/#", 13, 1),
+    ):
+        before.join_chain(entry)
+        came.append(entry.previous)
+    assert came == [4, 10, 11, 1]
+    before.joins("a/#", {})
+    late = of_chain("a/#", 12, 2)
+    before.join_chain(late)
+    assert late.previous == 2, "not behind itself"
+
+
+def test_a_changed_chain_is_linked_in_order_of_numbers_and_what_is_sealed_stays() -> None:
+    before = Predecessors()
+    before.joins("a/#", {})
+    snapshot = of_chain("a/#", 7)
+    snapshot.is_snapshot = True
+    there = [
+        of_chain("a/#", 9, 3), of_chain("a/#", 2), of_chain("a/#", 4, 1, sealed=True), of_chain("a/#", 5, qos=0),
+        of_chain("b/#", 6, 1), snapshot, of_chain("a/#", 10, 9),
+    ]  # fmt: skip
+    before.link_chains({entry.sequence: entry for entry in there})
+    assert {entry.sequence: entry.previous for entry in there} == {9: 4, 2: 0, 4: 1, 5: 4, 6: 1, 7: 0, 10: 9}
+    later = of_chain("a/#", 12)
+    before.join_chain(later)
+    assert later.previous == 10

@@ -104,6 +104,7 @@ def test_fewer_replicas_than_can_open_anything_do_not_run_far_ahead(world: World
     assert more, "another has caught up: what both have, subscribers can open"
 
 
+@pytest.mark.long
 @pytest.mark.invariant(5)
 @pytest.mark.parametrize("seed", [0, *slow([1, 2, 3])])
 def test_two_that_lead_each_with_what_the_other_lacks_do_not_wait_for_each_other(world: World, seed: int):
@@ -194,6 +195,7 @@ def test_what_too_few_have_stays_and_its_deadline_does_not_spin(world: World):
     assert forgotten(node.handle(Acked("r1b", 1), later)) == {1}, "it is past the stragglers' bound already"
 
 
+@pytest.mark.long
 def test_a_replica_that_never_acknowledges_costs_bounded_memory(world: World, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("bridge.publisher.publisher.STRAGGLER_ENTRIES_MAX", 500)
     node = gateway(world, "site")

@@ -37,7 +37,7 @@ HOUR_S = 3600.0
 world = fresh(one_region, "site", "reader")
 
 
-class Site:
+class LateGateway:
     """A gateway with a clock of its own, and the three replicas of its region: what is refused there comes back."""
 
     def __init__(self, world: World, behind_s: float) -> None:
@@ -79,7 +79,7 @@ def forgotten(effects: list[Effect]) -> set[int]:
 @pytest.mark.attack(12)
 def test_a_gateway_two_hours_slow_loses_nothing(world: World) -> None:
     """What it publishes is refused with the reason, kept, and sealed anew once its clock is right."""
-    site = Site(world, 2 * HOUR_S)
+    site = LateGateway(world, 2 * HOUR_S)
     effects = site.publish(1, NOW)
     assert Count("refused_by_replica", 1, Reason.TIME) in effects
     assert not forgotten(effects)
@@ -94,7 +94,7 @@ def test_a_gateway_two_hours_slow_loses_nothing(world: World) -> None:
 
 
 def test_a_gateway_whose_clock_is_ahead_is_refused_as_well(world: World) -> None:
-    site = Site(world, -2 * AHEAD_S)
+    site = LateGateway(world, -2 * AHEAD_S)
     assert not forgotten(site.publish(1, NOW))
     site.behind_s = 0.0
     assert forgotten(site.tick(NOW + 200 + 2 * AHEAD_S)) == {1}
@@ -102,7 +102,7 @@ def test_a_gateway_whose_clock_is_ahead_is_refused_as_well(world: World) -> None
 
 def test_refusals_of_f_replicas_hold_nothing_up(world: World) -> None:
     """A liar that refuses everything is one that is away."""
-    site = Site(world, 0.0)
+    site = LateGateway(world, 0.0)
     liar = site.replicas["r1a"]
     liar.handle = lambda event, now: [Refuse(Reason.RIGHT)]  # type: ignore[method-assign,assignment]
     effects = [effect for n in range(1, 20) for effect in site.publish(n, NOW)]
@@ -150,7 +150,7 @@ def test_a_statement_that_is_refused_does_not_count(world: World) -> None:
 def test_sealed_bytes_that_are_half_an_hour_old_are_sealed_anew_and_acknowledgements_of_the_old_ones_void(
     world: World,
 ) -> None:
-    site = Site(world, 0.0)
+    site = LateGateway(world, 0.0)
     down = {name: site.replicas.pop(name) for name in ("r1b", "r1c")}
     node = site.node
     publication = Publication("plant/t", b"x", 1, time_ms=int(NOW * 1000))
@@ -169,7 +169,7 @@ def test_sealed_bytes_that_are_half_an_hour_old_are_sealed_anew_and_acknowledgem
 def test_what_is_sealed_anew_under_a_key_that_lives_longer_has_another_nonce() -> None:
     """Attack: two ciphertexts under one key and nonce, with different headers, give away what authenticates them."""
     scope = Scope("plant/#", refresh=Refresh(messages=64, age_s=86_400))
-    site = Site(make_world({1: 3}, [], {"site": 1, "reader": 1}, [scope]), 0.0)
+    site = LateGateway(make_world({1: 3}, [], {"site": 1, "reader": 1}, [scope]), 0.0)
     site.replicas.pop("r1b")
     site.replicas.pop("r1c")
     publication = Publication("plant/t", b"x", 1, time_ms=int(NOW * 1000))
@@ -197,6 +197,7 @@ def test_what_is_older_than_a_session_lives_is_refused_unless_it_is_retained(wor
     assert counted(node.handle(Received("site", kept), NOW), "forwarded") == 1
 
 
+@pytest.mark.long
 @pytest.mark.attack(61)
 def test_a_liar_that_takes_one_in_many_is_not_offered_the_others_every_second(world: World) -> None:
     """Attack: a replica refuses all, but for one publication a second, which made the next offer of all others the

@@ -75,3 +75,28 @@ def test_nothing_is_looked_at_where_no_scope_goes_by_planes() -> None:
     stand_ins = StandIns(overlay, 1)
     assert stand_ins.next_deadline(lanes(1)) is None
     assert stand_ins.sends({1: entry(1)}, lanes(1), NOW + 9) == []
+
+
+def test_what_is_new_goes_behind_what_went_and_a_replica_that_came_back_begins_anew() -> None:
+    stand_ins, there = StandIns(WORLD.overlay, 1), lanes()
+    there.close_lane(REPLICAS[1])
+    entries = {number: entry(number) for number in (1, 2, 3)}
+    entries[2].wire = None
+    sent = stand_ins.sends(entries, there, NOW)
+    assert given(sent) == [(REPLICAS[0], "2")] * 2
+    entries[1].wire, entries[3].wire = Wire("plant/a", b"one"), Wire("plant/a", b"three")
+    there.open_lane(REPLICAS[1], ())
+    assert stand_ins.sends(entries, there, NOW) == []
+    there.close_lane(REPLICAS[1])
+    assert [send.wire.payload for send in stand_ins.sends(entries, there, NOW)] == [b"one", b"three"], "in order"
+    assert stand_ins.sends({}, there, NOW) == []
+
+
+def test_where_all_are_silent_nobody_stands_in() -> None:
+    stand_ins, there = StandIns(WORLD.overlay, 1), lanes(1)
+    assert stand_ins.sends({1: entry(1)}, there, NOW + SLOW_S) == []
+    for _, lane in there:
+        lane.note_acknowledged(1, NOW)
+    assert stand_ins.next_deadline(there) is None
+    stand_ins.adopt_overlay(WORLD.overlay)
+    assert stand_ins.sends({2: entry(2)}, there, NOW + SLOW_S) == [], "who has nothing in flight is not silent"

@@ -195,3 +195,88 @@ def test_each_topic_is_taken_in_order_and_nothing_is_lost_or_taken_twice(given_s
     for topic in set(topics.values()):
         of_topic = [s for s in dict.fromkeys(taken) if topics[s] == topic]
         assert of_topic == sorted(of_topic)
+
+
+def test_an_answer_to_a_former_sealing_counts_for_nothing_and_is_counted_off() -> None:
+    lanes = Lanes()
+    lanes.open_lane("a", [(1, "t")])
+    ((_, lane),) = lanes
+    for _ in range(2):
+        lane.take_into_flight(0.0)
+        lanes.outdate(1)
+        assert not lane.in_flight
+        lanes.requeue([(1, "t")], lambda peer, sequence: True)
+    lane.take_into_flight(0.0)
+    assert [lanes.note_acknowledged("a", 1, 0.0) for _ in range(3)] == [False, False, True]
+    assert not lane.in_flight
+    lanes.outdate(1)
+    assert lanes.note_acknowledged("a", 1, 0.0), "it was not on its way"
+    assert lanes.note_acknowledged("nobody", 1, 0.0)
+
+
+def test_a_refusal_of_a_former_sealing_or_of_nobody_counts_for_nothing() -> None:
+    lanes = Lanes()
+    lanes.open_lane("a", [(1, "t")])
+    ((_, lane),) = lanes
+    lane.take_into_flight(0.0)
+    lanes.outdate(1)
+    assert [lanes.note_refused("a", 1), lanes.note_refused("a", 1), lanes.note_refused("b", 1)] == [False, True, False]
+    lanes.requeue([(1, "t")], lambda peer, sequence: True)
+    lane.take_into_flight(0.0)
+    assert lanes.note_refused("a", 1)
+    assert not lane.in_flight
+
+
+def test_what_is_withdrawn_is_nowhere_and_what_comes_back_goes_to_who_lacks_it() -> None:
+    lanes = Lanes()
+    for peer in "ab":
+        lanes.open_lane(peer, [(number, "t") for number in range(1, 5)])
+    assert lanes.is_any_back()
+    assert not lanes.is_any_back(), "said once"
+    of = dict(lanes)
+    assert [lane.take_into_flight(0.0, lambda sequence: sequence < 3) for lane in of.values()] == [[1, 2], [1, 2]]
+    lanes.withdraw(set())
+    lanes.withdraw({2, 3})
+    assert [list(lane.in_flight) for lane in of.values()] == [[1], [1]]
+    assert [len(lane) for lane in of.values()] == [1, 1]
+    lanes.requeue([(1, "t"), (2, "t"), (3, "t")], lambda peer, sequence: peer == "a" or sequence == 3)
+    assert [lane.take_into_flight(0.0) for lane in of.values()] == [[2, 3, 4], [3, 4]]
+    lanes.close_lane("a")
+    assert len(lanes) == 1
+
+
+def test_long_queues_forget_what_is_gone_and_short_ones_are_left_alone() -> None:
+    lanes = Lanes()
+    lanes.open_lane("a", [(number, "t") for number in range(WINDOW_MAX + 4)])
+    lanes.keep_waiting(lambda sequence: sequence < 2, 2)
+    assert len(dict(lanes)["a"]) == WINDOW_MAX + 4
+    lanes.append(WINDOW_MAX + 4, "t", True)
+    lanes.keep_waiting(lambda sequence: sequence < 2, 2)
+    assert len(dict(lanes)["a"]) == 2
+
+
+def test_an_entry_that_is_put_back_frees_the_late_window() -> None:
+    lane = late_lane(1_000)
+    (first, *_) = lane.take_into_flight(0.0)
+    assert lane.take_into_flight(0.0) == []
+    lane.put_back(first)
+    assert len(lane.take_into_flight(0.0)) == 1
+
+
+def test_so_much_may_be_in_flight_and_no_more() -> None:
+    lane = Lane(deque())
+    for number in range(WINDOW_MAX + 1):
+        lane.append(number, "t", False)
+    assert len(lane.take_into_flight(0.0)) == WINDOW_MAX
+    assert lane.take_into_flight(0.0) == []
+    lane.note_acknowledged(0, 0.0)
+    assert lane.take_into_flight(0.0) == [WINDOW_MAX]
+
+
+def test_who_lacks_nothing_sendable_beyond_what_flies_gets_nothing_forward() -> None:
+    lane = late_lane(6)
+    assert lane.take_into_flight(0.0, lambda sequence: sequence == 0, lacked=1) == [0]
+    assert lane.take_into_flight(0.0, lambda sequence: sequence == 3, lacked=1) == [], (
+        "the one that it lacks is on its way"
+    )
+    assert lane.take_into_flight(0.0, lambda sequence: sequence == 3, lacked=2) == [3]

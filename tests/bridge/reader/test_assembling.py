@@ -11,7 +11,7 @@ from bridge.reader import assembling
 from bridge.reader import collector as collecting
 from bridge.reader.assembling import Assembling
 from bridge.wire.pieces import cut, read, wire
-from bridge.wire.pulling import GIVE_UP_S, PULL_TOPIC, PullRequest
+from bridge.wire.pulling import GIVE_UP_S, PULL_S, PULL_TOPIC, PullRequest
 from keys.envelope import NO_KEY, MessageHeader, Mode, content_digest
 from tests.bridge.helpers import (
     NOW,
@@ -195,3 +195,33 @@ def test_plain_wires_need_no_table() -> None:
     table = Assembling(REGION)
     assert table.take_pieces("r1a", header, pieces, 1, NOW) == b"x"
     assert table.next_deadline is None
+
+
+@pytest.mark.parametrize("hops", [0, 1, 5])
+def test_pieces_are_asked_for_the_later_the_longer_their_way_is(hops: int) -> None:
+    content, table = bytes(1000), Assembling(REGION)
+    blocks = cut(content, Mode.BLOCKS, 3)
+    assert table.take_pieces("r1b", header_of(1, content), {1: blocks[1]}, hops, NOW) is None
+    at = NOW + PULL_S * (hops + 1)
+    assert table.next_deadline == at
+    assert table.tick(at - 0.01) == []
+    effects = table.tick(at + 0.01)
+    assert counted(effects, "pulls") == 1
+    (send,) = sent(effects)
+    assert send.peer == "r1b", "who announced it comes first"
+    assert PullRequest.decode(send.wire.payload).parts == (0,), "what needs no arithmetic"
+    assert table.take_pieces("r1a", header_of(1, content), {0: blocks[0]}, hops, at) == content
+    assert table.next_deadline is None
+
+
+def test_what_nobody_gives_is_given_up_and_counted() -> None:
+    content, table = bytes(1000), Assembling(REGION)
+    table.take_pieces("r1b", header_of(1, content), {1: cut(content, Mode.BLOCKS, 3)[1]}, 0, NOW)
+    table.miss((b"p" * 16, 9), 0, NOW)
+    assert len(table) == 3, "pieces of one, and requests for two"
+    effects: list[Effect] = []
+    while (at := table.next_deadline) is not None:
+        assert at <= NOW + GIVE_UP_S + 1
+        effects += table.tick(at)
+    assert counted(effects, "content_given_up") == 2
+    assert len(table) == 0

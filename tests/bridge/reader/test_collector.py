@@ -9,9 +9,12 @@ from dataclasses import replace
 import pytest
 
 from bridge.contract.machine import (
+    COPY,
     Acked,
     Committed,
     Effect,
+    Event,
+    Keep,
     LinkUp,
     Publication,
     Received,
@@ -22,7 +25,9 @@ from bridge.contract.machine import (
 )
 from bridge.document.policy import Scope
 from bridge.node import GatewayNode
+from bridge.reader.collector import Collector
 from bridge.reader.intake import FRESH_S
+from bridge.reader.kept import SCOPE, STREAM, WAITING
 from bridge.reader.newest_retained import RETAINED_WAIT_S
 from bridge.reader.streams import OPEN_MAX
 from bridge.reader.waiting import KEPT_OVERHEAD_BYTES, REPAIR_S
@@ -49,25 +54,21 @@ from tests.bridge.helpers import (
     subscribe_at,
     subscriber,
     suspected,
+    wire_topic,
     with_properties,
 )
 from tests.sim.world import World, make_world
+from tests.support.regions import fresh, one_region
 
 pytestmark = pytest.mark.invariant(12)
 
 REPLICAS = ("r1a", "r1b", "r1c")
 
 
-@pytest.fixture
-def world() -> World:
-    """One region, so that a replica's wires to `control` are the publisher's: `evil` may publish on open/#."""
-    return make_world(
-        {1: 3},
-        [],
-        {"site": 1, "evil": 1, "control": 1},
-        [Scope("plant/#"), Scope("open/#"), Scope("clear/#", Mode.PLAIN)],
-        rights={"evil": (["open/#", "clear/#"], ["#"])},
-    )
+SCOPES = [Scope("plant/#"), Scope("open/#"), Scope("clear/#", Mode.PLAIN)]
+RIGHTS = {"evil": (["open/#", "clear/#"], ["#"])}
+world = fresh(one_region, "site", "evil", "control", scopes=SCOPES, rights=RIGHTS)
+"""One region, so that a replica's wires to `control` are the publisher's."""
 
 
 def feed(
@@ -149,6 +150,7 @@ def test_a_gap_is_given_up_after_ten_seconds_also_when_the_clock_is_set_back(wor
     assert [each.sequence for each in delivered(effects)] == [3]
 
 
+@pytest.mark.long
 def test_a_gap_of_many_batches_is_filled_before_what_follows_it_is_given_up(world: World):
     """Its batches are asked for by intervals: one by one, each after a wait, a hundred would take longer than that."""
     site, reader = gateway(world, "site"), subscriber(world, "control")
@@ -419,6 +421,7 @@ def test_publications_without_keys_cost_other_publishers_nothing(world: World, m
     assert node.next_deadline is None or node.next_deadline > NOW + REPAIR_S
 
 
+@pytest.mark.long
 @pytest.mark.attack(11)
 def test_large_batches_without_keys_for_half_an_hour_fill_no_memory_and_cost_others_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch
@@ -642,3 +645,100 @@ def test_a_word_on_a_gap_counts_for_what_was_asked_for_within_it(world: World):
     said = {r: with_properties(w, (PROPERTY_SKIP, "1")) for r, w in wires[4].items()}
     assert told(feed(node, said)) == [(3, False), (4, False)]
     assert told(feed(node, wires[2])) == [(2, True)]
+
+
+def test_a_copy_of_what_was_delivered_is_compared_with_its_digest(world: World):
+    node, wires = subscriber(world, "control"), publish(gateway(world, "site"), "clear/t", b"true", sequence=1)
+    assert [name for name, _ in wires["r1a"].properties] == ["vmq"]
+    assert told(node.handle(Received("r1a", wires["r1a"]), NOW)) == [(1, False)]
+    (effect,) = node.handle(Received("r1b", wires["r1b"]), NOW)
+    assert effect is COPY
+    assert suspected(node.handle(Received("r1c", replace(wires["r1c"], payload=b"false")), NOW)) == {"r1c"}
+    elsewhere = replace(wires["r1c"], topic=wire_topic(world, "site", "open/t"))
+    assert suspected(node.handle(Received("r1c", elsewhere), NOW)) == {"r1c"}
+
+
+def test_a_copy_of_what_is_late_or_still_to_come_is_none(world: World):
+    node, site = subscriber(world, "control"), gateway(world, "site")
+    one, two, three = (publish(site, "clear/t", sequence=n, previous=n - 1)["r1a"] for n in (1, 2, 3))
+    assert told(node.handle(Received("r1a", one), NOW)) == [(1, False)]
+    assert told(node.handle(Received("r1a", three), NOW)) == []
+    assert told(node.handle(Received("r1b", three), NOW)) == []
+    assert told(node.handle(Received("r1a", two), NOW)) == [(2, False), (3, False)]
+
+
+def collector_of(world: World) -> Collector:
+    collector = Collector(world.overlay, "control", world.secrets, world.keys)
+    for scope in world.overlay.policy.scopes:
+        collector.subscriptions.resume_scope(scope.stream, NOW)
+    return collector
+
+
+def came(collector: Collector, wires: dict[str, Wire], now: float = NOW) -> list[tuple[int, bool]]:
+    return told([effect for peer, wire in wires.items() for effect in collector.take_wire(Received(peer, wire), now)])
+
+
+def test_a_collector_of_one_scope_goes_on_with_its_rows_and_hands_them_back(world: World):
+    site, live, other = gateway(world, "site"), collector_of(world), collector_of(world)
+    plant = world.overlay.policy.scopes[0].stream
+    for sequence, topic in ((1, "plant/t"), (2, "open/t")):
+        came(live, publish(site, topic, sequence=sequence))
+    party = world.identities["site"].party_id
+    assert live.stream(party, plant) is not None
+    assert live.stream(bytes(16), plant) is None
+    assert [stream.highest for _, stream in live.streams_of(plant)] == [1]
+    assert live.rows_of(plant, [(party, "elsewhere")])[-1][0][:1] == SCOPE, "none of its streams is meant"
+    rows = live.rows_of(plant)
+    assert [key[:1] for key, _ in rows].count(STREAM) == 1
+    other.restore(rows, NOW)
+    again = publish(gateway(world, "site"), "plant/t", sequence=1)
+    assert came(other, again) == []
+    assert came(other, publish(site, "plant/t", sequence=3, previous=1)) == [(3, False)]
+    live.goes_on(other.streams_of(plant))
+    assert [stream.highest for _, stream in live.streams_of(plant)] == [3]
+    assert came(live, publish(gateway(world, "site"), "plant/t", sequence=3)) == []
+    assert came(live, publish(site, "plant/t", sequence=5, previous=4)) == [], "it knows what it waits for"
+    assert live.changed_rows(NOW), "the next process knows that, too"
+
+
+def test_nothing_is_stored_where_nothing_changed(world: World):
+    live = collector_of(world)
+    live.changed_rows(NOW)
+    assert live.changed_rows(NOW) == []
+    came(live, publish(gateway(world, "site"), "clear/t", sequence=1))
+    assert [type(each) for each in live.changed_rows(NOW)] == [Keep]
+    assert live.changed_rows(NOW) == []
+
+
+def test_an_own_publication_is_delivered_only_to_who_asks_for_own_ones(world: World):
+    wires = publish(gateway(world, "control"), "clear/t", sequence=1)
+    assert came(collector_of(world), wires) == []
+    reading = Collector(world.overlay, "control", world.secrets, world.keys, own_too=True)
+    reading.subscriptions.resume_scope(world.overlay.policy.scopes[2].stream, NOW)
+    assert came(reading, wires) == [(1, False)]
+
+
+@pytest.mark.parametrize("late_s", [0.0, 1.0])
+def test_a_deadline_that_passed_before_arrival_leaves_a_place_and_no_content(world: World, late_s: float):
+    node, site = subscriber(world, "control"), gateway(world, "site")
+    feed(node, publish(site, "clear/t", sequence=1))
+    wires = publish(site, "clear/t", sequence=2, previous=1, expiry_s=5)
+    effects = node.handle(Received("r1a", wires["r1a"]), NOW + 5 + late_s)
+    assert (told(effects), counted(effects, "expired")) == (([], 1) if late_s else ([(2, False)], 0))
+
+
+def test_copies_that_wait_are_kept_until_the_sweep_after_they_left(world: World):
+    node, site = subscriber(world, "control"), gateway(world, "site")
+    one, two, three = (publish(site, "clear/t", sequence=n, previous=n - 1) for n in (1, 2, 3))
+    kept: dict[bytes, bytes | None] = {}
+
+    def handle(event: Event, now: float) -> None:
+        for effect in node.handle(event, now):
+            kept.update(effect.rows if isinstance(effect, Keep) else ())
+
+    handle(Received("r1a", one["r1a"]), NOW)
+    handle(Received("r1a", three["r1a"]), NOW)
+    waiting = {key for key, row in kept.items() if key[:1] == WAITING and row is not None}
+    assert len(waiting) == 1
+    handle(Received("r1a", two["r1a"]), NOW + 1)
+    assert all(kept[key] is None for key in waiting), "delivered"

@@ -55,6 +55,7 @@ def test_what_is_no_document_is_refused(data: bytes) -> None:
         loaded(data, bytes(32), 0)
 
 
+@pytest.mark.long
 def test_a_bomb_is_not_unpacked() -> None:
     with pytest.raises(OverlayError, match="too large"):
         loaded(zlib.compress(bytes(64 << 20)), bytes(32), 0)

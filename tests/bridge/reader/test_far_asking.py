@@ -23,7 +23,9 @@ from bridge.contract import (
 )
 from bridge.document import History, Scope
 from bridge.reader import Collector, FarAsking, Readings
+from bridge.reader.far_asking import WAIT_S
 from keys.errors import BadSignature
+from tests.sim.changing import changed
 from tests.sim.world import NOW, World, make_world
 
 SCOPE = Scope("plant/#", history=History(7, 100, (1,)))
@@ -141,3 +143,25 @@ def test_a_reading_asks_the_region_that_keeps() -> None:
     reader = Reader()
     effects = reader.readings.read_again(ReadAgain(1, 1, int(NOW * 1000), "user"), NOW)
     assert {effect.peer for effect in effects if isinstance(effect, Send)} == {"r1a", "r1b", "r1c"}
+
+
+def test_a_page_is_lost_once_its_time_is_over_and_each_loss_counts_once() -> None:
+    reader = Reader()
+    first = asked(reader)
+    assert asked(reader, "r1a", NOW + WAIT_S - 0.01).way == first.way
+    second = asked(reader, "r1a", NOW + WAIT_S)
+    assert second.way != first.way
+    assert reader.asking.open_far_page(reader.answer(first), NOW + WAIT_S) is None, "given up"
+    assert asked(reader, "r1a", NOW + WAIT_S).way == second.way
+
+
+def test_who_leaves_the_overlay_is_awaited_no_more() -> None:
+    reader = Reader()
+    request = asked(reader)
+    world = reader.world
+    for turn in range(2):
+        overlay = changed(world, world.overlay, 1, ("r1b", "r1c", "r1d"), NOW + turn, 0)
+        world.overlay = overlay
+        reader.asking.adopt_overlay(overlay)
+        assert (reader.asking.open_far_page(reader.answer(request), NOW) is None) is bool(turn)
+        request = asked(reader) if not turn else request

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from bridge.contract.machine import Acked, Effect, Keep, NotTaken, Send, Watch
+from bridge.contract.machine import Acked, Count, Effect, Keep, NotTaken, Send, Watch
 from bridge.contract.refusing import Reason
-from bridge.document import Scope, ShownAttribute
+from bridge.document import Scope, ShownAttribute, batch_topic, retained_filter
 from bridge.predicates import Predicate, parse_where, widen
 from bridge.reader.interest import (
     GATHER_S,
@@ -300,6 +300,54 @@ def test_after_a_rotation_statements_are_signed_with_the_new_key(world: World):
     interest.rotate_identity(fresh)
     (statement, *_) = statements(interest.take_subscription("plant/t", NOW))
     assert statement == statement.signed(fresh)
+
+
+def test_a_stock_broker_gets_ordinary_subscriptions_and_its_answer_counts():
+    world = make_world({1: 3}, [], {"control": 1}, SCOPES, hosted=("r1c",))
+    interest = interest_of(world)
+    effects = interest.take_subscription("plant/#", NOW)
+    scope = world.overlay.policy.scopes[0].number
+    told = [each for each in effects if isinstance(each, Send | Watch) and each.peer == "r1c"]
+    assert [(each.filter, each.on) for each in told if isinstance(each, Watch)] == [
+        (retained_filter(scope), True), (batch_topic(scope), True),
+    ]  # fmt: skip
+    (ticket,) = [each.ticket for each in told if each.ticket]
+    assert interest.acked(Acked("r1c", ticket)) == []
+    assert counted(interest.acked(acks(effects)["r1a"]), "subscriptions_accepted") == 1
+    assert counted(interest.acked(acks(effects)["r1b"]), "subscriptions_accepted") == 0, "said once"
+    ended = [each for each in interest.drop_subscription("plant/#", NOW + 1) if isinstance(each, Watch)]
+    assert {each.on for each in ended} == {False}
+
+
+def test_who_refuses_while_others_take_it_hears_the_same_again_after_a_while(world: World):
+    interest = interest_of(world)
+    effects = interest.take_subscription("plant/#", NOW)
+    told = acks(effects)
+    for peer in REPLICAS[:2]:
+        assert interest.take_refusal(NotTaken(peer, told[peer].ticket, Reason.RIGHT), NOW) == [
+            Count("refused_by_replica", 1, Reason.RIGHT)
+        ]
+    assert interest.next_deadline == NOW + REPEAT_S
+    assert interest.tick(NOW + REPEAT_S - 0.1) == []
+    interest.link_down("r1a")
+    again = interest.tick(NOW + REPEAT_S)
+    assert {send.peer for send in sent(again)} == {"r1b"}, "a link that comes up brings all"
+    assert interest.acked(told["r1b"]) == [], "of the former telling"
+    interest.acked(acks(again)["r1b"])
+    for peer in REPLICAS[2:]:
+        interest.acked(told[peer])
+    assert interest.is_accepted("plant/#")
+
+
+def test_what_f_plus_one_refuse_is_stated_anew_for_all(world: World):
+    interest = interest_of(world)
+    effects = interest.take_subscription("plant/#", NOW)
+    for peer in REPLICAS[:3]:
+        interest.take_refusal(NotTaken(peer, acks(effects)[peer].ticket, Reason.RIGHT), NOW)
+    assert interest.tick(NOW + REPEAT_S - 0.1) == []
+    again = interest.tick(NOW + REPEAT_S)
+    assert {send.peer for send in sent(again)} == set(REPLICAS)
+    assert len({each.version for each in statements(again)} - {each.version for each in statements(effects)}) == 1
 
 
 # ------------------------------------------------------------------------------------------ predicates of clients

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from bridge.contract.machine import Blame, Doubted, Effect, Keep, Wanted
 from bridge.document.policy import Scope
-from bridge.reader.kept import KeptReader, key_of
-from bridge.reader.key_opening import KeyRing, OpeningKeys
+from bridge.reader.kept import KEY, KeptReader, key_of
+from bridge.reader.key_opening import AUDIT_AFTER_S, KeyRing, OpeningKeys
 from bridge.topology import Topology
-from bridge.wire.admission import Admission
+from bridge.wire.admission import Admission, Admitted
 from keys.envelope import DataKey, from_property
-from keys.epochs import KeyName, ScopeKeys
+from keys.epochs import Calendar, KeyName, ScopeKeys
+from keys.errors import BadContent
 from keys.keyheader import KEY_DOMAIN
 from keys.sharetree import decode_shares, resplit
-from tests.bridge.helpers import ForgedKey, counted, forge_key
+from tests.bridge.helpers import ForgedKey, counted, craft, forge_key
 from tests.sim.world import NOW, World, make_world
 from tests.support.regions import fresh, one_region
 
@@ -206,6 +208,7 @@ def test_no_turn_tries_more_choices_than_its_share_of_the_loop(monkeypatch: pyte
     assert counted(opening, "recombined") == 1
 
 
+@pytest.mark.long
 @pytest.mark.attack(3)
 def test_garbage_twice_a_second_behind_three_regions_of_five_delays_no_honest_key():
     """Attack: whole trees of shares, 25 from each replica, under commitments that nothing fits, for a minute."""
@@ -232,3 +235,165 @@ def test_garbage_twice_a_second_behind_three_regions_of_five_delays_no_honest_ke
         effects, _ = ring.tick(now)
         refuted += counted(effects, "keys_refuted")
     assert 5 < refuted < 30, "each costs its author twice the last: the others are not tried"
+
+
+# --------------------------------------------------------------------------------------------- opened keys in use
+
+
+def opened_ring(world: World, key: ForgedKey, kept: KeptReader | None = None) -> KeyRing[DataKey]:
+    opening, admission = OpeningKeys(world.secrets, world.keys), Admission(world.overlay, replica=False)
+    ring = KeyRing(world.overlay, 1, opening, admission, kept)
+    assert [take(ring, key, place)[1] for place in (1, 2)] == [False, True]
+    return ring
+
+
+def sealed(world: World, key: ForgedKey, sequence: int, publisher: str = "site", **header: Any) -> Admitted:
+    of = {"key_id": key.header.key_id, "order": key.header.order, "content": b"sealed", **header}
+    wire = craft(world, publisher, "plant/t", sequence=sequence, **of)
+    told, now = dict(wire.properties)["vmq"], header.get("time_ms", NOW * 1000) / 1000
+    return Admission(world.overlay, replica=False).publication(told, wire.topic, now)
+
+
+def test_a_key_opens_so_many_messages_as_it_says_each_as_often_as_it_comes(world: World) -> None:
+    key = forge_key(world, "site", "plant/#", messages=2)
+    ring = opened_ring(world, key)
+    for sequence in (1, 2, 1, 2):
+        assert ring.opened_key(sealed(world, key, sequence)) is not None
+    with pytest.raises(BadContent, match="more was sealed"):
+        ring.opened_key(sealed(world, key, 3))
+    assert ring.opened_key(sealed(world, key, 2)) is not None
+
+
+def test_before_it_is_open_a_key_serves_nobody_and_is_waited_for(world: World) -> None:
+    key, ring = forge_key(world, "site", "plant/#", messages=1), ring_of(world)
+    one, foreign = sealed(world, key, 1), sealed(world, key, 1, "evil")
+    assert ring.waits_for(one)
+    assert ring.opened_key(one) is None
+    assert not ring.knows_key(key.header.key_id)
+    take(ring, key, 1)
+    assert ring.knows_key(key.header.key_id)
+    assert ring.waits_for(one)
+    assert not ring.waits_for(foreign), "it will never be its key"
+    assert ring.opened_key(one) is ring.opened_key(sealed(world, key, 2)) is None, "not counted yet"
+    take(ring, key, 2)
+    assert not ring.waits_for(one)
+    assert ring.opened_key(one) is not None
+
+
+def test_a_key_opens_nothing_of_another_publisher_or_of_another_order(world: World) -> None:
+    key = forge_key(world, "site", "plant/#")
+    ring = opened_ring(world, key)
+    with pytest.raises(BadContent, match="another publisher"):
+        ring.opened_key(sealed(world, key, 1, "evil"))
+    generation, counter = key.header.order
+    for order in ((generation + 1, counter), (generation, counter + 1)):
+        with pytest.raises(BadContent, match="another generation"):
+            ring.opened_key(sealed(world, key, 1, order=order))
+
+
+def test_a_key_opens_what_was_sealed_in_its_epoch_alone() -> None:
+    calendar = Calendar(int((NOW - 150) * 1000), length_s=100, ahead_s=20, grace_s=20, skew_s=5)
+    world = make_world({1: 3}, [], {"site": 1, "evil": 1}, [Scope("plant/#")], calendar=calendar)
+    world.learn(world.keys, [1])
+    key = forge_key(world, "site", "plant/#", epoch=1)
+    ring = opened_ring(world, key)
+    first_ms, end_ms = calendar.sealing_ms(1)
+    assert ring.opened_key(sealed(world, key, 1, time_ms=first_ms)) is not None
+    assert ring.opened_key(sealed(world, key, 2, time_ms=end_ms - 1)) is not None
+    for time_ms in (first_ms - 1, end_ms):
+        with pytest.raises(BadContent, match="not sealed"):
+            ring.opened_key(sealed(world, key, 3, time_ms=time_ms))
+
+
+def with_value(key: ForgedKey, place: int, value: bytes) -> dict[str, str]:
+    share = key.shares[place - 1]
+    return dict(key.properties([replace(share, value=value)]))
+
+
+def test_shares_are_judged_together_a_while_after_a_key_opened(world: World) -> None:
+    key, ring = forge_key(world, "site", "plant/#"), ring_of(world)
+    take(ring, key, 1)
+    take(ring, key, 2)
+    assert ring.next_deadline == NOW + AUDIT_AFTER_S
+    ring.take_key_wire("r1c", with_value(key, 3, bytes(32)), NOW + 0.5)
+    assert ring.next_deadline == NOW + AUDIT_AFTER_S, "not later for that"
+    assert ring.tick(NOW + AUDIT_AFTER_S - 0.01) == ([], [])
+    effects, opened = ring.tick(NOW + AUDIT_AFTER_S)
+    assert {(e.member, e.named) for e in effects if isinstance(e, Blame)} == {("r1c", False), ("r1c", True)}
+    assert opened == []
+    assert ring.next_deadline is None
+    assert ring.tick(NOW + 60) == ([], []), "judged once"
+
+
+def test_a_share_that_comes_after_the_audit_is_judged_too(world: World) -> None:
+    key, ring = forge_key(world, "site", "plant/#"), ring_of(world)
+    take(ring, key, 1)
+    take(ring, key, 2)
+    assert ring.tick(NOW + AUDIT_AFTER_S) == ([], [])
+    ring.take_key_wire("r1c", with_value(key, 3, bytes(32)), NOW + 9)
+    assert ring.next_deadline == NOW + 9 + AUDIT_AFTER_S
+    effects, _ = ring.tick(NOW + 9 + AUDIT_AFTER_S)
+    assert "r1c" in {e.member for e in effects if isinstance(e, Blame) and e.named}
+
+
+def test_a_second_different_share_of_one_place_makes_its_sender_suspected(world: World) -> None:
+    key, ring = forge_key(world, "site", "plant/#"), ring_of(world)
+    take(ring, key, 1)
+    assert ring.take_key_wire("r1a", dict(key.properties(key.shares[:1])), NOW) == ([], None)
+    for _ in range(2):
+        effects, _ = ring.take_key_wire("r1a", with_value(key, 1, bytes(32)), NOW)
+        assert [(e.member, e.named) for e in effects if isinstance(e, Blame)] == [("r1a", False)], "each time"
+    assert take(ring, key, 2)[1], "the first one counts"
+
+
+def test_a_share_of_a_stock_broker_that_does_not_fit_takes_no_place(world: World) -> None:
+    world = make_world({1: 3}, [], {"site": 1}, [Scope("plant/#")], hosted=("r1c",))
+    key, ring = forge_key(world, "site", "plant/#"), ring_of(world)
+    effects, _ = ring.take_key_wire("r1c", with_value(key, 3, bytes(32)), NOW)
+    assert [(e.member, e.named) for e in effects if isinstance(e, Blame)] == [("r1c", False)]
+    assert counted(effects, "refused") == 1
+    assert counted(effects, "shares_received") == 0
+    assert [take(ring, key, place)[1] for place in (3, 1)] == [False, True], "the true one is welcome"
+
+
+def test_a_key_that_was_open_opens_in_the_next_process_without_shares_or_audit(world: World) -> None:
+    key, kept = forge_key(world, "site", "plant/#"), KeptReader()
+    opened_ring(world, key, kept)
+    ((_, row), *_) = [row for e in kept.changed_rows(NOW) if isinstance(e, Keep) for row in e.rows if row[0][:1] == KEY]
+    assert row is not None
+    assert key_of(row)[2] == [], "its secret suffices"
+    later = ring_of(world)
+    assert later.restore(row, NOW + 60) == []
+    assert later.next_deadline is None
+    assert later.opened_key(sealed(world, key, 1)) is not None
+
+
+def test_a_key_of_an_earlier_process_of_a_job_goes_on(world: World) -> None:
+    key, other = forge_key(world, "site", "plant/#"), forge_key(world, "site", "plant/#", 1)
+    former = opened_ring(world, key)
+    take(former, other, 1)
+    ring = ring_of(world)
+    for each in (key, other):
+        found = former.held_key(each.header.key_id)
+        assert found is not None
+        ring.resume(*found)
+    assert ring.held_key(bytes(16)) is None
+    assert {*ring} == {other.header.key_id, key.header.key_id}
+    assert ring.opened_key(sealed(world, key, 1)) is not None
+    assert take(ring, other, 2)[1], "with the share that came then"
+
+
+def test_an_epoch_key_is_doubted_once_until_keys_come(world: World) -> None:
+    held, name = ScopeKeys(), KeyName("plant/#", 0, 0)
+    held.put_key(name, bytes(31) + b"x")
+    ring = KeyRing(world.overlay, 1, OpeningKeys(world.secrets, held), Admission(world.overlay, replica=False))
+
+    def doubts(salt: int) -> int:
+        key = forge_key(world, "site", "plant/#", salt)
+        told = [ring.take_key_wire(f"r1{'ab'[p]}", dict(key.properties(key.shares[p : p + 1])), NOW)[0] for p in (0, 1)]
+        return sum(isinstance(effect, Doubted) for effects in told for effect in effects)
+
+    assert [doubts(salt) for salt in (0, 1)] == [1, 0]
+    effects, opened = ring.keys_changed(NOW)
+    assert opened == []
+    assert sum(isinstance(effect, Doubted) for effect in effects) == 1, "of both, once"

@@ -237,6 +237,7 @@ def test_beyond_a_links_part_waits_are_cut_short_and_nothing_is_lost(
     assert [n for n, late in told if not late] == [1, *range(3, 61)]
 
 
+@pytest.mark.long
 @pytest.mark.attack(93)
 @pytest.mark.usefixtures("_small")
 def test_who_fills_the_room_on_purpose_mutes_nobody(world: World, monkeypatch: pytest.MonkeyPatch):
@@ -353,6 +354,7 @@ class Links:
         self.handle(Tick())
 
 
+@pytest.mark.long
 @pytest.mark.attack(93)
 @pytest.mark.parametrize("seed", [*range(4), *slow(range(4, 12))])
 def test_whatever_is_lost_reordered_or_killed_each_comes_once_and_no_window_stands_still(

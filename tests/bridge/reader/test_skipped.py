@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from bridge.document import Scope
+from bridge.document import Scope, ShownAttribute
 from bridge.reader.assembling import SILENT_S, SKIPS_MAX, Skipped
 from bridge.topology import Planes
+from bridge.wire import PROPERTY_SKIP, Admission
 from keys.envelope import Mode
-from tests.sim.world import make_world
+from tests.bridge.helpers import craft
+from tests.sim.world import NOW, make_world
 
 BY_REGIONS, BY_PLANES = Scope("plant/#"), Scope("news/#", Mode.PLAIN, planes=True)
 OVERLAY = make_world({1: 3, 2: 3}, [(1, 2)], {"site": 2}, [BY_REGIONS, BY_PLANES]).overlay
@@ -77,3 +79,22 @@ def test_memory_is_bounded() -> None:
     for sequence in range(SKIPS_MAX + 10):
         skipped.note_statement((b"p" * 16, "plant/a", sequence), "r2a", 0)
     assert len(skipped) == SKIPS_MAX
+
+
+def test_the_silence_of_the_replica_that_we_hang_on_says_that_nothing_was_left_out() -> None:
+    shown = Scope("news/#", Mode.PLAIN, planes=True, shown=(ShownAttribute(("room",)),))
+    world = make_world({1: 3, 2: 3}, [(1, 2)], {"site": 2}, [shown, Scope("clear/#", Mode.PLAIN)])
+    skipped, host = Skipped(world.overlay, "site"), Planes(world.overlay).host_replica(shown, "site")
+    admission = Admission(world.overlay, replica=False)
+
+    def word(topic: str, peer: str, low: str = "") -> int | None:
+        wire = craft(world, "site", topic, sequence=9, previous=7, mode=Mode.PLAIN)
+        admitted = admission.publication(dict(wire.properties)["vmq"], wire.topic, NOW)
+        return skipped.word(admitted, peer, {PROPERTY_SKIP: low} if low else {})
+
+    assert word("news/a", host) == 7
+    other = next(name for name in ("r2a", "r2b") if name != host)
+    assert word("news/a", other) is None
+    assert word("clear/a", host) is None
+    assert [word(topic, other, low="3") for topic in ("news/a", "clear/a")] == [3, 3]
+    assert word("news/a", host, low="3") == 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bridge.reader.streams import Held, Stream
-from bridge.reader.waiting import Waiting
+from bridge.reader.waiting import REPAIR_S, HeldRoom, Waiting
 from bridge.wire.admission import Admission
 from keys.envelope import Mode
 from tests.bridge.helpers import NOW, craft
@@ -63,3 +63,35 @@ def test_a_stream_is_looked_at_once_at_the_time_that_was_said_last() -> None:
     waiting.wakes(one, None)
     assert waiting.next_deadline is None
     assert waiting.due_stream(NOW + 9) is None
+
+
+def test_one_publisher_has_a_quarter_of_the_bytes_and_once_all_are_full_its_fair_part(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("bridge.reader.waiting.HELD_BYTES_MAX", 80)
+    room, names = HeldRoom(), [bytes([n]) for n in range(8)]
+    assert room.has_for(names[0], 1_000), "each may have one"
+    for name in names:
+        room.add_publication(name, 10)
+    assert [room.has_for(names[0], size) for size in (10, 11)] == [True, False], "all together are not beyond the bound"
+    room.add_publication(names[7], 1)
+    assert [room.has_for(names[0], size) for size in (0, 1)] == [True, False], "an eighth each"
+    assert room.has_for(b"another", 1_000)
+    room.remove_publication(names[7], 1)
+    assert room.has_for(names[0], 10)
+    for name in names[3:]:
+        room.remove_publication(name, 10)
+    room.add_publication(names[0], 50)
+    assert room.has_for(names[1], 10), "a quarter, though few are here"
+    assert not room.has_for(names[1], 11)
+
+
+def test_a_stream_is_due_at_its_time_and_when_that_is_beyond_the_longest_wait() -> None:
+    waiting, one = Waiting(), (A, "t")
+    waiting.wakes(one, NOW)
+    assert waiting.due_stream(NOW - REPAIR_S) is None
+    assert waiting.due_stream(NOW - 0.01) is None
+    assert waiting.due_stream(NOW) == one
+    waiting.wakes(one, None)
+    waiting.wakes(one, NOW)
+    assert waiting.due_stream(NOW - REPAIR_S - 0.01) == one, "the clock was set back"

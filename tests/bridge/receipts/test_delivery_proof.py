@@ -18,14 +18,13 @@ from keys.errors import BadContent, BadFrame
 from keys.identity import Certificate, Identity, Role
 from tests.bridge.document.test_evidence import statement
 from tests.bridge.helpers import NOW, craft, forge_key
-from tests.sim.world import NOT_AFTER_MS, World, make_world
+from tests.sim.world import NOT_AFTER_MS, World
+from tests.support.regions import one_region, shared
 
 TEXTS = (b"open the valve", b"close the valve", b"secret of another")
 
 
-@pytest.fixture(scope="module")
-def world() -> World:
-    return make_world({1: 3}, [], {"site": 1, "lab": 1, "evil": 1}, [Scope("plant/#", receipts=True)])
+world = shared(one_region, "site", "lab", "evil", scopes=[Scope("plant/#", receipts=True)])
 
 
 def batch_of(world: World, first: int = 5, texts: tuple[bytes, ...] = TEXTS, publisher: str = "site") -> SealedBatch:

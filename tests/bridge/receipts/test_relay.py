@@ -28,6 +28,7 @@ from tests.seldom import slow
 from tests.sim.world import Traffic, make_world, subscribe
 
 
+@pytest.mark.long
 @pytest.mark.attack(176)
 @pytest.mark.parametrize(
     "lies",

@@ -46,21 +46,17 @@ from tests.bridge.helpers import (
     with_properties,
 )
 from tests.sim.world import World, make_world
+from tests.support.regions import fresh
 
 REGION_1 = ("r1a", "r1b", "r1c")
 REGION_2 = ("r2a", "r2b", "r2c")
 LONG = bytes(2000)
 
 
-@pytest.fixture
-def world() -> World:
-    return make_world(
-        {1: 3, 2: 3, 3: 3},
-        [(1, 2), (1, 3)],
-        {"site": 1, "local": 1, "control": 2, "nosy": 2},
-        [Scope("plant/#", Mode.BLOCKS), Scope("copied/#"), Scope("inner/#", Mode.BLOCKS, regions=(1, 2))],
-        rights={"nosy": ([], ["copied/#"])},
-    )
+SCOPES = [Scope("plant/#", Mode.BLOCKS), Scope("copied/#"), Scope("inner/#", Mode.BLOCKS, regions=(1, 2))]
+GATEWAYS = {"site": 1, "local": 1, "control": 2, "nosy": 2}
+RIGHTS = {"nosy": ([], ["copied/#"])}
+world = fresh(make_world, {1: 3, 2: 3, 3: 3}, [(1, 2), (1, 3)], GATEWAYS, SCOPES, rights=RIGHTS)
 
 
 def pull(world: World, sequence: int, parts: tuple[int, ...] = (), publisher: str = "site", time_ms: int = 0) -> Wire:
@@ -266,6 +262,7 @@ def test_a_piece_is_given_three_times_and_a_replayed_request_no_more(world: Worl
     assert sent(node.handle(Received("r2c", pull(world, 1, (0,))), NOW)), "another's are not used up"
 
 
+@pytest.mark.long
 def test_a_flood_of_requests_is_bounded_in_work_bytes_and_in_what_we_ask(world: World) -> None:
     """4,000 requests a second for ten seconds, for what there is and for what there never was."""
     wires = publish(gateway(world, "site"), "plant/t", LONG, sequence=1)

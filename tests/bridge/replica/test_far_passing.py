@@ -37,6 +37,7 @@ from bridge.replica import far_passing
 from bridge.replica.far_passing import ASKS_BURST, FORGOTTEN_S, HELD_S, OPEN_MAX, OPEN_S, TAKEN_MOST
 from keys.sealedbox import BoxKey
 from tests.sim.world import NOW, World, make_world
+from tests.support.regions import fresh, row_of_regions
 
 SCOPE = Scope("plant/#", history=History(7, 100, (1,)))
 GATEWAYS = {"late": 3, "greedy": 3, "stranger": 3, "desk": 1}
@@ -44,10 +45,7 @@ KEY = BoxKey(bytes(32), bytes(64))
 NUMBERS = count(1 << 20)
 
 
-@pytest.fixture
-def world() -> World:
-    sizes, edges = {1: 3, 2: 3, 3: 3}, [(1, 2), (2, 3)]
-    return make_world(sizes, edges, GATEWAYS, [SCOPE], rights={"stranger": (("#",), ())})
+world = fresh(row_of_regions, 3, GATEWAYS, [SCOPE], rights={"stranger": (("#",), ())})
 
 
 def a_node(world: World, name: str) -> ReplicaNode:
@@ -244,6 +242,7 @@ def test_a_reader_that_asks_more_than_a_reading_needs_is_cut_short(world: World)
     assert not refused(give(node, "r2a", a_request(world)))
 
 
+@pytest.mark.long
 @pytest.mark.attack(183)
 def test_readers_that_ask_by_all_ways_at_once_charge_no_honest_link(world: World) -> None:
     """Each first replica lets through what a reading needs; together it is more than the next one takes."""

@@ -23,7 +23,8 @@ from tests.bridge.helpers import (
     suspected,
     with_properties,
 )
-from tests.sim.world import World, make_world
+from tests.sim.world import World
+from tests.support.regions import fresh, row_of_regions
 
 pytestmark = pytest.mark.invariant(16)
 
@@ -32,11 +33,8 @@ REGION_1, REGION_2, REGION_3 = (tuple(f"r{region}{letter}" for letter in "abc") 
 FULL = 50
 
 
-@pytest.fixture
-def world() -> World:
-    scopes = [Scope("plant/#", Mode.BLOCKS, planes=True), Scope("strict/#", Mode.BLOCKS), Scope("whole/#", planes=True)]
-    gateways = {"site": 1, "local": 2, "control": 3}
-    return make_world({1: 3, 2: 3, 3: 3}, [(1, 2), (2, 3)], gateways, scopes)
+SCOPES = [Scope("plant/#", Mode.BLOCKS, planes=True), Scope("strict/#", Mode.BLOCKS), Scope("whole/#", planes=True)]
+world = fresh(row_of_regions, 3, {"site": 1, "local": 2, "control": 3}, SCOPES)
 
 
 def node(world: World, name: str, *, full: tuple[str, ...] = ()) -> ReplicaNode:

@@ -10,7 +10,7 @@ from bridge.topology import peers_of, potential_peers
 from tests.sim.world import World, make_world
 
 
-def world(links: tuple[tuple[int, int], ...] | None, sizes: dict[int, int] | None = None) -> World:
+def regions_by(links: tuple[tuple[int, int], ...] | None, sizes: dict[int, int] | None = None) -> World:
     made = make_world(sizes or {1: 3, 2: 3, 3: 5}, [(1, 2), (2, 3)], {"g1": 1})
     if links is not None:
         made.overlay = made.with_policy(organising=Organising(links))
@@ -18,7 +18,7 @@ def world(links: tuple[tuple[int, int], ...] | None, sizes: dict[int, int] | Non
 
 
 def test_pairs_are_the_same_from_both_ends_and_nobody_is_left_out() -> None:
-    overlay = world(((1, 3),)).overlay
+    overlay = regions_by(((1, 3),)).overlay
     pairs = {(a, b) for a in overlay.members for b in potential_peers(overlay, a)}
     assert pairs == {(b, a) for a, b in pairs}
     ours, theirs = overlay.views[1].members, overlay.views[3].members
@@ -30,12 +30,12 @@ def test_pairs_are_the_same_from_both_ends_and_nobody_is_left_out() -> None:
 
 
 def test_what_is_joined_already_is_measured_anyway() -> None:
-    overlay = world(((1, 2), (2, 3))).overlay
+    overlay = regions_by(((1, 2), (2, 3))).overlay
     assert not any(potential_peers(overlay, name) for name in overlay.members)
-    assert not any(potential_peers(world(None).overlay, name) for name in overlay.members)
+    assert not any(potential_peers(regions_by(None).overlay, name) for name in overlay.members)
 
 
 @pytest.mark.parametrize("links", [((1, 9),), ((2, 2),)])
 def test_links_join_two_regions_that_there_are(links: tuple[tuple[int, int], ...]) -> None:
     with pytest.raises(OverlayError, match="does not join two regions"):
-        world(links)
+        regions_by(links)

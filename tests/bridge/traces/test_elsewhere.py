@@ -39,6 +39,7 @@ def said(bus: WitnessBus, witness: int) -> TraceKind:
     return held[next(iter(held))][0]
 
 
+@pytest.mark.long
 def test_a_broken_link_to_one_witness_is_a_suspicion_and_no_failure_however_long_it_lasts() -> None:
     bus = bus_that_can_ask()
     bus.cut.add(0)

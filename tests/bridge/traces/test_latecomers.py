@@ -177,6 +177,7 @@ def test_a_clock_that_is_further_off_is_said_at_both_ends(bus: Bus) -> None:
     assert bus.kinds("late") == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("step_s", [-3_600.0, 3_600.0])
 def test_a_broker_whose_clock_is_set_tells_every_death_and_no_other(bus: Bus, step_s: float) -> None:
     wall = Wall()

@@ -389,6 +389,7 @@ def test_who_comes_back_after_very_long_was_dead_and_is_a_newcomer() -> None:
     assert patience_s == pytest.approx(2 * LAN.patience_s + LAN.margin_s, rel=0.01), "it teaches nothing of the link"
 
 
+@pytest.mark.long
 def test_what_was_survived_long_ago_is_forgotten() -> None:
     pulse, now = steady(QUICK)
     run(pulse, now + 7, None)

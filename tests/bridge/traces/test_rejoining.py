@@ -49,6 +49,7 @@ class Crowd:
         pump.register()
 
 
+@pytest.mark.long
 def test_while_others_still_come_back_nobody_is_told_failed_for_being_late() -> None:
     crowd = Crowd(16)
     for place in range(15):
@@ -59,6 +60,7 @@ def test_while_others_still_come_back_nobody_is_told_failed_for_being_late() -> 
     assert 105 < at <= 105 + LAST_LOOK_S + COMES_S
 
 
+@pytest.mark.long
 def test_who_come_one_by_one_hold_up_the_news_of_a_death_no_longer_than_is_stated() -> None:
     crowd = Crowd(30)
     for place in range(28):

@@ -161,6 +161,7 @@ class Starved:
             self.pulses[place].take_echo(number, sent_ms, now)
 
 
+@pytest.mark.long
 def test_a_broker_without_processor_time_takes_nobody_for_dead() -> None:
     broker, now = Starved(50, reads_first=True), NOW
     while now < NOW + 270:  # long enough to know that the link is a good one

@@ -119,6 +119,7 @@ def test_who_may_discover_the_topic_gets_its_trace_key_once_until_it_asks_anew(v
     assert open_trace_key(again.payload, UUID, DESK) == b"L" * 32
 
 
+@pytest.mark.long
 def test_those_who_got_the_key_are_remembered_up_to_a_bound_the_first_forgotten_first(voice: Voice) -> None:
     keys = [Identity.generate(n.to_bytes(32)) for n in range(1, KEYED_MAX + 2)]
     HOLDERS.update({key.public_bytes: key for key in keys})

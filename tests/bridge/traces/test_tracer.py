@@ -485,6 +485,7 @@ def test_an_entity_that_takes_all_places_loses_them_to_others(monkeypatch: pytes
     assert [e.label for e in effects if isinstance(e, Count)] == ["TooOften"], "everybody has one"
 
 
+@pytest.mark.long
 def test_a_thousand_entities_are_each_pinged_at_their_time() -> None:
     first = Entity()
     entities = [Entity(first.tracer, f"e{place}", place.to_bytes(16)) for place in range(1_000)]

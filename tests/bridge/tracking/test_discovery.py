@@ -490,6 +490,7 @@ def listed(effects: list[DiscoveryEffect]) -> set[str]:
     return names
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("others", [20, 2_000])
 def test_a_question_for_a_pattern_looks_at_no_names_that_begin_otherwise(
     others: int, monkeypatch: pytest.MonkeyPatch

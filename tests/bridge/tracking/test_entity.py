@@ -118,7 +118,7 @@ def test_for_another_topic_seat_or_time_there_is_another_token(changes: Callable
 HERE, SESSION, SESSION_KEY = answers_to("pump-7"), b"s" * 16, b"k" * 32
 
 
-class Site:
+class LoneEntity:
     """An entity alone, and what a discovery node and a broker would answer it. `drawn`: the byte that spreads waits;
     128 for what is usual."""
 
@@ -177,9 +177,9 @@ class Site:
         return [self.broker.hear(each.payload) for each in said]
 
 
-def traced(wishes: Wishes | None = None) -> Site:
+def traced(wishes: Wishes | None = None) -> LoneEntity:
     """One that is registered already."""
-    site = Site(wishes, advertised())
+    site = LoneEntity(wishes, advertised())
     site.connect()
     site.words(site.registered())
     return site
@@ -193,7 +193,7 @@ def token_of(body: bytes) -> tuple[Token, bytes]:
 
 
 def test_who_has_no_topic_asks_a_node_and_registers_with_what_it_answers() -> None:
-    site = Site(Wishes(("desk*", "@works"), life_s=7_200))
+    site = LoneEntity(Wishes(("desk*", "@works"), life_s=7_200))
     assert (site.entity.stage, site.entity.next_deadline) == (Stage.WITHOUT_TOPIC, None)
     listen, say = site.connect()
     assert listen == Listen(HERE)
@@ -223,7 +223,7 @@ def test_wishes_are_a_day_in_clear_and_sealed_to_the_broker() -> None:
 
 STALE = replace(advertised(), created_ms=NOW_MS - 9_000_000, not_after_ms=NOW_MS - 1).signed(NODE)
 ELSEWHERE = replace(advertised(), node="x").signed(NODE)
-WRONG_ANSWERS: dict[str, tuple[Callable[[Site], list[TracedEffect]], str]] = {
+WRONG_ANSWERS: dict[str, tuple[Callable[[LoneEntity], list[TracedEffect]], str]] = {
     "to another question": (lambda site: site.answered(advertised(), bytes(16)), "BadContent"),
     "of a node that nobody knows": (lambda site: site.answered(ELSEWHERE), "BadContent"),
     "that no node signed": (lambda site: site.answered(advertised().signed(SPY)), "BadSignature"),
@@ -235,7 +235,7 @@ WRONG_ANSWERS: dict[str, tuple[Callable[[Site], list[TracedEffect]], str]] = {
 
 @pytest.mark.parametrize("wrong", WRONG_ANSWERS)
 def test_what_a_node_did_not_answer_to_us_is_not_believed(wrong: str) -> None:
-    site = Site()
+    site = LoneEntity()
     site.connect()
     answer, why = WRONG_ANSWERS[wrong]
     assert answer(site) == [Count("traces_refused", 1, why)]
@@ -246,7 +246,7 @@ def test_what_a_node_did_not_answer_to_us_is_not_believed(wrong: str) -> None:
 @pytest.mark.parametrize(("drawn", "spread"), [(0, 0.5), (128, 1.0), (255, 1.49609375)])
 def test_questions_without_an_answer_come_twice_as_late_each_time_up_to_a_minute(drawn: int, spread: float) -> None:
     """Those who lost their broker together do not ask together."""
-    site, now, waits = Site(), NOW, list[float]()
+    site, now, waits = LoneEntity(), NOW, list[float]()
     site.drawn = drawn
     site.connect()
     for _ in range(8):
@@ -263,7 +263,7 @@ def test_questions_without_an_answer_come_twice_as_late_each_time_up_to_a_minute
 
 @pytest.mark.parametrize("answer", ["of a node", "of a broker"])
 def test_after_an_answer_the_next_question_is_patient_no_more(answer: str) -> None:
-    site = Site(advertisement=None if answer == "of a node" else advertised())
+    site = LoneEntity(advertisement=None if answer == "of a node" else advertised())
     site.connect()
     for _ in range(4):
         site.tick(site.entity.next_deadline or 0)
@@ -277,7 +277,7 @@ def test_after_an_answer_the_next_question_is_patient_no_more(answer: str) -> No
 
 
 def test_registered_it_listens_hands_over_its_keys_in_order_and_says_its_state_again() -> None:
-    site = Site(Wishes(advertised().discoverers, secured=True), advertised())
+    site = LoneEntity(Wishes(advertised().discoverers, secured=True), advertised())
     site.connect()
     assert site.entity.set_state(TraceKind.READY, b'{"a":1}') == []
     assert site.entity.report_load({"cpu": 1}) == [], "lost while nobody hears it"
@@ -295,13 +295,13 @@ def test_registered_it_listens_hands_over_its_keys_in_order_and_says_its_state_a
 
 
 def test_without_wishes_it_says_its_token_and_nothing_else() -> None:
-    site = Site(advertisement=advertised())
+    site = LoneEntity(advertisement=advertised())
     site.connect()
     assert [word for word, _ in site.words(site.registered())] == [Word.TOKEN]
 
 
 def test_a_registration_is_answered_once_and_by_who_was_asked() -> None:
-    site = Site(advertisement=advertised())
+    site = LoneEntity(advertisement=advertised())
     site.connect()
     refused = [Count("traces_refused", 1, "BadContent")]
     assert site.registered(bytes(16)) == refused
@@ -311,7 +311,7 @@ def test_a_registration_is_answered_once_and_by_who_was_asked() -> None:
 
 
 def test_a_token_lets_a_key_of_its_own_speak_for_ten_minutes_and_is_renewed_at_half() -> None:
-    site = Site(advertisement=advertised())
+    site = LoneEntity(advertisement=advertised())
     site.entity.seat = Seat(2, 3, NOW_MS - 1)
     site.connect()
     ((_, body),) = site.words(site.registered())
@@ -352,7 +352,7 @@ def test_when_our_clock_is_set_there_is_a_token_of_the_right_time(by_s: float, i
 
 
 def test_pings_are_answered_as_they_came_and_a_broker_says_nothing_else() -> None:
-    site = Site(advertisement=advertised())
+    site = LoneEntity(advertisement=advertised())
     site.connect()
     assert site.hears(Word.PING, b"1" * 16) == [], "not before there is a session"
     site = traced()
@@ -368,7 +368,7 @@ def test_pings_are_answered_as_they_came_and_a_broker_says_nothing_else() -> Non
 
 
 def test_a_ping_through_another_broker_is_answered_there() -> None:
-    site = Site(advertisement=advertised())
+    site = LoneEntity(advertisement=advertised())
     assert (site.entity.relayed_at, site.entity.relayed(b"junk")) == (None, [])
     site.connect()
     assert site.entity.relayed_at is None
@@ -413,7 +413,7 @@ def test_who_renounces_its_topic_asks_for_another() -> None:
 
 def test_a_topic_that_was_asked_for_elsewhere_is_taken() -> None:
     other = advertised(topic=b"U" * 16)
-    site = Site()
+    site = LoneEntity()
     assert site.entity.take_topic(other, NOW) == [], "nobody hears it yet"
     assert site.entity.advertisement == other
     site = traced()
@@ -428,17 +428,17 @@ def test_a_topic_that_was_asked_for_elsewhere_is_taken() -> None:
 def test_who_starts_again_with_other_discoverers_takes_another_topic(discoverers: tuple[str, ...]) -> None:
     """Else who was struck off would go on discovering it until its topic ends, for up to a day."""
     kept = replace(advertised(), discoverers=("desk", "shop"))
-    (_, say) = Site(Wishes(discoverers), kept).connect()
+    (_, say) = LoneEntity(Wishes(discoverers), kept).connect()
     assert isinstance(say, Say)
     assert say.topic == CREATION_TOPIC
     assert Request.decode(say.payload).discoverers == discoverers
-    (_, say) = Site(Wishes(("shop", "desk")), kept).connect()
+    (_, say) = LoneEntity(Wishes(("shop", "desk")), kept).connect()
     assert isinstance(say, Say)
     assert say.topic == REGISTRATION_TOPIC, "the same ones, in whatever order"
 
 
 def test_who_is_told_its_topic_does_not_ask_for_one() -> None:
-    site = Site()
+    site = LoneEntity()
     site.entity.asks = False
     assert site.connect() == [Listen(HERE)]
     assert site.entity.next_deadline == NOW + ASK_AGAIN_S
@@ -451,7 +451,7 @@ def test_who_is_told_its_topic_does_not_ask_for_one() -> None:
 def test_before_its_topic_ends_there_is_another(life_s: int, left_s: float) -> None:
     """Trackers ask for the next one when it ends; a tenth of a short life is enough."""
     ends = replace(advertised(), not_after_ms=NOW_MS + life_s * 1000).signed(NODE)
-    site = Site(Wishes(ends.discoverers, secured=True), ends)
+    site = LoneEntity(Wishes(ends.discoverers, secured=True), ends)
     site.connect()
     site.words(site.registered())
     due = NOW + life_s - left_s
@@ -461,14 +461,14 @@ def test_before_its_topic_ends_there_is_another(life_s: int, left_s: float) -> N
     assert isinstance(asked, Say)
     assert asked.topic == CREATION_TOPIC
     assert (site.entity.stage, site.entity.next_deadline) == (Stage.WITHOUT_TOPIC, due + ASK_AGAIN_S)
-    early = Site(advertisement=ends)
+    early = LoneEntity(advertisement=ends)
     (_, said) = early.connect(due - 0.001)
     assert isinstance(said, Say)
     assert said.topic == REGISTRATION_TOPIC, "it still serves"
 
 
 def test_who_signs_its_words_seals_its_secrets_all_the_same() -> None:
-    site = Site(Wishes(advertised().discoverers, secured=True, signed=True), advertised())
+    site = LoneEntity(Wishes(advertised().discoverers, secured=True, signed=True), advertised())
     site.connect()
     effects = site.registered()
     site.entity.set_state(TraceKind.READY)
@@ -538,7 +538,7 @@ def test_what_is_as_long_as_a_time_is_none_unless_it_is_said_to_be() -> None:
 
 
 def test_before_there_is_a_session_a_clock_that_is_set_makes_no_token() -> None:
-    site = Site(advertisement=advertised())
+    site = LoneEntity(advertisement=advertised())
     site.connect()
     site.wall.offset_s = 5.0
     assert site.hears(Word.PING, bytes(16)) == []
@@ -552,10 +552,10 @@ def test_a_clock_that_is_far_off_and_stays_so_changes_nothing() -> None:
 
 
 def test_who_is_told_its_topic_registers_with_it_and_asks_as_usual_when_it_may() -> None:
-    site = Site(advertisement=advertised())
+    site = LoneEntity(advertisement=advertised())
     site.entity.asks = False
     assert [each.topic for each in site.connect()[1:] if isinstance(each, Say)] == [REGISTRATION_TOPIC]
-    site = Site()
+    site = LoneEntity()
     site.entity.asks = False
     site.connect()
     site.entity.asks = True

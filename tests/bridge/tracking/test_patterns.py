@@ -26,6 +26,7 @@ def follow(bus: Bus, pattern: str, tracker: str = "desk") -> None:
     bus.perform(tracker, bus.clients[tracker].handle(Follow(pattern), bus.now))  # type: ignore[arg-type]
 
 
+@pytest.mark.long
 def test_a_pattern_follows_those_of_its_names_who_let_us_and_whoever_comes_later() -> None:
     bus = Bus()
     desk = bus.tracker("desk")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from bridge.tracking.registrations import (
     AT_ONCE,
     WAITING_BYTES_MAX,
@@ -69,6 +71,7 @@ def test_what_is_no_registration_takes_nobodys_place() -> None:
     assert len(admission) == 0
 
 
+@pytest.mark.long
 def test_what_would_not_fit_is_not_kept_and_not_lost() -> None:
     admission = busy()
     for place in range(WAITING_MAX):

@@ -878,6 +878,7 @@ def test_an_entity_that_comes_late_is_found(bus: Bus) -> None:
     assert TraceKind.ALLS_WELL in bus.kinds("desk")
 
 
+@pytest.mark.long
 def test_tokens_are_renewed_in_time(bus: Bus) -> None:
     bus.tracker("desk")
     bus.entity("pump")
@@ -949,6 +950,7 @@ def test_who_may_not_discover_it_hears_nothing(bus: Bus) -> None:
 # --------------------------------------------------------------------------------------------------- forgers
 
 
+@pytest.mark.long
 def test_an_entity_that_restarts_again_and_again_makes_no_room_for_replays(bus: Bus) -> None:
     """Each time it has another token: more than the tracker remembers numbers of while their traces are fresh."""
     desk = bus.tracker("desk")
@@ -1023,6 +1025,7 @@ def test_an_old_trace_of_a_token_that_counts_is_no_news(bus: Bus) -> None:
     assert TraceKind.FAILED not in bus.kinds("desk")
 
 
+@pytest.mark.long
 def test_lost_and_late_answers_of_the_network_are_no_failures(bus: Bus) -> None:
     bus.delay_s = (0.001, 0.3)
     bus.alter = lambda client, topic, payload: None if bus.rng.random() < 0.1 and client == "pump" else payload
@@ -1033,6 +1036,7 @@ def test_lost_and_late_answers_of_the_network_are_no_failures(bus: Bus) -> None:
     assert TraceKind.FAILED not in bus.kinds("desk")
 
 
+@pytest.mark.long
 def test_traces_that_wait_for_a_key_are_few(bus: Bus) -> None:
     bus.alter = lambda client, topic, payload: None if topic.endswith("/Keys") else payload
     desk = bus.tracker("desk")
@@ -1043,6 +1047,7 @@ def test_traces_that_wait_for_a_key_are_few(bus: Bus) -> None:
     assert len(desk._followed["pump"].sources[0].unopened) == UNOPENED_MAX
 
 
+@pytest.mark.long
 def test_a_trace_topic_that_ends_is_followed_by_a_new_one(bus: Bus) -> None:
     bus.entity("pump", Wishes(("desk*",), life_s=100))
     bus.tracker("desk")

@@ -291,6 +291,7 @@ def test_the_next_deadline_is_that_of_the_first_witness() -> None:
 # --------------------------------------------------------------------------------------------------- on a bus
 
 
+@pytest.mark.long
 def test_tokens_of_all_witnesses_are_renewed_and_a_topic_that_ends_is_followed_by_one_new_one() -> None:
     bus = WitnessBus(3, wishes=Wishes(("desk*",), life_s=400))
     bus.tracker()
@@ -312,6 +313,7 @@ def test_a_broker_that_gives_no_topic_is_passed_over(mute: int) -> None:
     assert K.ALLS_WELL in bus.kinds()
 
 
+@pytest.mark.long
 def test_going_silent_is_its_own_word_and_a_restart_brings_it_back() -> None:
     bus = WitnessBus(3, bad=(1,))
     bus.tracker()

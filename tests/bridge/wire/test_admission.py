@@ -35,14 +35,13 @@ from keys.wrapping import encode_wraps
 from tests.bridge.helpers import ForgedKey, craft, forge_key, gateway, publish, wire_topic, with_properties
 from tests.keys.wrapped import Way
 from tests.sim.world import NOT_AFTER_MS, NOW, ROOT, World, make_world
+from tests.support.regions import fresh, row_of_regions
 
 AFTER = NOT_AFTER_MS / 1000 + 1
 
 
-@pytest.fixture
-def world() -> World:
-    scopes = [Scope("plant/#"), Scope("open/#"), Scope("clear/#", Mode.PLAIN)]
-    return make_world({1: 3, 2: 3}, [(1, 2)], {"site": 1, "evil": 1}, scopes, rights={"evil": (("open/#",), ())})
+SCOPES = [Scope("plant/#"), Scope("open/#"), Scope("clear/#", Mode.PLAIN)]
+world = fresh(row_of_regions, 2, {"site": 1, "evil": 1}, SCOPES, rights={"evil": (("open/#",), ())})
 
 
 def publication(admission: Admission, wire: Wire, now: float = NOW) -> Admitted:

@@ -77,6 +77,7 @@ def test_a_repetition_makes_nothing_younger(small: EarlyKeys) -> None:
     assert [topic for _, topic, _ in small.take_all()] == ["plant/2", "plant/3", "plant/4", "plant/5"]
 
 
+@pytest.mark.long
 @pytest.mark.attack(64)
 @pytest.mark.parametrize("text", ["x" * 65_000, "\U0001f40d" + "x" * 65_000])
 def test_long_shares_and_topics_beside_a_key_that_waits_fill_no_memory(text: str) -> None:

@@ -360,6 +360,7 @@ def test_behind_the_first_region_an_entry_gathers_its_shares_and_loses_none():
     assert [len(shares_in(send.wire)) for send in sent(late, "control")] == [1], "the fourth waited for a fifth in vain"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("hops", "messages"), [(2, 1), (3, 1), (3, 10)])
 def test_on_longer_ways_keys_on_a_topic_of_their_own_need_fewer_bytes(hops: int, messages: int):
     topic, riding = (growth.cost(3, hops, messages, way, 20) for way in (True, False))

@@ -214,6 +214,7 @@ def test_requests_of_one_neighbour_are_bounded_and_those_for_the_unknown_more() 
     assert answers.may_ask_unknown("r1a", P, later), "who comes back begins anew"
 
 
+@pytest.mark.long
 @pytest.mark.invariant(29)
 def test_holes_of_one_publisher_leave_requests_for_others() -> None:
     """Attack: a publisher signs gaps that nothing fills, so that its readers ask for them without end."""

@@ -27,13 +27,11 @@ from tests.bridge.helpers import (
     with_properties,
 )
 from tests.bridge.reader.test_newest_retained import rotated
-from tests.sim.world import World, make_world
+from tests.sim.world import World
+from tests.support.regions import fresh, row_of_regions
 
-
-@pytest.fixture
-def world() -> World:
-    scopes = [Scope("plant/#"), Scope("clear/#", Mode.PLAIN)]
-    return make_world({1: 3, 2: 3}, [(1, 2)], {"site": 1, "evil": 1, "control": 1, "far": 2}, scopes)
+SCOPES = [Scope("plant/#"), Scope("clear/#", Mode.PLAIN)]
+world = fresh(row_of_regions, 2, {"site": 1, "evil": 1, "control": 1, "far": 2}, SCOPES)
 
 
 def proofs(effects: list[Effect]) -> list[Prove]:

@@ -252,6 +252,7 @@ def test_whoever_has_a_former_key_does_not_outrank_the_present_one(world: World)
     assert not table.accept(mine, NOW)
 
 
+@pytest.mark.long
 def test_an_author_of_statements_without_end_is_refused_and_nobody_else(world: World):
     table = RoutingTable(world.overlay)
     for version in range(1, NEWS_BURST + 1):
@@ -263,6 +264,7 @@ def test_an_author_of_statements_without_end_is_refused_and_nobody_else(world: W
     assert table.accept(stated(world, version=NEWS_BURST + 1), NOW + 2 * NEWS_EVERY_S)
 
 
+@pytest.mark.long
 def test_old_statements_replayed_do_not_spend_their_authors_allowance():
     """One bad replica has a member's statements of last month; the member's own must go on counting."""
     world = make_world({1: 3}, [], {"site": 1, "control": 1}, [PLANT, Scope("old/#")])

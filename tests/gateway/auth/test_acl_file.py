@@ -61,7 +61,7 @@ async def test_what_was_subscribed_while_more_was_permitted_is_not_delivered() -
         # As a plugin of amqtt or a session of an earlier run may have it.
         from gateway.mqtt5.packets import Subscription
 
-        broker.exchange.router.subscribe(client, Subscription("ward/#", 1))
+        broker.exchange.delivery.router.subscribe(client, Subscription("ward/#", 1))
         other = await Wire.connect(broker)
         other.publish("ward/1/deep/secret", b"secret", 1)
         other.publish("ward/1", b"fine", 1)

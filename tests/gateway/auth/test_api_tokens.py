@@ -29,7 +29,7 @@ def test_a_token_counts_while_its_user_stands_as_when_it_was_issued(tmp_path: Pa
     standing["ann"] = "two"
     assert running.user_of(secret, 0.0) is None
     assert tokens(path, standing).user_of(secret, 0.0) is None, "nor after a restart"
-    assert [one.user for one in running.of(None, 0.0)] == ["bob"]
+    assert [one.user for one in running.tokens_of(None, 0.0)] == ["bob"]
     del standing["bob"]
     assert tokens(path, standing).user_of(other, 0.0) is None
     with pytest.raises(ApiTokenError, match="no user bob"):
@@ -47,8 +47,8 @@ def test_a_token_outlives_the_process_and_the_file_lets_nobody_in(tmp_path: Path
     assert again.user_of(secret, 7 * DAY_S - 1) == "ann"
     assert again.user_of(secret, 7 * DAY_S) is None
     assert again.user_of(token.digest, 0.0) is None
-    assert [one.note for one in again.of("ann", 0.0)] == ["script"]
-    assert again.of("bob", 0.0) == []
+    assert [one.note for one in again.tokens_of("ann", 0.0)] == ["script"]
+    assert again.tokens_of("bob", 0.0) == []
     assert not again.revoke(token.id, "bob")
     assert not again.revoke("\ud800é", None)
     assert again.revoke(token.id, "ann")
@@ -66,7 +66,7 @@ def test_two_processes_see_each_others_tokens_and_lose_none(tmp_path: Path) -> N
     broker.revoke_all({"bob"})
     assert command.user_of(second, 0.0) is None
     path.unlink()
-    assert broker.of(None, 0.0) == []
+    assert broker.tokens_of(None, 0.0) == []
 
 
 def test_a_file_damaged_meanwhile_keeps_what_was_before_and_is_said_once(
@@ -119,7 +119,7 @@ def test_tokens_are_bounded_and_those_that_ended_make_room(tmp_path: Path) -> No
     with pytest.raises(ApiTokenError, match="revoke"):
         one.issue("ann", 1, 90, "", DAY_S - 1)
     one.issue("ann", 1, 90, "", DAY_S)
-    assert len(one.of(None, DAY_S)) == 1
+    assert len(one.tokens_of(None, DAY_S)) == 1
 
 
 def test_a_refused_change_leaves_what_is_kept(tmp_path: Path) -> None:

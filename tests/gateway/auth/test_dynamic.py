@@ -71,7 +71,7 @@ def test_another_file_is_followed_once_all_of_the_configuration_is_right(
         async with serving({"plugins": {PLUGIN: {"file": str(former)}}, "allow_anonymous": False}) as broker:
             plugin = next(p for p in broker.host.plugins if isinstance(p, DynamicPlugin))
             take = plugin.reread({"file": str(other)})
-            await plugin.follow()
+            await plugin.follow_file()
             assert list(plugin.security.users) == ["ann"], "the rest of the configuration was wrong"
             assert plugin.path == former
             take()
@@ -79,7 +79,7 @@ def test_another_file_is_followed_once_all_of_the_configuration_is_right(
             security(bob="topic readwrite a/#").save(other)
             await until(lambda: list(plugin.security.users) == ["bob"])
             security(eve="topic readwrite a/#").save(former)
-            await plugin.follow()
+            await plugin.follow_file()
             assert list(plugin.security.users) == ["bob"]
 
     asyncio.run(go())

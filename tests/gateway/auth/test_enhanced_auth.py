@@ -183,6 +183,7 @@ def test_the_topics_are_those_of_the_proven_name(users: Path) -> None:
     asyncio.run(check())
 
 
+@pytest.mark.long
 def test_amqtts_plugins_still_decide_about_clients_without_a_method(users: Path, tmp_path: Path) -> None:
     from argon2 import PasswordHasher
 

@@ -1,4 +1,7 @@
-"""Logins with tokens of an identity provider, on the wire: as password, by AUTH, to their end, and by attackers."""
+"""Logins with tokens of an identity provider, on the wire: as password, by AUTH, to their end, and by attackers.
+
+The file of users who are shut out.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from typing import Any
 import pytest
 
 from gateway.auth import oidc, provider_keys
-from gateway.auth.oidc import METHOD, OidcPlugin
+from gateway.auth.oidc import METHOD, OidcPlugin, RevokedError, RevokedUsers
 from gateway.auth.password_hashes import make_hash
 from gateway.auth.security import Security, User, UserGroup
 from gateway.base.config import StartError, parse
@@ -34,6 +37,32 @@ from tests.gateway.auth.tokens import (
 )
 from tests.gateway.harness import Wire, on_loop, serving
 from tests.waits import until
+
+TEXT = """
+# whom the provider has let go
+ann
+pump-7 2026-11-29T10:00:00Z   # the token was stolen
+"""
+
+
+def test_who_is_shut_out_and_for_how_long() -> None:
+    revoked = RevokedUsers.parse(TEXT)
+    at = 1_795_946_400.0
+    assert not revoked.counts("ann", at * 2)
+    assert not revoked.counts("pump-7", at - 1)
+    assert not revoked.counts("pump-7", 0.0)
+    assert revoked.counts("pump-7", at)
+    assert revoked.counts("bob", 0.0)
+    assert revoked.more_than(RevokedUsers()) == {"ann", "pump-7"}
+    assert RevokedUsers.parse("ann\n").more_than(revoked) == frozenset()
+    assert RevokedUsers.parse("pump-7").more_than(revoked) == {"pump-7"}
+
+
+@pytest.mark.parametrize("line", ["ann yesterday", "ann 2026-11-29T10:00:00", "a b c"])
+def test_a_line_that_says_something_else(line: str) -> None:
+    with pytest.raises(RevokedError, match="line 2"):
+        RevokedUsers.parse(f"\n{line}\n")
+
 
 OIDC, DYNAMIC = "gateway.auth.oidc.OidcPlugin", "gateway.auth.dynamic.DynamicPlugin"
 BAD = ReasonCode.BAD_USER_NAME_OR_PASSWORD
@@ -160,9 +189,9 @@ async def test_the_connection_ends_with_the_token_and_the_session_stays(tmp_path
     async with serving(config(tmp_path, leeway_s=0)) as broker:
         wire = await way(broker, token(exp=int(time.time()) + 600), properties={"session_expiry_s": 3_600})
         assert await wire.subscribe("plant/1", 1) == 1
-        broker.lifecycle.tick(broker.now() + 590)
+        broker.lifecycle.do_due_work(broker.now() + 590)
         assert await wire.barrier() == []
-        broker.lifecycle.tick(broker.now() + 601)
+        broker.lifecycle.do_due_work(broker.now() + 601)
         assert (await wire.expect(Disconnect)).code == ReasonCode.MAXIMUM_CONNECT_TIME
         assert await wire.next() is None
         sender = await by_password(broker, token(), "d")
@@ -182,14 +211,14 @@ async def test_a_new_token_by_auth_extends_and_changes_rights(tmp_path: Path) ->
         answer = await again(wire, token(exp=now + 1_000, groups=["guests"]))
         assert isinstance(answer, Auth)
         assert answer.code == ReasonCode.SUCCESS
-        broker.lifecycle.tick(broker.now() + 101)
+        broker.lifecycle.do_due_work(broker.now() + 101)
         assert await wire.barrier() == []
         assert await wire.subscribe("public/1") == 0
         assert await wire.subscribe("plant/1") == 0x87
         wire.publish("plant/1")
         answer = await again(wire, token(exp=now + 200, groups=["guests"]))  # shorter counts, too
         assert isinstance(answer, Auth)
-        broker.lifecycle.tick(broker.now() + 201)
+        broker.lifecycle.do_due_work(broker.now() + 201)
         assert (await wire.expect(Disconnect)).code == ReasonCode.MAXIMUM_CONNECT_TIME
 
 
@@ -303,6 +332,7 @@ def plugin_of(broker: EdgeBroker) -> OidcPlugin:
     return next(plugin for plugin in broker.host.plugins if isinstance(plugin, OidcPlugin))
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_provider_that_hangs_delays_nobody_whose_key_is_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -97,16 +97,16 @@ def test_an_unknown_user_costs_a_hash_of_the_usual_kind() -> None:
     users = Users({"a": MOSQUITTO_2, "b": ARGON2, "c": ARGON2})
     seen: list[bytes] = []
     users._dummy = lambda password: bool(seen.append(password))
-    assert not users.check("stranger", b"guess")
+    assert not users.check_password("stranger", b"guess")
     assert seen == [b"guess"]
     assert Users({"a": MOSQUITTO_2, "b": ARGON2, "c": ARGON2})._dummy is not None
-    assert not Users({}).check("stranger", b"guess")
+    assert not Users({}).check_password("stranger", b"guess")
 
 
 @on_loop
 async def test_nobody_waits_for_the_logins_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     release = threading.Event()
-    monkeypatch.setattr(Users, "check", lambda self, user, password: release.wait(30) and user == "nurse")
+    monkeypatch.setattr(Users, "check_password", lambda self, user, password: release.wait(30) and user == "nurse")
     async with serving(_config(tmp_path, {"nurse": MOSQUITTO_2}, allow_anonymous=True)) as broker:
         waiting = [asyncio.create_task(Wire.connect(broker, f"w{n}", **_login("nurse"))) for n in range(8)]
         plugin: Any = next(one for one in broker.host.plugins if hasattr(one, "_pending"))
@@ -140,13 +140,13 @@ async def test_a_password_that_was_right_is_not_hashed_again_and_a_wrong_one_alw
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hashed: list[bytes] = []
-    real = Users.check
+    real = Users.check_password
 
     def check(self: Users, user: str, password: bytes) -> bool:
         hashed.append(password)
         return real(self, user, password)
 
-    monkeypatch.setattr(Users, "check", check)
+    monkeypatch.setattr(Users, "check_password", check)
     async with serving(_config(tmp_path, {"nurse": MOSQUITTO_2})) as broker:
         for _ in range(3):
             await Wire.connect(broker, "c", **_login("nurse"))
@@ -205,12 +205,12 @@ def test_a_login_over_mqtt_does_not_wait_for_the_consoles_passwords(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor for one that takes for ever, nor for as many as come."""
-    go_on, check_all = threading.Event(), Users.check
+    go_on, check_all = threading.Event(), Users.check_password
 
     def check(users: Users, user: str, password: bytes) -> bool:
         return go_on.wait(20) if user == "guessed" else check_all(users, user, password)
 
-    monkeypatch.setattr(Users, "check", check)
+    monkeypatch.setattr(Users, "check_password", check)
 
     @on_loop
     async def scenario() -> None:

@@ -40,7 +40,7 @@ async def server(answer: Answer) -> AsyncIterator[str]:
 async def failure(answer: Answer) -> str:
     async with server(answer) as url:
         with pytest.raises(FetchError) as caught:
-            await ProviderFetch().get(url)
+            await ProviderFetch().get_content(url)
     assert "hidden" not in str(caught.value)
     return str(caught.value)
 
@@ -51,7 +51,7 @@ async def test_an_answer_as_it_should_be() -> None:
         writer.write(OK + b"Content-Length: 2\r\n\r\n{}")
 
     async with server(answer) as url:
-        assert await ProviderFetch().get(url) == b"{}"
+        assert await ProviderFetch().get_content(url) == b"{}"
 
 
 async def _trickle(writer: asyncio.StreamWriter) -> None:
@@ -114,7 +114,7 @@ async def test_no_redirect_is_followed() -> None:
 @on_loop
 async def test_nobody_is_there() -> None:
     with pytest.raises(FetchError):
-        await ProviderFetch().get("http://127.0.0.1:9/keys")
+        await ProviderFetch().get_content("http://127.0.0.1:9/keys")
 
 
 def test_addresses_that_are_refused() -> None:

@@ -43,16 +43,16 @@ async def test_a_hundred_clients_with_keys_that_they_invent_cause_one_fetch() ->
     provider = Provider()
     keys = provider.keys()
     provider.gate.clear()
-    waiting = [asyncio.create_task(keys.renew()) for _ in range(100)]
+    waiting = [asyncio.create_task(keys.renew_keys()) for _ in range(100)]
     await asyncio.sleep(0)
     provider.gate.set()
     assert all(await asyncio.gather(*waiting))
     assert len(provider.asked) == 1
     for _ in range(100):
-        assert not await keys.renew()
+        assert not await keys.renew_keys()
     assert len(provider.asked) == 1
     provider.now += PAUSE_S
-    assert await keys.renew()
+    assert await keys.renew_keys()
     assert len(provider.asked) == 2
 
 
@@ -61,7 +61,7 @@ async def test_a_client_that_leaves_does_not_end_the_fetch_of_others() -> None:
     provider = Provider()
     keys = provider.keys()
     provider.gate.clear()
-    one, other = (asyncio.create_task(keys.renew()) for _ in range(2))
+    one, other = (asyncio.create_task(keys.renew_keys()) for _ in range(2))
     await asyncio.sleep(0)
     one.cancel()
     await asyncio.sleep(0)

@@ -16,7 +16,7 @@ from gateway.auth.scram import ITERATIONS_MIN, Decoys, ScramError, ScramServer, 
 # RFC 7677 §3
 SALT = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
 CLIENT_NONCE, SERVER_NONCE = "rOprNGfwEbeRWgbNEkqO", "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
-VERIFIER = Verifier.of("pencil", SALT, 4096)
+VERIFIER = Verifier.from_password("pencil", SALT, 4096)
 DECOYS = Decoys(b"d" * 32, ((4096, 16),))
 NONCE = bytes(range(18))
 
@@ -57,7 +57,7 @@ class Client:
 def test_the_example_of_rfc_7677() -> None:
     exchange = server()
     exchange._nonce = SERVER_NONCE  # the example's is no base64
-    assert exchange.first(b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO") == (
+    assert exchange.first_message(b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO") == (
         b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
     )
     answer = exchange.final(
@@ -72,10 +72,10 @@ def test_the_example_of_rfc_7677() -> None:
     st.text(st.characters(codec="ascii", exclude_categories=["Cc"]), min_size=1, max_size=30), st.binary(min_size=18)
 )
 def test_whoever_knows_the_password_is_let_in_and_told_that_the_server_knows_it(password: str, nonce: bytes) -> None:
-    verifier = Verifier.of(password, b"salt" * 4, ITERATIONS_MIN)
+    verifier = Verifier.from_password(password, b"salt" * 4, ITERATIONS_MIN)
     exchange = ScramServer(lambda _: (verifier, True), nonce[:64])
     client = Client(password)
-    answer = exchange.final(client.final(exchange.first(client.first())))
+    answer = exchange.final(client.final(exchange.first_message(client.first())))
     assert answer == client.expected
     assert exchange.username == "user"
 
@@ -88,7 +88,7 @@ def test_names_are_decoded_and_prepared() -> None:
         return VERIFIER, True
 
     for name in ("a=2Cb=3Dc", "\u2168", "I\u00adX"):  # RFC 4013 §3
-        ScramServer(lookup, NONCE).first(Client(name=name).first())
+        ScramServer(lookup, NONCE).first_message(Client(name=name).first())
     assert asked == ["a,b=c", "IX", "IX"]
     assert saslprep("\u00aa") == "a"
     for prohibited in ("\u0007", "\u0627\u0031", "", "\u00ad"):
@@ -108,7 +108,7 @@ def test_a_wrong_password_and_an_unknown_user_fail_alike() -> None:
     texts = []
     for client in (Client("pencli"), Client(name="nobody")):
         exchange = server()
-        message = client.final(exchange.first(client.first()))
+        message = client.final(exchange.first_message(client.first()))
         with pytest.raises(ScramError) as refused:
             exchange.final(message)
         texts.append(str(refused.value))
@@ -117,10 +117,10 @@ def test_a_wrong_password_and_an_unknown_user_fail_alike() -> None:
 
 def test_an_unknown_user_cannot_be_told_by_its_salt() -> None:
     """Attack: asking again shows another salt, or the same as another name's, for names that nobody has."""
-    one, again, other = (server().first(Client(name=name).first()) for name in ("nobody", "nobody", "noone"))
+    one, again, other = (server().first_message(Client(name=name).first()) for name in ("nobody", "nobody", "noone"))
     assert one == again
     assert one != other
-    assert len(one) == len(server().first(Client(name="user").first()))
+    assert len(one) == len(server().first_message(Client(name="user").first()))
     assert Decoys(b"e" * 32).verifier("nobody").salt != Decoys(b"d" * 32).verifier("nobody").salt
     shapes = {Decoys(b"d" * 32, ((4096, 16), (65536, 24))).verifier(str(number)).iterations for number in range(40)}
     assert shapes == {4096, 65536}
@@ -128,30 +128,30 @@ def test_an_unknown_user_cannot_be_told_by_its_salt() -> None:
 
 def test_a_recorded_exchange_cannot_be_replayed() -> None:
     client, first = Client(), server(NONCE)
-    recorded = client.final(first.first(client.first()))
+    recorded = client.final(first.first_message(client.first()))
     first.final(recorded)
     second = server(NONCE[::-1])
-    second.first(client.first())
+    second.first_message(client.first())
     attack(second, recorded)
 
 
 def test_a_nonce_that_is_not_ours_is_refused() -> None:
     for nonce in (CLIENT_NONCE, CLIENT_NONCE + "x" * 24, "", CLIENT_NONCE + b64(NONCE) + "x"):
         client, exchange = Client(), server()
-        attack(exchange, client.final(exchange.first(client.first()), nonce=nonce))
+        attack(exchange, client.final(exchange.first_message(client.first()), nonce=nonce))
 
 
 @pytest.mark.parametrize("proof", ["", "!", b64(bytes(31)), b64(bytes(32)), b64(bytes(33)), b64(b"\xff" * 32)])
 def test_a_wrong_proof_is_refused(proof: str) -> None:
     client, exchange = Client(), server()
-    attack(exchange, client.final(exchange.first(client.first()), proof=proof))
+    attack(exchange, client.final(exchange.first_message(client.first()), proof=proof))
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 255), st.integers(1, 255))
 def test_any_changed_byte_of_the_proof_is_refused(place: int, change: int) -> None:
     client, exchange = Client(), server()
-    message = client.final(exchange.first(client.first()))
+    message = client.final(exchange.first_message(client.first()))
     bare, proof = message.rsplit(b",p=", 1)
     bent = bytearray(base64.b64decode(proof))
     bent[place % 32] ^= change
@@ -162,24 +162,24 @@ def test_a_changed_channel_binding_header_is_seen() -> None:
     """Attack: somebody between turns `y` or `p=` of the client into `n`, so that no channel is bound."""
     for chosen in ("y,,", "p=tls-exporter,,"):
         client, exchange = Client(gs2="n,,"), server()
-        challenge = exchange.first(client.first())
+        challenge = exchange.first_message(client.first())
         attack(exchange, client.final(challenge, binding=b64(chosen.encode())))
     with pytest.raises(ScramError, match="channel binding"):
-        server().first(Client(gs2="p=tls-unique,,").first())
+        server().first_message(Client(gs2="p=tls-unique,,").first())
     client, exchange = Client(gs2="y,,"), server()  # we offer none, so this is what an honest client says
-    exchange.final(client.final(exchange.first(client.first())))
+    exchange.final(client.final(exchange.first_message(client.first())))
     assert exchange.username == "user"
 
 
 @pytest.mark.parametrize("gs2", ["n,a=admin,", "n,a=us=er,"])
 def test_nobody_acts_for_another(gs2: str) -> None:
     with pytest.raises(ScramError):
-        server().first(Client(gs2=gs2).first())
+        server().first_message(Client(gs2=gs2).first())
 
 
 def test_fewer_iterations_than_the_rfc_allows_are_refused_wherever_they_come_from() -> None:
     weak = str(VERIFIER).replace("$4096:", "$1024:")
-    for make in (lambda: Verifier.parse(weak), lambda: Verifier.of("x", SALT, 4095)):
+    for make in (lambda: Verifier.parse(weak), lambda: Verifier.from_password("x", SALT, 4095)):
         with pytest.raises(ValueError, match="iterations"):
             make()
 
@@ -196,12 +196,12 @@ def test_truncated_messages_are_refused() -> None:
     client = Client()
     for end in range(len(client.first()) - len(CLIENT_NONCE) + 1):
         with pytest.raises(ScramError):
-            server().first(client.first()[:end])
+            server().first_message(client.first()[:end])
     exchange = server()
-    message = client.final(exchange.first(client.first()))
+    message = client.final(exchange.first_message(client.first()))
     for end in range(len(message)):
         exchange = server()
-        exchange.first(client.first())
+        exchange.first_message(client.first())
         attack(exchange, message[:end])
 
 
@@ -228,7 +228,7 @@ HOSTILE: Any = [
 def test_hostile_first_messages_are_refused(message: bytes) -> None:
     exchange = server()
     with pytest.raises(ScramError):
-        exchange.first(message)
+        exchange.first_message(message)
     with pytest.raises(ScramError):
         exchange.final(Client().final(b"r=x,s=AAAA,i=4096"))
 
@@ -237,7 +237,7 @@ def test_hostile_first_messages_are_refused(message: bytes) -> None:
 @given(st.binary(max_size=80), st.binary(max_size=80))
 def test_no_bytes_do_anything_but_be_refused(first: bytes, final: bytes) -> None:
     exchange = server()
-    for step, message in ((exchange.first, first), (exchange.final, final)):
+    for step, message in ((exchange.first_message, first), (exchange.final, final)):
         try:
             step(message)
         except ScramError:
@@ -249,6 +249,6 @@ def test_steps_out_of_order_are_refused() -> None:
     with pytest.raises(ScramError):
         server().final(b"c=biws,r=x,p=AAAA")
     exchange = server()
-    exchange.first(Client().first())
+    exchange.first_message(Client().first())
     with pytest.raises(ScramError):
-        exchange.first(Client().first())
+        exchange.first_message(Client().first())

@@ -26,7 +26,7 @@ def test_rights_are_ones_own_those_of_groups_and_those_of_everybody() -> None:
         },
         groups={"plant": UserGroup(acl=["topic read plant/#"])},
         everybody=UserGroup(acl=["topic read public/#", "pattern readwrite of/%u/#"]),
-    ).check()  # fmt: skip
+    ).checked_rules()  # fmt: skip
 
     def may(name: str | None, topic: str, action: Action = Action.PUBLISH) -> bool:
         return rules.permits(name, "c", topic, action)
@@ -48,7 +48,7 @@ def test_a_pattern_counts_for_the_user_or_group_under_which_it_stands() -> None:
             "eve": user(), "off": user("pattern readwrite #", enabled=False),
         },
         groups={"plant": UserGroup(acl=["pattern read plant/%u/#", "pattern readwrite valves/#"])},
-    ).check()  # fmt: skip
+    ).checked_rules()  # fmt: skip
 
     def may(name: str | None, topic: str, action: Action = Action.PUBLISH) -> bool:
         return rules.permits(name, "c", topic, action)
@@ -77,7 +77,7 @@ def test_no_character_in_a_rule_begins_another_users_part(code: int, kind: str) 
         Security(everybody=UserGroup(acl=[line])),
     ):
         with pytest.raises(SecurityError, match="ends a line"):
-            security.check()
+            security.checked_rules()
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_no_character_in_a_rule_begins_another_users_part(code: int, kind: str) 
 )
 def test_what_no_document_holds(security: Security, said: str) -> None:
     with pytest.raises(SecurityError, match=said) as error:
-        security.check()
+        security.checked_rules()
     assert "\n" not in str(error.value)
 
 

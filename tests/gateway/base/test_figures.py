@@ -23,7 +23,7 @@ def test_counts_add_up_by_name_and_label() -> None:
         Count("refused", 1, "BadFrame"),
         Count("refused", 2, "Expired"),
     ):
-        figures.count(effect)
+        figures.count_effect(effect)
     assert figures.counts == {"sealed": 5, "refused.BadFrame": 1, "refused.Expired": 2}
 
 
@@ -31,8 +31,8 @@ def test_who_invents_reasons_fills_nothing(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(module, "LABELS_MAX", 2)
     figures = Figures("g1", "gateway")
     for number in range(5):
-        figures.count(Count("refused", 1, str(number)))
-    figures.count(Count("refused", 1, "0"))
+        figures.count_effect(Count("refused", 1, str(number)))
+    figures.count_effect(Count("refused", 1, "0"))
     assert figures.counts == {"refused.0": 2, "refused.1": 1}, "what is known goes on counting"
 
 
@@ -49,9 +49,9 @@ def test_blame_is_news_once() -> None:
 
 def test_what_members_sent_is_kept_while_they_are_members() -> None:
     figures = Figures("r1", "replica")
-    figures.received("site", 10)
-    figures.received("site", 5)
-    figures.received("gone", 1)
+    figures.count_received("site", 10)
+    figures.count_received("site", 5)
+    figures.count_received("gone", 1)
     figures.forget_all_but({"site"})
     assert set(figures.heard) == {"site"}
     assert (figures.heard["site"].received, figures.heard["site"].received_bytes) == (2, 15)
@@ -63,8 +63,8 @@ def test_a_link_counts_its_reconnects_and_not_its_first_connection() -> None:
 
 def test_the_object_is_whole_sorted_and_compact() -> None:
     figures = Figures("g1", "gateway", links=lambda: [link("r1", sent=1), link("r1", False), link("r2")])
-    figures.count(Count("sealed"))
-    figures.count(Count("forwarded"))
+    figures.count_effect(Count("sealed"))
+    figures.count_effect(Count("forwarded"))
     figures.blame(Blame("r2", True, "why"))
     shown = json.loads(figures.to_json(version=7))
     assert (shown["name"], shown["role"], shown["version"], shown["named"]) == ("g1", "gateway", 7, ["r2"])

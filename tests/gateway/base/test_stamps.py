@@ -13,12 +13,12 @@ def test_each_change_is_seen_once(tmp_path: Path) -> None:
     one, other = tmp_path / "one", tmp_path / "other"
     one.write_text("1")
     stamps = Stamps((one, str(other)))
-    assert not stamps.changed()
+    assert not stamps.have_changed()
     other.write_text("2")
-    assert stamps.changed()
-    assert not stamps.changed()
+    assert stamps.have_changed()
+    assert not stamps.have_changed()
     other.unlink()
-    assert stamps.changed()
+    assert stamps.have_changed()
     assert stamp(other) is None
 
 
@@ -29,4 +29,4 @@ def test_a_file_of_the_same_size_and_time_put_in_its_place_is_another(tmp_path: 
         os.utime(path, (1, 1))
     stamps = Stamps((one,))
     new.replace(one)
-    assert stamps.changed()
+    assert stamps.have_changed()

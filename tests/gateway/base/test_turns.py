@@ -49,7 +49,7 @@ async def test_owners_take_turns_however_much_work_each_has(monkeypatch: pytest.
     for number in range(3):
         queue.call("bad", partial(done.append, f"bad {number}"))
     queue.call("good", partial(done.append, "good"))
-    await queue.next("bad")
+    await queue.wait_for_turn("bad")
     done.append("bad task")
     assert done == ["bad 0", "good", "bad 1", "bad 2", "bad task"]
 
@@ -65,8 +65,8 @@ async def test_small_pieces_of_one_owner_share_a_turn_and_what_they_make_comes_b
     queue.call("bad", again)
     queue.call("bad", partial(done.append, "bad 1"))
     queue.call("good", partial(done.append, "good"))
-    await queue.next("last")
-    await queue.next("last")
+    await queue.wait_for_turn("last")
+    await queue.wait_for_turn("last")
     assert done == ["bad 0", "bad 1", "good", "bad 2"]
 
 
@@ -75,7 +75,7 @@ async def test_what_was_made_for_others_leaves_before_a_turn() -> None:
     queue, done = FairTurns(), list[str]()
     queue.first = partial(done.append, "flushed")
     queue.call("bad", partial(done.append, "bad"))
-    await queue.next("bad")
+    await queue.wait_for_turn("bad")
     assert done == ["flushed", "bad"]
 
 
@@ -83,11 +83,11 @@ async def test_what_was_made_for_others_leaves_before_a_turn() -> None:
 async def test_a_turn_that_fails_and_a_caller_that_left_stop_nobody() -> None:
     queue, errors = FairTurns(), list[str]()
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: errors.append(repr(context["exception"])))
-    left = asyncio.ensure_future(queue.next("bad"))
+    left = asyncio.ensure_future(queue.wait_for_turn("bad"))
     await asyncio.sleep(0)
     left.cancel()
     queue.call("bad", lambda: 1 / 0)
-    await queue.next("bad")
+    await queue.wait_for_turn("bad")
     assert len(errors) == 1
 
 
@@ -101,7 +101,7 @@ async def test_turns_go_on_when_what_was_made_for_others_cannot_leave() -> None:
 
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: errors.append(repr(context["exception"])))
     queue.first = fail
-    await asyncio.wait_for(queue.next("good"), 1)
+    await asyncio.wait_for(queue.wait_for_turn("good"), 1)
     assert len(errors) == 1
 
 
@@ -122,16 +122,16 @@ async def test_reads_are_taken_as_they_come_for_a_while_in_each_turn_of_the_loop
 def test_a_read_may_last_longer_while_data_of_one_connection_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     now, fair, one, other = [100.0], FairTurns(), object(), object()
     monkeypatch.setattr(turns, "perf_counter", lambda: now[0])
-    fair.came(one)
+    fair.note_data(one)
     assert fair.read_s == TURN_S, "another may have sent before"
     assert not fair.is_alone
     now[0] += SHARED_S
-    fair.came(one)
+    fair.note_data(one)
     assert fair.is_alone
     assert fair.read_s == ALONE_S
-    fair.came(other)
-    fair.came(one)
-    fair.came(one)
+    fair.note_data(other)
+    fair.note_data(one)
+    fair.note_data(one)
     assert fair.read_s == TURN_S, "another sent a moment ago"
     now[0] += SHARED_S
     assert fair.read_s == ALONE_S

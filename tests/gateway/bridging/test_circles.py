@@ -30,25 +30,25 @@ def test_what_one_gateway_brings_to_a_broker_the_other_does_not() -> None:
     first, second = gateway("g1"), gateway("g2")
     crossing = first.crossing("t", ())
     assert crossing == ((MARK, "m"),)
-    assert not second.arrived("t", b"x", crossing)
+    assert not second.drops_arrival("t", b"x", crossing)
     assert second.bridges[0].carries("t", crossing) is None
 
 
 @pytest.mark.parametrize("overlay_first", [True, False])
 def test_what_comes_over_the_overlay_and_by_the_broker_without_marks_comes_once(overlay_first: bool) -> None:
     first, second, third = (gateway(name) for name in ("g1", "g2", "g3"))
-    first.left("b", "t", b"x", has_marks=False, echoes=False)
+    first.remember_leaving("b", "t", b"x", has_marks=False, echoes=False)
     over, entered = first.crossing("t", ()), second.marks.entering(Properties(), ("m", "unmarked"))
     if overlay_first:
-        assert not second.arrived("t", b"x", over)
+        assert not second.drops_arrival("t", b"x", over)
         assert second.entered("b", "t", b"x", entered, has_marks=False)
         return
     assert not second.entered("b", "t", b"x", entered, has_marks=False)
-    assert second.arrived("t", b"x", over)
+    assert second.drops_arrival("t", b"x", over)
     again = second.crossing("t", entered.user)
-    assert first.arrived("t", b"x", again)
-    assert [third.arrived("t", b"x", user) for user in (over, again)] == [False, True]
-    assert [third.arrived("t", b"x", user, "group") for user in (over, again)] == [False, True]
+    assert first.drops_arrival("t", b"x", again)
+    assert [third.drops_arrival("t", b"x", user) for user in (over, again)] == [False, True]
+    assert [third.drops_arrival("t", b"x", user, "group") for user in (over, again)] == [False, True]
 
 
 def test_what_both_gateways_take_in_comes_once() -> None:
@@ -56,16 +56,16 @@ def test_what_both_gateways_take_in_comes_once() -> None:
     copies = [each.marks.entering(Properties(), ("m",)) for each in (first, second)]
     for each, copy in zip((first, second), copies, strict=True):
         assert not each.entered("b", "t", b"x", copy, has_marks=True)
-    assert second.arrived("t", b"x", copies[0].user)
-    assert first.arrived("t", b"x", copies[1].user)
-    assert [third.arrived("t", b"x", copy.user) for copy in copies] == [False, True]
+    assert second.drops_arrival("t", b"x", copies[0].user)
+    assert first.drops_arrival("t", b"x", copies[1].user)
+    assert [third.drops_arrival("t", b"x", copy.user) for copy in copies] == [False, True]
 
 
 def test_a_publication_that_was_here_ends_and_an_ordinary_one_is_nothing_of_ours() -> None:
     one = gateway("g1")
-    assert one.came("c", None, Publish("t", b"x", properties=Properties(user=stamped((), ("g1",)))))
-    assert not one.came("c", None, Publish("t", b"x"))
-    assert not one.came("d", None, Publish("t", b"x"))
+    assert one.drops_publish("c", None, Publish("t", b"x", properties=Properties(user=stamped((), ("g1",)))))
+    assert not one.drops_publish("c", None, Publish("t", b"x"))
+    assert not one.drops_publish("d", None, Publish("t", b"x"))
     assert one.ended == 1
 
 

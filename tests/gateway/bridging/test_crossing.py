@@ -60,7 +60,7 @@ def test_what_a_source_repeats_after_a_cut_is_passed_on_once(way: tuple[Way, Sid
     source.connected = False
     target.published[0][2]()  # taken while the source is away
     source.connected = True
-    one.connected()
+    one.source_connected()
     target.published[1][2]()  # taken after it came back, before it repeated
     assert source.acknowledged == []
     one.pass_on(message(1), message(1))
@@ -76,7 +76,7 @@ def test_the_repetition_is_acknowledged_not_the_message_of_the_former_connection
     acknowledged: list[Publish] = []
     source.acknowledge = acknowledged.append  # type: ignore[method-assign]
     one.pass_on(first, first)
-    one.connected()
+    one.source_connected()
     one.pass_on(again, again)
     target.published[0][2]()
     assert [each is again for each in acknowledged] == [True]
@@ -87,7 +87,7 @@ def test_a_source_that_lost_its_session_means_other_messages(way: tuple[Way, Sid
     one, source, target = way
     one.pass_on(message(1), message(1))
     source.session_present = False
-    one.connected()
+    one.source_connected()
     one.pass_on(message(1, payload=b"new"), message(1, payload=b"new"))
     assert [payload for payload, *_ in target.published] == [b"x", b"new"]
 

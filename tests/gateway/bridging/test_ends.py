@@ -56,7 +56,7 @@ class Process:
         self._popen.wait(30)
 
 
-class Site:
+class TwoBrokers:
     """Our broker and a Mosquitto, each on a port of its own."""
 
     def __init__(self, directory: Path, bridge: dict[str, Any]) -> None:
@@ -89,11 +89,11 @@ class Site:
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Iterator[Callable[[dict[str, Any]], Site]]:
-    sites: list[Site] = []
+def made(tmp_path: Path) -> Iterator[Callable[[dict[str, Any]], TwoBrokers]]:
+    sites: list[TwoBrokers] = []
 
-    def make(bridge: dict[str, Any]) -> Site:
-        sites.append(Site(tmp_path, bridge))
+    def make(bridge: dict[str, Any]) -> TwoBrokers:
+        sites.append(TwoBrokers(tmp_path, bridge))
         return sites[-1]
 
     yield make
@@ -165,7 +165,7 @@ class Writer:
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(("version", "outwards"), [("5", True), pytest.param("3.1.1", False, marks=pytest.mark.slow)])
 def test_nothing_acknowledged_is_lost_while_either_is_killed(
-    made: Callable[[dict[str, Any]], Site], version: str, outwards: bool
+    made: Callable[[dict[str, Any]], TwoBrokers], version: str, outwards: bool
 ) -> None:
     topics = [
         {"filter": "#", "direction": "out", "local_prefix": "a/", "remote_prefix": "b/"},
@@ -205,7 +205,7 @@ def test_nothing_acknowledged_is_lost_while_either_is_killed(
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-def test_qos_2_crosses_both_ways_once_while_either_is_killed(made: Callable[[dict[str, Any]], Site]) -> None:
+def test_qos_2_crosses_both_ways_once_while_either_is_killed(made: Callable[[dict[str, Any]], TwoBrokers]) -> None:
     topics = [
         {"filter": "#", "direction": "out", "qos": 2, "local_prefix": "a/", "remote_prefix": "b/"},
         {"filter": "#", "direction": "in", "qos": 2, "local_prefix": "c/", "remote_prefix": "d/"},
@@ -252,7 +252,7 @@ def test_qos_2_crosses_both_ways_once_while_either_is_killed(made: Callable[[dic
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("version", ["5", *slow(["3.1.1"])])
 def test_tls_at_the_second_address_with_a_certificate_that_is_replaced(
-    made: Callable[[dict[str, Any]], Site], version: str, tmp_path: Path
+    made: Callable[[dict[str, Any]], TwoBrokers], version: str, tmp_path: Path
 ) -> None:
     authority = Authority(tmp_path)
     server, client = authority.issue("m"), authority.issue("before")
@@ -293,7 +293,9 @@ def test_tls_at_the_second_address_with_a_certificate_that_is_replaced(
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("version", ["5", *slow(["3.1.1"])])
-def test_a_topic_that_crosses_both_ways_does_not_echo(made: Callable[[dict[str, Any]], Site], version: str) -> None:
+def test_a_topic_that_crosses_both_ways_does_not_echo(
+    made: Callable[[dict[str, Any]], TwoBrokers], version: str
+) -> None:
     site = made({"version": version, "topics": [{"filter": "both/#", "direction": "both"}], "status_topic": "up"})
     site.theirs.start()
     site.ours.start()

@@ -36,7 +36,7 @@ class Side:
     def acknowledge(self, publish: Publish) -> None:
         self.said.append(("PUBREC" if publish.qos == 2 else "PUBACK", publish.packet_id))
 
-    def release(self, packet_id: int) -> None:
+    def send_pubrel(self, packet_id: int) -> None:
         self.said.append(("PUBREL", packet_id))
         self.held.add(packet_id)
 
@@ -58,7 +58,7 @@ class Both:
     def restart(self) -> None:
         self.source, self.target = Side(), Side()
         self.way = ExactWay(cast(RelayClient, self.source), cast(RelayClient, self.target), "m")
-        self.way.connected()
+        self.way.source_connected()
 
     def publish(self, packet_id: int, dup: bool = False, qos: int = 2) -> None:
         publish = Publish("a", b"x", qos, dup=dup, packet_id=packet_id)
@@ -73,7 +73,7 @@ class Both:
 
     def pubcomp(self, packet_id: int) -> None:
         self.target.held.discard(packet_id)
-        self.way.completed(packet_id)
+        self.way.take_pubcomp(packet_id)
 
     def passed_clearing(self, packet_id: int) -> None:
         self.publish(packet_id)
@@ -92,8 +92,8 @@ def test_each_step_is_handed_on_when_the_other_side_has_taken_it(both: Both) -> 
     both.passed_clearing(7)
     both.pubrec(7)
     assert (both.source.heard(), both.target.heard()) == (["PUBREC 7"], [])
-    both.way.released(7)
-    both.way.released(7)  # repeated after a cut
+    both.way.answer_pubrel(7)
+    both.way.answer_pubrel(7)  # repeated after a cut
     assert (both.source.heard(), both.target.heard()) == ([], ["PUBREL 7"])
     both.pubcomp(7)
     assert both.source.heard() == ["PUBCOMP 7"]
@@ -131,7 +131,7 @@ def test_killed_after_the_targets_pubrec_but_before_the_sources_the_target_is_no
 
 
 def test_killed_after_pubrec_the_release_of_the_source_is_passed_on(both: Both) -> None:
-    both.way.released(7)
+    both.way.answer_pubrel(7)
     assert (both.source.heard(), both.target.heard()) == ([], ["PUBREL 7"])
     both.pubcomp(7)
     assert both.source.heard() == ["PUBCOMP 7"]
@@ -154,7 +154,7 @@ def test_a_source_without_its_session_waits_until_the_former_one_is_over(both: B
     both.pubrec(8)
     assert both.source.heard() == ["PUBREC 8"]
     both.source.session_present = False
-    both.way.connected()
+    both.way.source_connected()
     assert both.target.heard() == ["PUBREL 8"]  # nobody else will
     both.publish(7)
     assert both.target.heard() == []
@@ -176,7 +176,7 @@ def test_a_target_without_its_session_has_taken_what_it_acknowledged(both: Both)
     both.pubrec(7)
     both.pubcomp(7)  # as the session says it, of what its server has forgotten
     assert both.source.heard() == ["PUBREC 7"]  # and no PUBCOMP: PUBREL has not come
-    both.way.released(7)
+    both.way.answer_pubrel(7)
     both.pubcomp(7)
     assert both.source.heard() == ["PUBCOMP 7"]
 

@@ -126,4 +126,4 @@ async def test_a_ring_of_three_of_ours_over_3_1_1_ends_by_marks_however_long_a_t
         if direction == "both":  # it comes by both sides at once, and only the memory of its content knows the second
             found = [each[:1] for each in found]
         assert found == [[b"once"]] * 3
-        assert all(each.exchange.circles is not None for each in brokers)
+        assert all(each.exchange.delivery.circles is not None for each in brokers)

@@ -32,7 +32,7 @@ class Table:
 def state(table: Table, *, has_session: bool = True) -> RetainedState:
     topics = Topics([BridgeTopic(filter="in/#", direction="in"), BridgeTopic(filter="b/#", direction="both")])
     one = RetainedState("m", table, topics)
-    one.begin("m", has_session, 0.0)
+    one.begin_comparison("m", has_session, 0.0)
     return one
 
 
@@ -52,11 +52,11 @@ def test_what_comes_no_more_is_cleared_unless_it_is_ours_or_the_other_broker_beg
     one = state(table)
     one.is_known("in/a", b"1", 0.1)
     assert one.ends_at == pytest.approx(0.1 + QUIET_S)
-    assert one.end() == ["in/gone"]
+    assert one.end_comparison() == ["in/gone"]
     assert one.ends_at is None
     anew = state(table, has_session=False)
     assert [message.topic for message in anew.brought] == ["in/a", "in/gone"]
-    assert anew.end() == []
+    assert anew.end_comparison() == []
 
 
 def test_what_changed_here_meanwhile_counts_whatever_the_other_broker_has() -> None:
@@ -65,13 +65,13 @@ def test_what_changed_here_meanwhile_counts_whatever_the_other_broker_has() -> N
     one = state(table)
     assert one.is_known("b/x", b"old", 0.1)
     assert one.is_known("b/cleared", b"old", 0.1)
-    assert one.end() == []
+    assert one.end_comparison() == []
 
 
 def test_after_it_every_message_counts() -> None:
     one = state(Table(brought("in/a")))
-    one.end()
+    one.end_comparison()
     assert not one.is_known("in/a", b"1", 9.0)
-    one.begin("m", True, 10.0)
+    one.begin_comparison("m", True, 10.0)
     one.stop()
     assert not one.is_known("in/a", b"1", 10.1)

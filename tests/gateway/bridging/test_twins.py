@@ -43,7 +43,7 @@ def test_a_flood_below_one_prefix_makes_no_copy_below_another_pass(flood: str, m
     for number in range(20):
         assert not one.is_copy("l1", f"plant/good/{number}", b"x", ["m"], 0.0)
     for number in range(1_000):
-        one.left("out", flood.format(number), b"%d" % number, 0.1, has_marks=False)
+        one.remember_leaving("out", flood.format(number), b"%d" % number, 0.1, has_marks=False)
     assert one._count <= 100
     assert all(one.is_copy("l2", f"plant/good/{number}", b"x", ["m"], 0.2) for number in range(20))
     assert one.is_copy("in", flood.format(999), b"999", [], 0.2), "of the flood the youngest are remembered"
@@ -57,7 +57,7 @@ def test_copies_by_ever_new_ways_fill_no_memory() -> None:
 
 def test_what_left_without_marks_comes_back_by_any_other_way_once() -> None:
     one = Twins()
-    one.left("out", "t", b"x", 0.0, has_marks=False)
+    one.remember_leaving("out", "t", b"x", 0.0, has_marks=False)
     assert not one.is_copy("out", "t", b"x", [], 0.1)
     assert one.is_copy("in", "t", b"x", ["b"], 0.2)
     assert not one.is_copy("in", "t", b"x", ["b"], 0.3)
@@ -65,7 +65,7 @@ def test_what_left_without_marks_comes_back_by_any_other_way_once() -> None:
 
 def test_what_left_with_marks_is_its_copy_only_where_they_got_lost() -> None:
     one = Twins()
-    one.left("out", "t", b"x", 0.0, has_marks=True)
+    one.remember_leaving("out", "t", b"x", 0.0, has_marks=True)
     assert not one.is_copy("in", "t", b"x", ["b"], 0.1)
     assert one.is_copy("in", "t", b"x", ["b", UNMARKED], 0.2)
 
@@ -74,7 +74,7 @@ def test_what_only_passes_through_is_no_copy_of_what_came_by_that_way_before() -
     one = Twins()
     for second in range(5):
         assert not one.is_copy("edge", "t", b"21.5", [], 0.2 * second)
-        one.left("cloud", "t", b"21.5", 0.2 * second, has_marks=False)
+        one.remember_leaving("cloud", "t", b"21.5", 0.2 * second, has_marks=False)
 
 
 def test_a_message_without_marks_meets_its_copy_at_a_bridge_of_ours_and_no_other_client() -> None:
@@ -86,16 +86,16 @@ def test_a_message_without_marks_meets_its_copy_at_a_bridge_of_ours_and_no_other
 
 def test_nothing_is_remembered_for_long_nor_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     one = Twins()
-    one.left("out", "t", b"x", 0.0, has_marks=False)
+    one.remember_leaving("out", "t", b"x", 0.0, has_marks=False)
     assert not one.is_copy("in", "t", b"x", [], TWIN_S + 0.1)
     monkeypatch.setattr(twins, "TWINS_MAX", 10)
     for number in range(50):
-        one.left("out", "t", b"%d" % number, 10.0, has_marks=False)
+        one.remember_leaving("out", "t", b"%d" % number, 10.0, has_marks=False)
     assert one._count <= 10
     assert one.is_copy("in", "t", b"49", [], 10.1)
     assert not one.is_copy("in", "t", b"9", [], 10.1)
     assert not one.is_copy("in", "t", b"last", [], 60.0)
-    one.left("out", "t", b"", 90.0, has_marks=False)
+    one.remember_leaving("out", "t", b"", 90.0, has_marks=False)
     assert one._count == sum(map(len, one._seen.values())) == sum(map(len, one._of_topic.values()))
     assert set(one._of_topic) == {"t"}
     assert len(one._weights) == 1

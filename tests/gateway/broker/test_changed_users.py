@@ -78,7 +78,7 @@ def test_what_a_reload_takes_away_ends_too(tmp_path: Path) -> None:
     path, scram = tmp_path / "passwords", tmp_path / "scram.yaml"
     file = PasswordFile(path)
     for name in NAMES:
-        file.put(name, hashed())
+        file.put_hash(name, hashed())
     file.save()
     for name in NAMES:
         set_user(scram, name, "pw", 4096)
@@ -95,7 +95,7 @@ def test_what_a_reload_takes_away_ends_too(tmp_path: Path) -> None:
             for name in ("ann", "bob"):
                 await client(broker, name, name)
             file = PasswordFile(path)
-            file.remove("ann")
+            file.remove_user("ann")
             file.save()
             password.reread({})()
             assert dict(broker.clients()) == {"ann": False, "bob": True}, "SCRAM knows ann still"

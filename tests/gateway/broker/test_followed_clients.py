@@ -11,8 +11,8 @@ from tests.gateway.harness import Wire, on_loop, serving
 
 
 def followed_at(broker: EdgeBroker, wish: Wish) -> tuple[FollowedMessages, Following]:
-    followed = FollowedMessages("edge", lambda is_on: broker.exchange.follow(followed if is_on else None))
-    return followed, followed.begin(wish)
+    followed = FollowedMessages("edge", lambda is_on: broker.exchange.follow_publications(followed if is_on else None))
+    return followed, followed.begin_following(wish)
 
 
 def steps(following: Following) -> list[dict[str, Any]]:
@@ -44,8 +44,8 @@ async def test_a_message_from_its_client_to_those_that_get_it_and_those_that_are
         ]  # fmt: skip
         assert found[0]["bytes"] == 14
         assert "secret" not in str(found)
-        followed.end(following)
-        assert broker.exchange.followed is None
+        followed.end_following(following)
+        assert broker.exchange.delivery.followed is None
         assert broker.host.is_absent, "the short ways are open again"
 
 

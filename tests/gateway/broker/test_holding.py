@@ -47,6 +47,7 @@ async def take(sub: Wire, number: int) -> list[bytes]:
     return taken
 
 
+@pytest.mark.long
 @on_loop
 async def test_five_hundred_publishers_with_one_message_each_lose_nothing_that_was_acknowledged() -> None:
     rounds, number = 8, 100
@@ -170,11 +171,11 @@ async def test_what_comes_from_the_overlay_is_not_dropped_and_its_acknowledgemen
         await sub.subscribe("ward/#", 1)
         said: list[int] = []
         for place in range(number):
-            broker.deliver_local(Publication("ward/1", str(place).encode(), 1))
-            broker.when_kept(partial(said.append, place))
+            broker.local.deliver_local(Publication("ward/1", str(place).encode(), 1))
+            broker.local.when_kept(partial(said.append, place))
         assert len(said) == 4 + QUEUE // 2, "of what fits without stretching the queue"
-        broker.deliver_local(Publication("lab/1", b"nobody's", 1))
-        broker.when_kept(partial(said.append, -1))
+        broker.local.deliver_local(Publication("lab/1", b"nobody's", 1))
+        broker.local.when_kept(partial(said.append, -1))
         assert said[-1] == -1, "what no slow receiver gets is acknowledged at once"
         said.pop()
         assert [int(one) for one in await take(sub, number)] == list(range(number))
@@ -190,11 +191,11 @@ async def test_a_stuck_receiver_holds_up_the_overlay_for_the_stated_time() -> No
         await sub.subscribe("ward/#", 1)
         said: list[int] = []
         for place in range(3 * QUEUE):
-            broker.deliver_local(Publication("ward/1", str(place).encode(), 1))
-            broker.when_kept(partial(said.append, place))
+            broker.local.deliver_local(Publication("ward/1", str(place).encode(), 1))
+            broker.local.when_kept(partial(said.append, place))
         await until(lambda: len(said) == 3 * QUEUE)
         assert broker.operation.observe().reached["hold_s"] == 1
-        broker.deliver_local(Publication("ward/1", b"one more", 1))
+        broker.local.deliver_local(Publication("ward/1", b"one more", 1))
         assert len(broker.lifecycle.clients["sub"].session.waiting) == QUEUE, "given up: its queue is as long as ever"
 
 
@@ -204,7 +205,7 @@ async def test_the_queue_does_not_stretch_beyond_its_bound() -> None:
         sub = await Wire.connect(broker, "sub")
         await sub.subscribe("ward/#", 1)
         for place in range(4 * QUEUE):
-            broker.deliver_local(Publication("ward/1", str(place).encode(), 1))
+            broker.local.deliver_local(Publication("ward/1", str(place).encode(), 1))
         assert len(broker.lifecycle.clients["sub"].session.waiting) == 2 * QUEUE
         assert dropped(broker) == 2 * QUEUE - 4
 
@@ -221,7 +222,7 @@ async def test_a_plugin_that_broadcasts_waits_for_those_who_are_behind() -> None
                 await broker.internal_message_broadcast("ward/1", str(place).encode(), 1)
 
         telling = asyncio.ensure_future(broadcast())
-        await until(lambda: broker.exchange.holding.waiting > 0)
+        await until(lambda: broker.exchange.delivery.holding.waiting > 0)
         assert len(broker.lifecycle.clients["sub"].session.waiting) == QUEUE // 2 + 1
         assert [int(one) for one in await take(sub, number)] == list(range(number))
         await telling
@@ -249,12 +250,12 @@ async def test_what_fails_after_it_has_waited_ends_its_connection_and_no_other()
         sub = await Wire.connect(broker, "sub")
         await sub.subscribe("ward/#", 1)
         wires = await publishers(broker, 20)
-        await until(lambda: broker.exchange.holding.waiting == 20 - 4 - QUEUE // 2)
+        await until(lambda: broker.exchange.delivery.holding.waiting == 20 - 4 - QUEUE // 2)
 
         def fail() -> None:
             raise RuntimeError("a fault of ours")
 
-        next(iter(broker.exchange.holding.behind.values())).waiting[0].held.go = fail
+        next(iter(broker.exchange.delivery.holding.behind.values())).waiting[0].held.go = fail
         await take(sub, 19)
         await until(lambda: len(broker.lifecycle.connections) == len(wires))
 
@@ -265,11 +266,11 @@ async def test_a_receiver_that_goes_lets_everybody_go_on() -> None:
         sub = await Wire.connect(broker, "sub")
         await sub.subscribe("ward/#", 1)
         wires = await publishers(broker, 40)
-        await until(lambda: broker.exchange.holding.waiting > 0)
+        await until(lambda: broker.exchange.delivery.holding.waiting > 0)
         sub.cut()
         for wire in wires:
             await wire.expect(PubAck)
-        assert not broker.exchange.holding.behind
+        assert not broker.exchange.delivery.holding.behind
 
 
 @on_loop
@@ -315,7 +316,7 @@ async def test_a_client_that_waits_is_answered_and_keeps_what_it_publishes_behin
         sub = await Wire.connect(broker, "sub")
         await sub.subscribe("ward/#", 1)
         await publishers(broker, 30)
-        await until(lambda: broker.exchange.holding.waiting > 0)
+        await until(lambda: broker.exchange.delivery.holding.waiting > 0)
         pub = await Wire.connect(broker, "late")
         pub.send(Publish("ward/1", b"late", 1, packet_id=1), Publish("elsewhere", b"", 1, packet_id=2), PingReq())
         await pub.expect(PingResp)
@@ -323,13 +324,14 @@ async def test_a_client_that_waits_is_answered_and_keeps_what_it_publishes_behin
         assert [(await pub.expect(PubAck)).packet_id for _ in range(2)] == [1, 2]
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_waiting_client_that_floods_is_not_read_beyond_a_bound() -> None:
     async with serving(configured({"packet_bytes": 1 << 16})) as broker:
         sub = await Wire.connect(broker, "sub")
         await sub.subscribe("ward/#", 1)
         await publishers(broker, 30)
-        await until(lambda: broker.exchange.holding.waiting > 0)
+        await until(lambda: broker.exchange.delivery.holding.waiting > 0)
         flood = await Wire.connect(broker, "flood")
         flood.send(Publish("ward/1", b"", 1, packet_id=1))
         for _ in range(400):

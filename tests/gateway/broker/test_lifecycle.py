@@ -60,10 +60,10 @@ def test_a_session_expires_and_its_subscriptions_go_with_it() -> None:
             await sub.subscribe("t", 1)
             sub.cut()
             await until(lambda: dict(broker.clients()) == {"sub": False})
-            broker.tick(broker.now() + 99)
-            assert broker.local_filters() == ["t"]
-            broker.tick(broker.now() + 101)
-            assert broker.local_filters() == []
+            broker.do_due_work(broker.now() + 99)
+            assert broker.local.local_filters() == ["t"]
+            broker.do_due_work(broker.now() + 101)
+            assert broker.local.local_filters() == []
             assert list(broker.clients()) == []
 
     asyncio.run(check())
@@ -73,7 +73,7 @@ def test_tracing_hears_whether_a_client_has_a_name_of_its_own(monkeypatch: pytes
     async def check() -> None:
         async with serving() as broker:
             heard: list[Any] = []
-            monkeypatch.setattr(Exchange, "tell", lambda _, event: heard.append(event))
+            monkeypatch.setattr(Exchange, "tell_entity_event", lambda _, event: heard.append(event))
             named = await Wire.connect(broker, "pump")
             drawn = await Wire.connect(broker, "", V5)
             assert [each.is_named for each in heard if isinstance(each, EntityConnected)] == [True, False]

@@ -58,13 +58,13 @@ class Overlay:
 def member(limits: SessionLimits | None = None, **connect: Any) -> tuple[Client, Connection]:
     client, connection = Client(ServerSession("r1", limits), EdgeSession()), Connection()
     client.peer, client.connection = "r1", connection  # type: ignore[assignment]
-    client.session.connected(Connect("r1", properties=Properties(**connect)), ServerOffer(), NOW)
+    client.session.take_connect(Connect("r1", properties=Properties(**connect)), ServerOffer(), NOW)
     return client, connection
 
 
 def take(client: Client) -> Publish:
     publish = Publish("t", b"x", 1, packet_id=3)
-    client.session.received_all([publish], NOW)
+    client.session.take_packets([publish], NOW)
     return publish
 
 
@@ -124,7 +124,7 @@ def test_a_message_leaves_and_its_acknowledgement_is_told_once() -> None:
     assert isinstance(publish, Publish)
     hear_acks(client, [PingReq(), PubAck(99), PubAck(publish.packet_id, 0x10)])
     assert told == [0x10]
-    client.session.received_all([PubAck(publish.packet_id)], NOW)
+    client.session.take_packets([PubAck(publish.packet_id)], NOW)
     hear_acks(client, [PubAck(publish.packet_id)])
     assert told == [0x10]
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 from bridge.contract import Publication
 from gateway.base import Defects
-from gateway.broker.offering import offer, offer_for
+from gateway.broker.offering import offer, offer_for, offer_run
 from gateway.clients import Client, OwedAck
 from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import Properties, Publish
@@ -21,12 +21,19 @@ NOW = 1000.0
 
 
 class Overlay:
-    """Takes what it is told to, and answers at once (`code`) or when the test does."""
+    """Takes what it is told to, and answers at once (`code`) or when the test does; of a run, so many (`most`)."""
 
-    def __init__(self, takes: bool = True, code: int | None = None) -> None:
-        self.takes, self.code = takes, code
+    def __init__(self, takes: bool = True, code: int | None = None, most: int = 0) -> None:
+        self.takes, self.code, self.most = takes, code, most
         self.offered: list[tuple[str, Publication]] = []
         self.answer: Callable[[int], None] = lambda code: None
+
+    def publish_run(self, client_id: str, run: Sequence[Publication], done: Callable[[int], None]) -> int:
+        if self.most < 0:
+            raise RuntimeError("a defect")
+        self.offered += [(client_id, publication) for publication in run[: self.most]]
+        self.answer = done
+        return min(self.most, len(run))
 
     def publish(self, client_id: str, publication: Publication, done: Callable[[int], None]) -> bool:
         self.offered.append((client_id, publication))
@@ -85,6 +92,30 @@ def test_a_late_refusal_outweighs_our_own_acceptance() -> None:
     owed.answer(0)
     overlay.answer(0x97)
     assert owed.code == 0x97
+
+
+class Crossing:
+    """Marks of a bridge on one topic."""
+
+    def crossing(self, topic: str, user: Any) -> Any:
+        return (("vmq", "bridge"),) if topic == "bridged" else user
+
+
+def test_one_acknowledgement_is_owed_of_what_the_overlay_takes_of_a_run() -> None:
+    one, settled, run = client(), list[Client](), [Publish("t", b"%d" % n, 1, packet_id=n + 1) for n in range(5)]
+
+    def of(overlay: Overlay, run: list[Publish], circles: Any = None) -> int:
+        return offer_run(overlay, one, run, settled.append, Defects(), circles)  # type: ignore[arg-type]
+
+    overlay = Overlay(most=3)
+    assert of(overlay, run, Crossing()) == 3
+    assert [(owed.code, owed.run) for owed in one.acks] == [(None, run[:3])]
+    assert [publication.payload for _, publication in overlay.offered] == [b"0", b"1", b"2"]
+    overlay.answer(0)
+    assert (one.acks[0].code, settled) == (0, [one])
+    assert of(Overlay(most=0), run) == of(Overlay(most=-1), run) == 0, "what it does not take so goes one by one"
+    assert of(overlay, [*run, Publish("bridged", b"", 1, packet_id=9)], Crossing()) == 0
+    assert len(one.acks) == 1
 
 
 def test_a_refusal_at_once_is_told_in_its_turn() -> None:

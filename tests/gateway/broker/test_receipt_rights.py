@@ -28,8 +28,8 @@ def tell(broker: EdgeBroker, *topics: str) -> None:
     """Tells local clients that a reader had a message on each topic, as the overlay does."""
     records = tuple(HadRecord(number, topic, b"order", 5) for number, topic in enumerate(topics, 1))
     came = ReceiptCame("lab", 9, 1, len(topics), b"", records)
-    for told in receipts_told(came, broker.local_filters()):
-        broker.deliver_local(told)
+    for told in receipts_told(came, broker.local.local_filters()):
+        broker.local.deliver_local(told)
 
 
 @pytest.mark.parametrize("version", [Version.V5, Version.V311])

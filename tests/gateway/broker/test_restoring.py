@@ -94,13 +94,13 @@ def test_a_session_expires_by_the_clock_although_the_broker_was_down(tmp_path: P
             assert set(broker.lifecycle.clients) == {"gone", "stays"}
             # The absence of whoever was connected begins with the restart, that of the other before.
             started_at = broker.now()
-            broker.tick(left_at + 499)
+            broker.do_due_work(left_at + 499)
             assert set(broker.lifecycle.clients) == {"gone", "stays"}
-            broker.tick(started_at + 500)
+            broker.do_due_work(started_at + 500)
             assert set(broker.lifecycle.clients) == {"stays"}
-            broker.tick(started_at + 1001)
+            broker.do_due_work(started_at + 1001)
             assert not broker.lifecycle.clients
-            assert not broker.local_filters()
+            assert not broker.local.local_filters()
 
     asyncio.run(use())
 
@@ -120,19 +120,19 @@ def test_the_will_of_a_client_that_died_with_the_broker(tmp_path: Path, comes_ba
             copy = await image(broker, tmp_path / "a", tmp_path / "b")
         async with durable(copy) as broker:
             now = broker.now()
-            broker.tick(now + 1)
+            broker.do_due_work(now + 1)
             watcher = await Wire.connect(broker, "watcher", **LASTING)
             assert await watcher.published() == [("will/clean", b"now")]
             if comes_back:
                 await Wire.connect(broker, "delayed", **LASTING)
-            broker.tick(now + 49)
+            broker.do_due_work(now + 49)
             assert await watcher.published() == []
-            broker.tick(now + 60)
+            broker.do_due_work(now + 60)
             assert await watcher.published() == ([] if comes_back else [("will/delayed", b"late")])
             again = await image(broker, copy, tmp_path / "c")
         async with durable(again) as broker:
             assert set(broker.lifecycle.clients) == {"watcher", "delayed"}
-            broker.tick(broker.now() + 100)
+            broker.do_due_work(broker.now() + 100)
             watcher = await Wire.connect(broker, "watcher", **LASTING)
             assert await watcher.published() == []  # a will is published once
 
@@ -152,7 +152,7 @@ def test_another_user_inherits_nothing_after_a_restart(tmp_path: Path) -> None:
             wire = await Wire.connect(broker, "me", **LASTING)
             assert wire.connack is not None
             assert wire.connack.code == ReasonCode.CLIENT_IDENTIFIER_NOT_VALID
-            assert broker.local_filters(), "it is somebody's"
+            assert broker.local.local_filters(), "it is somebody's"
 
     asyncio.run(use())
 

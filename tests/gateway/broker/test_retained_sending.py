@@ -29,6 +29,9 @@ class SlowOverlay(FakeOverlay):
         self._accept: list[Callable[[], None]] = []
         self._settle: list[Callable[[], None]] = []
 
+    def publish_run(self, client_id: str, run: object, done: object) -> int:
+        return 0
+
     def publish(self, client_id: str, publication: Publication, done: Callable[[int], None]) -> bool:
         return False
 
@@ -59,7 +62,7 @@ class SlowOverlay(FakeOverlay):
 
 
 def stored(broker: Any, topic: str, payload: bytes, retain: bool = True) -> None:
-    broker.deliver_stored(Publication(topic, payload, 1, retain))
+    broker.local.deliver_stored(Publication(topic, payload, 1, retain))
 
 
 @pytest.fixture(autouse=True)
@@ -94,7 +97,7 @@ async def test_values_that_come_are_retained_messages_to_new_subscriptions_and_l
         stored(broker, "far/1", b"long ago")
         stored(broker, "far/2", b"")
         stored(broker, "far/3", b"overtaken", retain=False)
-        broker.deliver_local(Publication("far/4", b"now", 1, True))
+        broker.local.deliver_local(Publication("far/4", b"now", 1, True))
         for wire in new:
             assert await got(wire) == [("far/1", b"long ago", True), ("far/4", b"now", False)]
         assert [payload for _, payload, retain in await got(old) if not retain] == [
@@ -123,7 +126,7 @@ async def test_retain_handling_and_shared_subscriptions(
     overlay = SlowOverlay()
     async with serving(overlay=overlay) as broker:
         if is_here:
-            broker.deliver_local(Publication("far/1", b"old", 1, True))
+            broker.local.deliver_local(Publication("far/1", b"old", 1, True))
         new = await Wire.connect(broker, "new")
         assert await new.subscribe(topic_filter, 1, **options) == 1
         if not is_here:
@@ -139,11 +142,11 @@ async def test_a_value_that_changes_or_goes_during_the_wait_is_not_told_as_it_wa
     overlay = SlowOverlay()
     async with serving(overlay=overlay) as broker:
         for topic in ("far/live", "far/stored", "far/cleared", "far/same", "near/1"):
-            broker.deliver_local(Publication(topic, b"old", 1, True))
+            broker.local.deliver_local(Publication(topic, b"old", 1, True))
         new = await Wire.connect(broker, "new")
         await new.subscribe("#", 1)
         assert await got(new) == [("near/1", b"old", True)], "what is local does not wait"
-        broker.deliver_local(Publication("far/live", b"new", 1, True))
+        broker.local.deliver_local(Publication("far/live", b"new", 1, True))
         stored(broker, "far/stored", b"new")
         stored(broker, "far/cleared", b"")
         assert await got(new) == [("far/live", b"new", False), ("far/stored", b"new", True)]
@@ -156,7 +159,7 @@ async def test_who_was_sent_an_old_value_hears_that_it_is_gone() -> None:
     """Replicas were slower than anybody waits: nobody may go on with a value that was cleared long ago."""
     overlay = SlowOverlay()
     async with serving(overlay=overlay) as broker:
-        broker.deliver_local(Publication("far/1", b"old", 1, True))
+        broker.local.deliver_local(Publication("far/1", b"old", 1, True))
         new = await Wire.connect(broker, "new")
         await new.subscribe("far/1", 1)
         for done in overlay._settle:  # nobody waits any longer, and values may still come
@@ -170,7 +173,7 @@ async def test_who_was_sent_an_old_value_hears_that_it_is_gone() -> None:
 async def test_a_subscription_that_is_made_again_keeps_what_it_is_owed() -> None:
     overlay = SlowOverlay()
     async with serving(overlay=overlay) as broker:
-        broker.deliver_local(Publication("far/1", b"here", 1, True))
+        broker.local.deliver_local(Publication("far/1", b"here", 1, True))
         new, left = await Wire.connect(broker, "new"), await Wire.connect(broker, "left")
         await new.subscribe("far/+", 1)
         await new.subscribe("far/+", 0, retain_handling=1)
@@ -286,7 +289,7 @@ async def test_what_a_client_is_owed_when_scopes_settle_is_looked_for_in_turns(m
     overlay = SlowOverlay()
     async with serving(overlay=overlay) as broker:
         for number in range(300):
-            broker.deliver_local(Publication(f"near/{number}", b"x", 0, True))
+            broker.local.deliver_local(Publication(f"near/{number}", b"x", 0, True))
         bad = await Wire.connect(broker, "bad")
         for number in range(100):
             await bad.subscribe(f"far/{number}")
@@ -296,13 +299,13 @@ async def test_what_a_client_is_owed_when_scopes_settle_is_looked_for_in_turns(m
         turned.done = turned.most = 0
         sends, retained = Turned(), broker.lifecycle.subscribing.retained
 
-        send = retained._send
+        send = retained._send_pending
 
         def sent(*asked: Any) -> Any:
             sends.add()
             return send(*asked)
 
-        monkeypatch.setattr(retained, "_send", sent)
+        monkeypatch.setattr(retained, "_send_pending", sent)
         overlay.settle()
         for _ in range(1_000):
             await bad.barrier()

@@ -77,7 +77,7 @@ def test_what_a_session_holds() -> None:
     assert not holds_something(client("a"))
     assert holds_something(client("a", holds=True))
     received = client("a")
-    received.session.inbound.restore({1: "t"})
+    received.session.inbound.restore_flows({1: "t"})
     assert holds_something(received)
 
 

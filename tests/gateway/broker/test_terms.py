@@ -55,7 +55,7 @@ def test_a_session_has_the_bounds_of_its_listener_where_that_has_some(terms: Ter
 
 @pytest.mark.parametrize(("listener", "holds"), [("own", False), ("oldest", False), ("held", True), ("unknown", True)])
 def test_publishers_wait_for_listeners_that_hold(terms: Terms, listener: str, holds: bool) -> None:
-    assert terms.holds(listener) is holds
+    assert terms.holds_publishers(listener) is holds
 
 
 def test_what_a_session_is_granted_depends_on_where_it_is(terms: Terms) -> None:

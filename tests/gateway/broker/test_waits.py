@@ -27,6 +27,7 @@ def test_numbers_and_names_of_bounds_are_those_of_the_code() -> None:
         assert any(f"`{name}`" in "".join(wait.value) for wait in Wait)
 
 
+@pytest.mark.long
 def test_some_test_ends_every_wait() -> None:
     assert ended() == {wait.name for wait in Wait}, "mark a test with `ends` of tests/gateway/ending.py"
 

@@ -125,6 +125,7 @@ def test_a_will_that_finds_no_room_holds_nobody_up(monkeypatch: pytest.MonkeyPat
     asyncio.run(scenario())
 
 
+@pytest.mark.long
 def test_the_will_of_a_former_connection_is_no_death_of_who_is_back(tmp_path: Path) -> None:
     site = Site(tmp_path)
     traces = site.config()["traces"] | {"devices": {"owner": str(site.credentials("works")), "clients": ["plug"]}}
@@ -185,12 +186,12 @@ def test_a_will_waits_for_its_delay_and_not_longer_than_the_session() -> None:
                 wire.cut()
             await until(lambda: dict(broker.clients()) == {"watch": True, "a": False, "b": False})
             start = broker.now()
-            broker.tick(start + 4)
+            broker.do_due_work(start + 4)
             assert await watch.published() == []
-            broker.tick(start + 6)
+            broker.do_due_work(start + 6)
             assert await watch.published() == [("will/b", b"x")]
             back = await Wire.connect(broker, "a", clean_start=False)
-            broker.tick(start + 20)
+            broker.do_due_work(start + 20)
             assert await watch.published() == []
             assert back.connack is not None
             assert back.connack.session_present

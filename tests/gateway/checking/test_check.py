@@ -236,9 +236,9 @@ def test_a_protected_topic_and_one_that_stays_here(plant: Made) -> None:
 def test_a_topic_that_the_policy_refuses(plant: Made) -> None:
     now = time.time()
     owner = plant.directory / "owner"
-    revoke(plant.overlay, owner, "g1", [("plant/#", Right.PUBLISH)], now, True)
-    grant(plant.overlay, owner, "g1", [("plant/a/#", Right.PUBLISH)], now, False)
-    (plant.directory / "g1" / "overlay.json").write_bytes(plant.overlay.read_bytes())
+    revoke(plant.overlay_path, owner, "g1", [("plant/#", Right.PUBLISH)], now, True)
+    grant(plant.overlay_path, owner, "g1", [("plant/a/#", Right.PUBLISH)], now, False)
+    (plant.directory / "g1" / "overlay.json").write_bytes(plant.overlay_path.read_bytes())
     inside, outside = check(member(plant), ["plant/a/1", "plant/b"]).fates
     assert inside.fate == "protected"
     assert outside == Fate("plant/b", "refused", "plant/#", why=outside.why)
@@ -256,7 +256,7 @@ def test_an_overlay_that_cannot_be_loaded_is_one_error_and_fates_are_unknown(pla
 def test_a_certificate_that_ends_soon(plant: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = member(plant)
     assert not any("ends in" in text for text in texts(check(settings, []), "warning"))
-    local = module.load_overlay(plant.overlay, int(time.time() * 1000)).certificate("g1")
+    local = module.load_overlay(plant.overlay_path, int(time.time() * 1000)).certificate("g1")
     end_s = local.not_after_ms / 1000 - 10 * 86_400
     monkeypatch.setattr(time, "time", lambda: end_s)
     (text,) = [text for text in texts(check(settings, []), "warning") if "certificate of" in text]
@@ -303,8 +303,8 @@ def test_a_replica_that_protects_does_not_start(plant: Made) -> None:
 def test_a_gateway_whose_rights_the_owner_took_starts_again_and_check_says_so(
     plant: Made, rights: list[tuple[str, Right]] | None
 ) -> None:
-    revoke(plant.overlay, plant.directory / "owner", "g1", rights, time.time(), True)
-    (plant.directory / "g1" / "overlay.json").write_bytes(plant.overlay.read_bytes())
+    revoke(plant.overlay_path, plant.directory / "owner", "g1", rights, time.time(), True)
+    (plant.directory / "g1" / "overlay.json").write_bytes(plant.overlay_path.read_bytes())
     settings = member(plant)
     said = "no right to publish" if rights else "no scope plant/# was granted to us"
     assert any(said in text for text in texts(check(settings, []), "error"))

@@ -30,7 +30,7 @@ class Member:
         self.folder = made.directory / name
         self.settings: Settings = load(self.folder / "broker.yaml")
         self.local = LocalIdentity.load(self.folder / "identity")
-        self.overlay: Overlay = load_overlay(made.overlay, int(now * 1000))
+        self.overlay: Overlay = load_overlay(made.overlay_path, int(now * 1000))
 
     def key_findings(self, now: float = NOW) -> list[tuple[str, str]]:
         return told(check_keys(self.settings, self.local, self.overlay, now))
@@ -60,7 +60,7 @@ def test_a_start_takes_the_next_key_once_the_overlay_lists_it(plant: Made) -> No
     made = prepare(member.folder / "identity", TrustDomain.load(member.folder / "domain"), NOW)
     assert identity_of(member.local, member.overlay).identity.public_bytes == member.local.identity.public_bytes
     signed = sign_overlay(
-        plant.directory / "overlay.yaml", plant.directory / "owner", plant.overlay, NOW,
+        plant.directory / "overlay.yaml", plant.directory / "owner", plant.overlay_path, NOW,
         SignOptions(cards=(made.directory / "card.json",)),
     )  # fmt: skip
     assert identity_of(member.local, signed.overlay).identity.public_bytes == made.identity.public_bytes
@@ -139,16 +139,16 @@ def test_rights_without_an_end_are_quiet(plant: Made) -> None:
 
 def test_a_right_that_ends_soon_is_warned_of_unless_another_goes_on(plant: Made) -> None:
     owner = plant.directory / "owner"
-    revoke(plant.overlay, owner, "g1", [("plant/#", Right.READ)], NOW, False)
+    revoke(plant.overlay_path, owner, "g1", [("plant/#", Right.READ)], NOW, False)
     found = Member(plant, "g1").rights()
     assert [level for level, _ in found] == ["warning"]
     assert "the right to read plant/# ends at" in found[0][1]
-    grant(plant.overlay, owner, "g1", [("plant/#", Right.READ)], NOW, False)
+    grant(plant.overlay_path, owner, "g1", [("plant/#", Right.READ)], NOW, False)
     assert Member(plant, "g1").rights() == []
 
 
 def test_a_right_that_ended_is_not_said_to_end(plant: Made) -> None:
-    revoke(plant.overlay, plant.directory / "owner", "g1", [("plant/#", Right.READ)], NOW, False)
+    revoke(plant.overlay_path, plant.directory / "owner", "g1", [("plant/#", Right.READ)], NOW, False)
     member = Member(plant, "g1")
     assert not any("ends at" in text for _, text in member.rights(NOW + 400 * DAY_S))
 
@@ -156,7 +156,7 @@ def test_a_right_that_ended_is_not_said_to_end(plant: Made) -> None:
 def test_what_we_send_and_may_not_is_an_error(plant: Made) -> None:
     before = Member(plant, "g1")
     secrets = load_secrets(before.local, before.overlay)[0]
-    revoke(plant.overlay, plant.directory / "owner", "g1", [("plant/#", Right.PUBLISH)], NOW, True)
+    revoke(plant.overlay_path, plant.directory / "owner", "g1", [("plant/#", Right.PUBLISH)], NOW, True)
     after = Member(plant, "g1")
     epoch = after.overlay.policy.calendar.epoch_at(NOW)
     assert not after.overlay.may_publish_in("g1", secrets[0].scope, epoch)

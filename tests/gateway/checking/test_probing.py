@@ -177,6 +177,7 @@ def test_a_provider_that_forgets_sessions_soon_will_not_do(overlay: Overlay, bro
     assert (level, "sessions for 86400 s" in text, "it asks for 604800" in text) == ("warning", True, True)
 
 
+@pytest.mark.long
 def test_what_a_provider_grants_is_said_and_what_it_does_not_say_is_tried(overlay: Overlay, broker: FakeBroker) -> None:
     broker.offer = Properties(receive_maximum=20, topic_alias_maximum=10, shared_subscription_available=0)
     broker.longest, broker.deepest = 300_000, 16

@@ -51,7 +51,7 @@ def test_without_a_connection_nothing_is_sent_and_what_waited_can_be_forgotten()
         writer.write(b"of the former connection")
         await asyncio.sleep(0)
         assert figures.sent_bytes == 0
-        writer.clear()
+        writer.clear_buffer()
         writer.transport = transport
         writer.write(b"new")
         await asyncio.sleep(0)

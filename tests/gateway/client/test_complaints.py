@@ -11,17 +11,17 @@ from gateway.mqtt5.types import ReasonCode
 def test_a_line_is_said_once_until_the_connection_stood(caplog: pytest.LogCaptureFixture) -> None:
     complaints = Complaints()
     for _ in range(3):
-        complaints.say("refused: 100 % of tries")
+        complaints.log_reason("refused: 100 % of tries")
     assert [one.getMessage() for one in caplog.records] == ["refused: 100 % of tries"]
-    complaints.forget()
-    complaints.say("refused: 100 % of tries")
+    complaints.forget_reasons()
+    complaints.log_reason("refused: 100 % of tries")
     assert len(caplog.records) == 2
 
 
 def test_a_peer_that_invents_reasons_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
     complaints = Complaints()
     for number in range(5 * SAID_MAX):
-        complaints.say(f"reason {number}")
+        complaints.log_reason(f"reason {number}")
     assert len(caplog.records) == SAID_MAX
 
 

@@ -31,16 +31,16 @@ def test_a_found_address_is_tried_at_once_and_then_there_is_a_pause() -> None:
     tried = []
     for _ in range(7):
         at = it.address
-        tried.append((at[1], it.ended(None)))
+        tried.append((at[1], it.record_end(None)))
     assert tried == [(1, 0.0), (2, 0.0), (3, 0.25), (1, 0.0), (2, 0.0), (3, 0.5), (1, 0.0)]
 
 
 def test_an_address_on_which_the_connection_stood_is_tried_again_first() -> None:
     it = redial(("192.0.2.2", 2))
-    it.ended(None)
-    assert it.ended(STABLE_S) == RETRY_FIRST_S
+    it.record_end(None)
+    assert it.record_end(STABLE_S) == RETRY_FIRST_S
     assert it.address == ("192.0.2.2", 2)
-    it.ended(None)
+    it.record_end(None)
     assert it.address == OWN
 
 
@@ -55,7 +55,7 @@ def test_whoever_hears_of_more_addresses_all_the_time_still_comes_back_to_the_si
     it = Redial(OWN, elsewhere, lambda: 0.5)
     for _ in range(20):
         in_a_row = 1
-        while it.ended(None) == 0.0:
+        while it.record_end(None) == 0.0:
             in_a_row += 1
         assert in_a_row <= 1 + ELSEWHERE_MAX
         assert it.address == OWN
@@ -65,7 +65,7 @@ def test_whoever_hears_of_more_addresses_all_the_time_still_comes_back_to_the_si
 def test_pauses_are_bounded_on_both_sides_and_spread_by_half(ends: list[float | None], random: float, longest: bool):
     it = redial(random=random)
     for up_s in ends:
-        assert RETRY_FIRST_S / 2 <= it.ended(up_s, longest) <= (REFUSED_S if longest else RETRY_MOST_S)
+        assert RETRY_FIRST_S / 2 <= it.record_end(up_s, longest) <= (REFUSED_S if longest else RETRY_MOST_S)
 
 
 def test_who_dials_again_comes_before_a_replica_forgets_what_passed() -> None:

@@ -15,14 +15,12 @@ from gateway.client.tls import LinkTls, TlsError, explain
 from gateway.trust.domains import LocalIdentity, TrustDomain
 from gateway.trust.overlay_file import load_overlay
 from keys.identity import Role
-from tests.support.parties import HOSTS, Parties
+from tests.support.parties import HOSTS, Parties, signed
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Parties:
-    world = Parties(tmp_path_factory.mktemp("world"), time.time())
-    world.sign()
-    return world
+    return signed(tmp_path_factory.mktemp("world"), time.time())
 
 
 @pytest.fixture(scope="module")
@@ -32,12 +30,12 @@ def overlay(world: Parties) -> Overlay:
 
 def links(world: Parties, overlay: Overlay, name: str) -> LinkTls:
     local = LocalIdentity.load(world.directory / name)
-    return LinkTls(name, local.cert, local.key, overlay.members)
+    return LinkTls(name, local.cert, local.key_path, overlay.members)
 
 
 def files(world: Parties, name: str) -> tuple[Path, Path]:
     local = LocalIdentity.load(world.directory / name)
-    return local.cert, local.key
+    return local.cert, local.key_path
 
 
 async def shake_hands(
@@ -47,7 +45,7 @@ async def shake_hands(
     seen: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        seen.set_result(server.peer(writer.transport))
+        seen.set_result(server.peer_name(writer.transport))
         writer.write(b"!")
         await writer.drain()
         writer.close()
@@ -57,7 +55,7 @@ async def shake_hands(
         port = listener.sockets[0].getsockname()[1]
         reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client_context)
         try:
-            shown = client.peer(writer.transport) if client else None
+            shown = client.peer_name(writer.transport) if client else None
             await reader.readexactly(1)  # with TLS 1.3 a refusal arrives only here
         finally:
             writer.close()
@@ -83,7 +81,7 @@ def test_a_certificate_of_a_strange_authority_is_refused(world: Parties, overlay
     stranger = TrustDomain.create(tmp_path / "stranger", "party1", time.time())
     fake = stranger.issue("g1", Role.GATEWAY, HOSTS, tmp_path / "g1", time.time())
     context = links(world, overlay, "g1").client
-    context.load_cert_chain(fake.cert, fake.key)
+    context.load_cert_chain(fake.cert, fake.key_path)
     with pytest.raises((ssl.SSLError, OSError, asyncio.IncompleteReadError)):
         asyncio.run(shake_hands(links(world, overlay, "r1"), context))
 
@@ -93,7 +91,7 @@ def test_a_listed_authority_cannot_make_members(world: Parties, overlay: Overlay
     party2 = TrustDomain.load(world.directory / "party2")
     fake = party2.issue("r1", Role.REPLICA, HOSTS, tmp_path / "r1", time.time())
     context = links(world, overlay, "g1").client
-    context.load_cert_chain(fake.cert, fake.key)
+    context.load_cert_chain(fake.cert, fake.key_path)
     recognised, _ = asyncio.run(shake_hands(links(world, overlay, "r3"), context))
     assert recognised is None
 
@@ -115,14 +113,14 @@ def test_recognise_is_not_fooled_by_junk(world: Parties, overlay: Overlay) -> No
 def test_a_context_is_refused_in_one_line(world: Parties, overlay: Overlay, tmp_path: Path) -> None:
     r1, r2 = (LocalIdentity.load(world.directory / name) for name in ("r1", "r2"))
     loose = tmp_path / "key.pem"
-    loose.write_bytes(r1.key.read_bytes())
+    loose.write_bytes(r1.key_path.read_bytes())
     loose.chmod(0o644)
     for name, cert, key, says in [
         ("r1", r1.cert, loose, "chmod 600"),
-        ("r1", r2.cert, r2.key, "not the certificate of r1"),
-        ("r1", r1.cert, r2.key, "not a certificate and its key"),
-        ("r1", tmp_path / "none.pem", r1.key, "no such file"),
-        ("nobody", r1.cert, r1.key, "no member of the overlay"),
+        ("r1", r2.cert, r2.key_path, "not the certificate of r1"),
+        ("r1", r1.cert, r2.key_path, "not a certificate and its key"),
+        ("r1", tmp_path / "none.pem", r1.key_path, "no such file"),
+        ("nobody", r1.cert, r1.key_path, "no member of the overlay"),
     ]:
         with pytest.raises(TlsError, match=says) as caught:
             LinkTls(name, cert, key, overlay.members)
@@ -133,7 +131,7 @@ def test_failures_are_explained_in_one_line(world: Parties, overlay: Overlay, tm
     stranger = TrustDomain.create(tmp_path / "stranger", "stranger", time.time())
     fake = stranger.issue("r1", Role.REPLICA, HOSTS, tmp_path / "r1", time.time())
     server = links(world, overlay, "r1")
-    server.server.load_cert_chain(fake.cert, fake.key)
+    server.server.load_cert_chain(fake.cert, fake.key_path)
     with pytest.raises(ssl.SSLCertVerificationError) as caught:
         asyncio.run(shake_hands(server, links(world, overlay, "g1").client))
     assert "no trust domain of the overlay issued" in explain(caught.value, "r1:8883")
@@ -148,6 +146,7 @@ def without(overlay: Overlay, *names: str) -> dict[str, Member]:
     return {name: member for name, member in overlay.members.items() if name not in names}
 
 
+@pytest.mark.long
 def test_a_member_that_is_dropped_is_not_recognised_and_one_that_comes_is(world: Parties, overlay: Overlay) -> None:
     """Party 2's authority is unknown to the contexts at first: they learn it while they are in use."""
     server, client = links(world, overlay, "g1"), links(world, overlay, "r2")
@@ -175,11 +174,11 @@ def test_a_rotated_key_is_shown_from_the_next_handshake_on_and_the_former_one_co
     before = links(world, overlay, "g1")
     rotating = links(world, overlay, "g1")
     with pytest.raises(TlsError, match="not the certificate of g1"):
-        rotating.show(local.cert, local.key)  # the overlay does not list it yet
+        rotating.show(local.cert, local.key_path)  # the overlay does not list it yet
     assert asyncio.run(shake_hands(server, rotating.client))[0] == "g1"
     for tls in (server, rotating):
         tls.trust({**overlay.members, "g1": member})
-    rotating.show(local.cert, local.key)
+    rotating.show(local.cert, local.key_path)
     assert asyncio.run(shake_hands(server, rotating.client))[0] == "g1"
     assert asyncio.run(shake_hands(server, before.client))[0] == "g1"
     now[0] += 61

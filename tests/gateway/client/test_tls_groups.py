@@ -15,7 +15,7 @@ from OpenSSL import SSL
 from bridge.document.overlay import Overlay
 from gateway.base.figures import LinkFigures, LinkState
 from gateway.client.tls import LinkTls, group_of
-from tests.support.parties import Parties
+from tests.support.parties import Parties, signed
 
 HYBRID, CLASSICAL = "X25519MLKEM768", "x25519"
 GROUP = HYBRID if ssl.OPENSSL_VERSION_INFO >= (3, 5) else CLASSICAL
@@ -49,9 +49,7 @@ def test_the_group_of_a_connection_is_told_where_python_can_say_it() -> None:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Parties:
-    made = Parties(tmp_path_factory.mktemp("groups"), time.time())
-    made.sign()
-    return made
+    return signed(tmp_path_factory.mktemp("groups"), time.time())
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +63,7 @@ def peer(world: Parties, name: str) -> SSL.Context:
     context = SSL.Context(SSL.TLS_METHOD)
     context.set_min_proto_version(SSL.TLS1_3_VERSION)
     context.use_certificate_file(str(local.cert))
-    context.use_privatekey_file(str(local.key))
+    context.use_privatekey_file(str(local.key_path))
     return context
 
 
@@ -93,7 +91,7 @@ def test_a_peer_that_prefers_the_hybrid_group_gets_it_where_our_openssl_has_it(
 ) -> None:
     assert LEAST[0] << 28 | LEAST[1] << 20 <= SSL.OPENSSL_VERSION_NUMBER
     local = world.local("r1")
-    ours = LinkTls("r1", local.cert, local.key, overlay.members)
+    ours = LinkTls("r1", local.cert, local.key_path, overlay.members)
     theirs = SSL.Connection(peer(world, "g1"), None)
     near = shaken(ours.server if we_serve else ours.client, theirs, we_serve=we_serve)
     assert near.version() == "TLSv1.3"

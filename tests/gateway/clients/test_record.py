@@ -88,7 +88,7 @@ class Clock:
 
     def tick(self, at: float) -> list[str]:
         self.now, self.called = at, []
-        self.deadlines.tick(at, 2)
+        self.deadlines.attend_due_clients(at, 2)
         return [name for name, _ in self.called]
 
 

@@ -31,7 +31,7 @@ def got(kept: RetainedStore, topic_filter: str, now: float = NOW) -> dict[str, b
 def test_a_subscriber_gets_the_last_of_every_topic_that_its_filter_matches() -> None:
     kept = store()
     for topic, payload in (("a/b", b"1"), ("a/c", b"2"), ("a/b", b"3"), ("d", b"4"), ("$SYS/x", b"5")):
-        kept.keep(message(topic, payload))
+        kept.retain_message(message(topic, payload))
     assert got(kept, "a/+") == {"a/b": b"3", "a/c": b"2"}
     assert got(kept, "#") == {"a/b": b"3", "a/c": b"2", "d": b"4"}
     assert got(kept, "d") == {"d": b"4"}
@@ -40,11 +40,11 @@ def test_a_subscriber_gets_the_last_of_every_topic_that_its_filter_matches() -> 
 
 def test_what_was_kept_since_a_subscription_began_is_not_for_it() -> None:
     kept = store()
-    kept.keep(message("a", b"1"))
-    kept.keep(message("b", b"1"))
+    kept.retain_message(message("a", b"1"))
+    kept.retain_message(message("b", b"1"))
     began = kept.kept_so_far
-    kept.keep(message("b", b"2"))
-    kept.keep(message("c", b"2"))
+    kept.retain_message(message("b", b"2"))
+    kept.retain_message(message("c", b"2"))
     kept["d"] = RetainedApplicationMessage(None, "d", b"of a plugin", 0)
     assert {one.topic: one.payload for one in kept.matching("#", NOW, began)} == {"a": b"1", "d": b"of a plugin"}
     assert got(kept, "#") == {"a": b"1", "b": b"2", "c": b"2", "d": b"of a plugin"}
@@ -52,20 +52,20 @@ def test_what_was_kept_since_a_subscription_began_is_not_for_it() -> None:
 
 def test_an_empty_payload_clears_and_says_if_something_was_there() -> None:
     kept = store()
-    kept.keep(message("a"))
-    assert kept.keep(message("a", b""))
+    kept.retain_message(message("a"))
+    assert kept.retain_message(message("a", b""))
     assert (got(kept, "#"), kept.held_bytes, len(kept)) == ({}, 0, 0)
-    assert not kept.keep(message("a", b""))
+    assert not kept.retain_message(message("a", b""))
 
 
 def test_for_a_new_name_the_oldest_goes_and_a_known_one_becomes_the_newest() -> None:
     kept, went = store(maximum=2), list[tuple[str, str]]()
     kept.full = lambda bound, topic: went.append((bound, topic))
     for topic in ("a", "b", "a", "c"):
-        kept.keep(message(topic))
+        kept.retain_message(message(topic))
     assert went == [("retained_messages", "b")]
-    kept.keep(message("a", b""))
-    kept.keep(message("d"))
+    kept.retain_message(message("a", b""))
+    kept.retain_message(message("d"))
     assert sorted(got(kept, "#")) == ["c", "d"]
     assert len(went) == 1
 
@@ -75,39 +75,39 @@ def test_for_a_new_name_the_oldest_goes_and_a_known_one_becomes_the_newest() -> 
 def test_who_fills_the_table_below_one_prefix_takes_nothing_from_others(payload: bytes) -> None:
     """Attack: one publisher fills every reader's table; what others retained on new topics was not kept there."""
     kept = store(maximum=100, maximum_bytes=100_000)
-    kept.keep(message("plant/a/1"))
+    kept.retain_message(message("plant/a/1"))
     for number in range(500):
-        kept.keep(message(f"plant/evil/{number % 7}/{number}", payload))
+        kept.retain_message(message(f"plant/evil/{number % 7}/{number}", payload))
     for topic in ("plant/a/2", "plant/b", "other"):
-        kept.keep(message(topic))
+        kept.retain_message(message(topic))
     for number in range(500):
         with contextlib.suppress(StoreFullError):  # its own new one may be the one that goes
-            kept.keep(message(f"plant/evil/x{number}/y", payload))
+            kept.retain_message(message(f"plant/evil/x{number}/y", payload))
     assert {"plant/a/1", "plant/a/2", "plant/b", "other"} <= got(kept, "#").keys()
     assert kept.held_bytes > 80_000 or len(kept) == 100, "alone it may use all that others do not need"
 
 
 def test_bytes_are_bounded_and_what_is_replaced_gives_its_own_back() -> None:
     kept = store(maximum_bytes=2 * ENTRY_BYTES + 4_000)
-    kept.keep(message("a", bytes(3_000)))
+    kept.retain_message(message("a", bytes(3_000)))
     with pytest.raises(StoreFullError) as caught:
-        kept.keep(message("b", bytes(5_000)))
+        kept.retain_message(message("b", bytes(5_000)))
     assert caught.value.bound == "retained_bytes"
     assert got(kept, "#").keys() == {"a"}, "what could never fit pushes nothing out"
-    kept.keep(message("a", bytes(3_100)))
-    kept.keep(message("a", bytes(10)))
-    kept.keep(message("b", bytes(3_000)))
-    kept.adopt(100, 0)
+    kept.retain_message(message("a", bytes(3_100)))
+    kept.retain_message(message("a", bytes(10)))
+    kept.retain_message(message("b", bytes(3_000)))
+    kept.adopt_bounds(100, 0)
     assert len(kept) == 2, "what is kept stays"
     with pytest.raises(StoreFullError):
-        kept.keep(message("c"))
+        kept.retain_message(message("c"))
 
 
 def test_what_expired_is_neither_given_nor_counted() -> None:
     kept = store()
-    kept.keep(message("a", expires_at=NOW))
-    kept.keep(message("b", expires_at=NOW - 1))
-    kept.keep(message("c"))
+    kept.retain_message(message("a", expires_at=NOW))
+    kept.retain_message(message("b", expires_at=NOW - 1))
+    kept.retain_message(message("c"))
     assert sorted(got(kept, "#")) == ["a", "c"]
     assert len(kept) == 2
     kept.drop_expired(NOW + 1)
@@ -117,7 +117,7 @@ def test_what_expired_is_neither_given_nor_counted() -> None:
 def test_what_is_cleared_while_a_receiver_is_waited_for_is_left_out() -> None:
     kept = store()
     for topic in "abc":
-        kept.keep(message(topic))
+        kept.retain_message(message(topic))
     found = kept.matching("+", NOW)
     first = next(found).topic
     for topic in set("abc") - {first}:
@@ -128,9 +128,9 @@ def test_what_is_cleared_while_a_receiver_is_waited_for_is_left_out() -> None:
 def test_every_change_is_told() -> None:
     kept, told = store(), list[tuple[str, bytes | None]]()
     kept.changed = lambda topic, one: told.append((topic, None if one is None else one.payload))
-    kept.keep(message("a", b"1", NOW - 1))
-    kept.keep(message("a", b"", None))
-    kept.keep(message("b", b"2", NOW - 1))
+    kept.retain_message(message("a", b"1", NOW - 1))
+    kept.retain_message(message("a", b"", None))
+    kept.retain_message(message("b", b"2", NOW - 1))
     kept.drop_expired(NOW)
     assert told == [("a", b"1"), ("a", None), ("b", b"2"), ("b", None)]
 
@@ -148,7 +148,7 @@ def test_a_plugin_of_amqtt_puts_what_it_likes() -> None:
 def test_bytes_and_names_are_those_of_what_is_kept(steps: list[tuple[str, bytes, Any]]) -> None:
     kept, model = store(), dict[str, bytes]()
     for topic, payload, expires_at in steps:
-        kept.keep(message(topic, payload, expires_at))
+        kept.retain_message(message(topic, payload, expires_at))
         if payload:
             model[topic] = payload
         else:

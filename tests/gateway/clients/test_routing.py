@@ -119,7 +119,7 @@ def test_a_topic_beyond_a_bound_says_which_and_another_answer_counts_at_once() -
     made: Router[Client] = Router(lambda topic: "topic_levels" if topic.count("/") > 1 else None)
     assert made.plan("a/b").refused is None
     assert made.plan("a/b/c").refused == "topic_levels"
-    made.refuse(lambda topic: None)
+    made.replace_refusals(lambda topic: None)
     assert made.plan("a/b/c").refused is None
 
 

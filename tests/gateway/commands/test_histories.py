@@ -13,15 +13,14 @@ from gateway.commands import histories
 from gateway.commands.histories import RegionReach, named, reach
 from gateway.trust import TrustError
 from tests.sim.world import make_world
+from tests.support.regions import shared
 
 DAY_MS = 86_400_000
 NOW_MS = 1_800_000_000_000
 
 
-@pytest.fixture(scope="module")
-def overlay() -> Overlay:
-    scopes = [Scope("plant/#", history=History(7, 100)), Scope("open/#"), Scope("yard/#", history=History(7, 9, (2,)))]
-    return make_world({1: 3, 2: 5}, [(1, 2)], {"g1": 1}, scopes).overlay
+SCOPES = [Scope("plant/#", history=History(7, 100)), Scope("open/#"), Scope("yard/#", history=History(7, 9, (2,)))]
+overlay = shared(lambda: make_world({1: 3, 2: 5}, [(1, 2)], {"g1": 1}, SCOPES).overlay)
 
 
 def answer(name: str, first_ms: int, scope: str = "plant/#", refused: str = "") -> dict[str, Any]:

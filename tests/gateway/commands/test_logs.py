@@ -6,23 +6,19 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.gateway.overlay_processes import ENVIRONMENT, OverlayProcesses
+from tests.support.processes import ending
 from tests.waits import wait_until
 
 MEMBERS = ("north1", "north2", "north3", "site", "control")
 
 
-@pytest.fixture
-def overlay(tmp_path: Path) -> Iterator[OverlayProcesses]:
-    made = OverlayProcesses(tmp_path).make({"north": 3}, [], {"site": "north", "control": "north"})
-    yield made
-    made.stop()
+overlay = ending(lambda made: made.make({"north": 3}, [], {"site": "north", "control": "north"}))
 
 
 def test_a_message_is_followed_through_every_member_that_may_know_of_it(overlay: OverlayProcesses) -> None:

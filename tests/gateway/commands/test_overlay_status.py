@@ -13,14 +13,9 @@ import pytest
 from bridge.document import Overlay
 from gateway.commands import overlay_status, status
 from gateway.commands.overlay_status import OverlayVerdict, judge
-from tests.sim.world import make_world
+from tests.support.regions import row_of_regions, shared
 
-
-@pytest.fixture(scope="module")
-def overlay() -> Overlay:
-    return make_world({1: 3, 2: 3}, [(1, 2)], {"g1": 1, "g2": 2}).overlay
-
-
+overlay = shared(lambda: row_of_regions(2, {"g1": 1, "g2": 2}).overlay)
 REGIONS = {1: ["r1a", "r1b", "r1c"], 2: ["r2a", "r2b", "r2c"]}
 AT = {name: f"127.0.0.1:{port}" for port, name in enumerate(("g1", "g2", *REGIONS[1], *REGIONS[2]), 9000)}
 
@@ -103,6 +98,7 @@ def test_newer_versions_strangers_and_nobody_at_all(overlay: Overlay) -> None:
     }
 
 
+@pytest.mark.long
 def test_members_of_a_site_are_found_beside_its_overlay(
     tmp_path: Path, veilmq: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

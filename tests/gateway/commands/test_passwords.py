@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import getpass
 import io
-import subprocess
-import sys
+import os
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import pytest
 from gateway.auth.password_file import PasswordFile, PasswordFileError
 from gateway.auth.passwords import Users
 from gateway.commands.passwords import asked
+from tests import forking
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def let_in(file: Path, user: str, password: bytes) -> bool:
-    return Users(PasswordFile(file).users).check(user, password)
+    return Users(PasswordFile(file).users).check_password(user, password)
 
 
 def test_a_user_is_added_changed_and_removed(file: Path, veilmq: Any) -> None:
@@ -119,7 +119,10 @@ def test_a_user_who_is_removed_while_another_password_is_typed_stays_removed(
 def test_users_added_in_parallel_are_all_there(file: Path) -> None:
     """Processes of their own, since a thread of this process would not wait for a lock of another."""
     add = "import sys; from gateway.auth.password_file import changing; from pathlib import Path\n"
-    add += "for n in range(20):\n    with changing(Path(sys.argv[1])) as users: users.put(f'{sys.argv[2]}{n}', 'x')"
-    made = [subprocess.Popen([sys.executable, "-c", add, str(file), name]) for name in "abc"]
+    add += (
+        "for n in range(20):\n    with changing(Path(sys.argv[1])) as users: users.put_hash(f'{sys.argv[2]}{n}', 'x')"
+    )
+    said = file.with_name("said")
+    made = [forking.run(["-c", add, str(file), name], None, os.environ, said, said) for name in "abc"]
     assert [one.wait(60) for one in made] == [0, 0, 0]
     assert len(PasswordFile(file).users) == 60

@@ -32,7 +32,7 @@ class Running:
         join(spares / "r9", Role.REPLICA, "127.0.0.1:21799", time.time())
         (spares / "r9.yaml").write_text(yaml.safe_dump({"card": "r9/identity/card.json", "address": "127.0.0.1:21799"}))
         self.replicas = [one for one in self.made.members if one.role is Role.REPLICA]
-        self.options = [str(self.made.overlay), "--live"]
+        self.options = [str(self.made.overlay_path), "--live"]
         for one in self.replicas:
             self.options += ["--ask", f"{one.name}={one.metrics}"]
 
@@ -57,14 +57,14 @@ def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Running:
 
 def test_the_proposal_is_one_line_and_nothing_is_signed(running: Running, capsys: pytest.CaptureFixture[str]) -> None:
     running.failing = running.replicas[4].name
-    before = running.made.overlay.read_bytes()
+    before = running.made.overlay_path.read_bytes()
     assert running.place("--spares", str(running.directory / "spares")) == 0
     silent, line = capsys.readouterr().out.splitlines()
     assert silent == f"{running.failing} counts as one that saw nothing: nothing answers"
     assert line.startswith("attach r9 to region region2: a quorum is up 99.9940 % of the time, expected 99.99")
     assert line.endswith(f"after 1 more; failures there: {running.failing} 12")
     assert len(running.asked) == 6
-    assert running.made.overlay.read_bytes() == before
+    assert running.made.overlay_path.read_bytes() == before
     assert running.place("--spares", str(running.directory / "spares"), "--json") == 0
     step = json.loads(capsys.readouterr().out)["step"]
     assert (step["change"], step["member"], step["region"], step["steps"]) == ("attach", "r9", "region2", 2)
@@ -79,7 +79,7 @@ def test_with_the_owners_key_the_step_is_signed(running: Running, capsys: pytest
     said = capsys.readouterr().out
     assert "view 2 of region region2, 4 replicas, threshold 3" in said
     assert "lists it in region region2" in said
-    assert load_overlay(running.made.overlay, int(time.time() * 1000)).latest[2].members[-1] == "r9"
+    assert load_overlay(running.made.overlay_path, int(time.time() * 1000)).latest[2].members[-1] == "r9"
     assert running.place(*spares) == 0
     line = capsys.readouterr().out.splitlines()[-1]
     assert line.startswith(f"detach {running.failing} from region region2"), "what was begun is ended, without a spare"
@@ -106,6 +106,6 @@ def test_without_failures_or_spares_that_is_said(running: Running, capsys: pytes
 def test_what_cannot_be_asked_is_one_line(
     running: Running, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
 ) -> None:
-    path = str(running.made.overlay)
+    path = str(running.made.overlay_path)
     assert cli.run(["overlay", "place", *(path if one == "{}" else one for one in arguments)]) == 2
     assert said in capsys.readouterr().err

@@ -24,7 +24,7 @@ from keys.envelope import NO_KEY, MessageHeader, Mode, sign_header
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
     """A gateway g1 that published two messages, of which g2 has the first."""
-    made = make_overlay(tmp_path / "made", Plan(), 21950, time.time()).overlay.parent
+    made = make_overlay(tmp_path / "made", Plan(), 21950, time.time()).overlay_path.parent
     data = made / "g1" / "data"
     key = sealing_key(private_directory(data), RECEIPTS_PURPOSE)
     site, reader = (LocalIdentity.load(made / name / "identity") for name in ("g1", "g2"))

@@ -1,4 +1,7 @@
-"""`veilmq init`, `up` and `join`: what they print, what they pass on, and that `up` leaves nothing running."""
+"""`veilmq init`, `up` and `join`: what they print, what they pass on, and that `up` leaves nothing running.
+
+`veilmq up` says once when all are well, and after half a minute what holds them up.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,50 @@ import pytest
 from gateway import setup
 from gateway.base import logs
 from gateway.commands import setting_up
-from gateway.commands.setting_up import LOOK_S
+from gateway.commands.setting_up import LATE_S, LOOK_S, Readiness
 from gateway.setup import RoleFolder
+
+WELL = {"level": "well", "findings": []}
+AWAY = {"level": "broken", "findings": [{"level": "broken", "key": "away", "text": "nothing answers"}]}
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    given: dict[str, Any] = {}
+    monkeypatch.setattr(setting_up, "asked", lambda bind, within_s: given[bind])
+    return given
+
+
+def configs(directory: Path, *names: str) -> dict[str, Path]:
+    for place, name in enumerate(names):
+        (directory / f"{name}.yaml").write_text(
+            f"listeners: {{default: {{bind: '127.0.0.1:0'}}}}\nmetrics: {{bind: '127.0.0.1:{9000 + place}'}}\n"
+        )
+    return {name: directory / f"{name}.yaml" for name in names}
+
+
+def test_it_is_said_once_and_not_before_the_last_one_is_well(tmp_path: Path, answers: dict[str, Any]) -> None:
+    asks = Readiness(configs(tmp_path, "a", "b"), 100.0)
+    answers.update({"127.0.0.1:9000": AWAY, "127.0.0.1:9001": WELL})
+    assert [asks.ask_next_member(100.0 + n) for n in range(6)] == [None] * 6
+    answers["127.0.0.1:9000"] = WELL
+    assert asks.ask_next_member(107.5) == "well: all 2 members, after 7.5 s"
+    assert asks.ask_next_member(108.0) is None
+
+
+def test_what_holds_it_up_is_said_once(tmp_path: Path, answers: dict[str, Any]) -> None:
+    asks = Readiness(configs(tmp_path, "a"), 0.0)
+    answers["127.0.0.1:9000"] = AWAY
+    assert asks.ask_next_member(LATE_S - 1) is None
+    assert asks.ask_next_member(LATE_S) == "not well yet: a: nothing answers"
+    assert asks.ask_next_member(LATE_S + 1) is None
+
+
+def test_who_cannot_be_asked_is_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "odd.yaml").write_text("nonsense: [")
+    (tmp_path / "mute.yaml").write_text("listeners: {default: {bind: '127.0.0.1:0'}}\n")
+    asks = Readiness({"odd": tmp_path / "odd.yaml", "mute": tmp_path / "mute.yaml"}, 0.0)
+    assert asks.ask_next_member(LATE_S) is None
 
 
 def test_init_prints_members_and_what_to_do_next(tmp_path: Path, veilmq: Any) -> None:
@@ -87,7 +132,7 @@ class FakeSupervisor:
     def open(self) -> None:
         self.done.append("open")
 
-    def step(self, now: float) -> None:
+    def check_members(self, now: float) -> None:
         self.done.append("step")
         if self.directory.name == "broken":
             raise OSError("disk is gone")

@@ -34,7 +34,7 @@ def configured(directory: Path, **more: object) -> str:
 def test_add_list_revoke(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = configured(tmp_path)
     known = Users(Security.load(tmp_path / "data" / "security.json").hashes)
-    broker = ApiTokens(tmp_path / "data" / FILE, os.urandom, known.mark)
+    broker = ApiTokens(tmp_path / "data" / FILE, os.urandom, known.mark_of)
     assert run(["tokens", "add", "-c", config, "ann", "--days", "7", "--note", "backup script"]) == 0
     shown = capsys.readouterr()
     secret = shown.out.strip()

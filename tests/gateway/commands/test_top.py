@@ -37,12 +37,12 @@ def test_a_running_broker_and_one_that_is_not(tmp_path: Path, veilmq: Any, capsy
 
     async def go() -> tuple[int, int]:
         attached = Attached(parse({"listeners": {"default": {"bind": "127.0.0.1:0"}}, **config}), None)
-        async with serving(config, before_serving=attached.begin):
+        async with serving(config, before_serving=attached.begin_parts):
             assert attached._day is not None
             await attached._day.take_row()
             once = await asyncio.to_thread(run, ["top", "-c", str(tmp_path / "b.yaml"), "--once"])
             as_json = await asyncio.to_thread(run, ["top", "-c", str(tmp_path / "b.yaml"), "--json"])
-        await attached.end()
+        await attached.end_parts()
         return once, as_json
 
     assert asyncio.run(go()) == (0, 0)

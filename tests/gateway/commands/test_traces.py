@@ -98,6 +98,7 @@ def test_what_is_missing_is_said_in_one_line(
 # ------------------------------------------------------------------------------------------------- watch
 
 
+@pytest.mark.long
 def test_watch_prints_and_writes_down_what_comes(site: Site, tmp_path: Path, veilmq: Any) -> None:
     path = tmp_path / "seen.sqlite3"
     wishes = Wishes(("desk",))
@@ -121,6 +122,7 @@ def test_watch_prints_and_writes_down_what_comes(site: Site, tmp_path: Path, vei
     assert [row["kind"] for row in json.loads(out)] == [line["kind"] for line in lines]
 
 
+@pytest.mark.long
 def test_watch_follows_whoever_is_called_so(site: Site, veilmq: Any) -> None:
     with (
         site.running() as port,
@@ -129,7 +131,7 @@ def test_watch_follows_whoever_is_called_so(site: Site, veilmq: Any) -> None:
     ):
         for each in (first, second):
             assert wait_until(lambda each=each: each.stage is Stage.TRACED)  # type: ignore[misc]
-        arguments = ("--credentials", site.credentials("desk"), "--gateway", f"127.0.0.1:{port}", "--seconds", "5")
+        arguments = ("--credentials", site.credentials("desk"), "--gateway", f"127.0.0.1:{port}", "--seconds", "3")
         status, out, err = veilmq("traces", "watch", "pump-*", *arguments, "--json")
     assert (status, err) == (0, "")
     assert {json.loads(line)["entity"] for line in out.splitlines()} == {"pump-a"}
@@ -143,7 +145,9 @@ def watched(veilmq: Any, site: Site, port: int, *entities: str, more: tuple[str,
     return status, err, time.monotonic() - began
 
 
-def test_watch_says_that_nobody_answers(site: Site, veilmq: Any) -> None:
+@pytest.mark.long
+def test_watch_says_that_nobody_answers(site: Site, veilmq: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trace_board, "PATIENCE_S", 1.5)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # nobody listens
         status, err, took_s = watched(veilmq, site, taken.getsockname()[1], "pump")
@@ -151,7 +155,10 @@ def test_watch_says_that_nobody_answers(site: Site, veilmq: Any) -> None:
     assert "cannot be reached" in err
 
 
+@pytest.mark.long
 def test_watch_says_that_nobody_of_that_name_is_there(site: Site, veilmq: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bridge.tracking.tracker.FOUND_S", 0.5)
+    monkeypatch.setattr(trace_board, "PATIENCE_S", 0.5)
     monkeypatch.setattr(trace_board, "GIVE_UP_S", 0.5)
     with site.running() as port:
         status, err, took_s = watched(veilmq, site, port, "nobody")
@@ -160,7 +167,9 @@ def test_watch_says_that_nobody_of_that_name_is_there(site: Site, veilmq: Any, m
     assert "nobody: no entity of that name" in err
 
 
-def test_watch_says_that_its_password_is_refused(site: Site, veilmq: Any) -> None:
+@pytest.mark.long
+def test_watch_says_that_its_password_is_refused(site: Site, veilmq: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trace_board, "PATIENCE_S", 1.5)
     with site.running(allow_anonymous=False, plugins={}) as port:
         status, err, took_s = watched(veilmq, site, port, "pump", more=("--username", "desk"))
     assert (status, took_s < 9) == (2, True)
@@ -243,6 +252,7 @@ def test_a_damaged_advertisement_is_as_none(site: Site) -> None:
     assert credentials.advertisement() is None
 
 
+@pytest.mark.long
 def test_watch_follows_only_what_is_wanted(tmp_path: Path, veilmq: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     followed: list[tuple[str, Interest]] = []
     monkeypatch.setattr(

@@ -22,13 +22,13 @@ def test_users_groups_and_rules(
     monkeypatch.setattr("sys.stdin", io.StringIO("secret\n"))
     assert run(["users", "add", file, "ann", "--group", "plant", "--rule", "topic read news/#"]) == 0
     assert run(["users", "group", file, "everybody", "--rule", "topic read public/#"]) == 0
-    rules = Security.load(Path(file)).check()
+    rules = Security.load(Path(file)).checked_rules()
     assert rules.permits("ann", "c", "plant/1", Action.PUBLISH)
     assert rules.permits("ann", "c", "public/1", Action.RECEIVE)
     assert run(["users", "add", file, "ann", "--password", "new"]) == 0  # rules and groups stay
     security = Security.load(Path(file))
     assert security.users["ann"].groups == ["plant"]
-    assert Users(security.hashes).check("ann", b"new")
+    assert Users(security.hashes).check_password("ann", b"new")
     capsys.readouterr()
     assert run(["users", "list", file, "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)

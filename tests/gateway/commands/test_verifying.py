@@ -19,11 +19,9 @@ from tests.bridge.document.test_evidence import evidence, two_of_one_number
 from tests.bridge.receipts.test_delivery_proof import batch_of, row_of
 from tests.gateway.trust.test_evidence_file import kept
 from tests.sim.world import World, make_world
+from tests.support.regions import one_region, shared
 
-
-@pytest.fixture(scope="module")
-def world() -> World:
-    return make_world({1: 3}, [], {"site": 1, "evil": 1}, [Scope("plant/#")])
+world = shared(one_region, "site", "evil", scopes=[Scope("plant/#")])
 
 
 def test_a_proof_is_said_with_its_author_and_owner(
@@ -68,10 +66,10 @@ def test_an_owner_that_gave_two_members_two_documents_is_proved_from_their_files
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made = make_overlay(tmp_path / "made", Plan(), 21900, time.time())
-    owner, first, other = made.overlay.parent / "owner", made.overlay, tmp_path / "other.json"
+    owner, first, other = made.overlay_path.parent / "owner", made.overlay_path, tmp_path / "other.json"
     shutil.copy(first, other)
     shutil.copytree(owner, tmp_path / "owner2")
-    description = made.overlay.parent / "overlay.yaml"
+    description = made.overlay_path.parent / "overlay.yaml"
     sign = ["overlay", "sign", str(description), "--owner"]
     assert cli.run([*sign, str(owner), "--out", str(first)]) == 0
     for _ in range(2):  # the second time they are of two versions

@@ -38,9 +38,9 @@ def test_tokens_are_kept_in_the_data_directory_if_there_is_one(tmp_path: Path) -
     assert (tmp_path / FILE).stat().st_mode & 0o077 == 0
     assert secret not in (tmp_path / FILE).read_text()
     again = server(tmp_path)
-    assert [one.id for one in again._answering._editing._tokens.of("ann", NOW)] == [token.id]
+    assert [one.id for one in again._answering._editing._tokens.tokens_of("ann", NOW)] == [token.id]
     assert again._tokens is again._answering._editing._tokens, "one set of tokens"
-    assert list(server(None)._answering._editing._tokens.of("ann", NOW)) == []
+    assert list(server(None)._answering._editing._tokens.tokens_of("ann", NOW)) == []
 
 
 def test_tokens_that_others_can_read_are_refused(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def login(**claims: Any) -> TokenLogin:
 
 def test_a_flow_from_begin_to_end() -> None:
     one = flow()
-    begun = one.begin("https://login.example.net/auth?x=1", 0.0)
+    begun = one.begin_flow("https://login.example.net/auth?x=1", 0.0)
     sent = asked(begun)
     assert begun.address.startswith("https://login.example.net/auth?x=1&")
     assert (sent["response_type"], sent["redirect_uri"], sent["code_challenge_method"]) == ("code", URL + BACK, "S256")
@@ -40,7 +40,7 @@ def test_a_flow_from_begin_to_end() -> None:
     challenge = base64.urlsafe_b64encode(hashlib.sha256(code.form["code_verifier"].encode()).digest()).rstrip(b"=")
     assert challenge.decode() == sent["code_challenge"]
     assert code.form["code_verifier"] not in begun.address
-    one.check(code, login(nonce=sent["nonce"]))
+    one.check_login(code, login(nonce=sent["nonce"]))
     assert "abc" not in repr(code)
     assert begun.cookie not in repr(begun)
 
@@ -54,7 +54,7 @@ def test_a_flow_from_begin_to_end() -> None:
 )  # fmt: skip
 def test_an_answer_that_does_not_fit(query: dict[str, str]) -> None:
     one = flow()
-    begun = one.begin("https://login.example.net/auth", 0.0)
+    begun = one.begin_flow("https://login.example.net/auth", 0.0)
     filled = {name: value.replace("{state}", asked(begun)["state"]) for name, value in query.items()}
     with pytest.raises(FlowError) as caught:
         one.code_of(filled, begun.cookie, 1.0)
@@ -64,7 +64,7 @@ def test_an_answer_that_does_not_fit(query: dict[str, str]) -> None:
 def test_an_answer_to_another_browser() -> None:
     """Login by the attacker's own answer: state and code are the attacker's, the cookie is not."""
     one = flow()
-    attackers, victims = (one.begin("https://login.example.net/auth", 0.0) for _ in range(2))
+    attackers, victims = (one.begin_flow("https://login.example.net/auth", 0.0) for _ in range(2))
     answer = {"code": "abc", "state": asked(attackers)["state"]}
     for cookie in ("", victims.cookie, "x.y", attackers.cookie[:-3] + "abc", attackers.cookie + "a", "é.é",
                    attackers.cookie.partition(".")[0] + "."):  # fmt: skip
@@ -76,7 +76,7 @@ def test_an_answer_to_another_browser() -> None:
 
 def test_a_flow_that_took_too_long() -> None:
     one = flow()
-    begun = one.begin("https://login.example.net/auth", 100.0)
+    begun = one.begin_flow("https://login.example.net/auth", 100.0)
     answer = {"code": "abc", "state": asked(begun)["state"]}
     one.code_of(answer, begun.cookie, 100.0 + FLOW_S - 1)
     for now in (100.0 + FLOW_S, 99.0):
@@ -91,10 +91,10 @@ def test_a_flow_that_took_too_long() -> None:
 )  # fmt: skip
 def test_an_id_token_of_another_flow_or_program(claims: dict[str, Any]) -> None:
     one = flow()
-    begun = one.begin("https://login.example.net/auth", 0.0)
+    begun = one.begin_flow("https://login.example.net/auth", 0.0)
     code = one.code_of({"code": "abc", "state": asked(begun)["state"]}, begun.cookie, 1.0)
     nonce = asked(begun)["nonce"]
     filled = {name: nonce if value == "{nonce}" else value for name, value in claims.items()}
     with pytest.raises(FlowError):
-        one.check(code, login(**filled))
-    one.check(code, login(nonce=nonce, aud=["console", "other"], azp="console"))
+        one.check_login(code, login(**filled))
+    one.check_login(code, login(nonce=nonce, aud=["console", "other"], azp="console"))

@@ -199,8 +199,8 @@ def test_messages_that_a_user_may_not_receive_take_no_place_in_its_stream_and_te
             one = ApiRequest("bob", "", "", {"filter": asked}, {}, nothing, lambda: True)
             end = LocalEnd(f"{INTERNAL}console/test", broker)
             wanted = await answering._permitted(one)
-            told = asyncio.ensure_future(answering._streams._tell(one, wanted, end, cast("Any", request)))
-            await until(lambda: broker.exchange.router.filters() == ["+/level"])
+            told = asyncio.ensure_future(answering._streams._write_messages(one, wanted, end, cast("Any", request)))
+            await until(lambda: broker.exchange.delivery.router.filters() == ["+/level"])
             for number in range(2 * WAITING_MAX):
                 alice.publish("secret/level", b"%d" % (number % 9))
             alice.publish("seen/level", b"2")

@@ -62,7 +62,7 @@ def test_whoever_has_waited_longest_goes_when_more_come_and_nobody_who_is_answer
     async def check() -> None:
         one = ConsoleDoor(Inner)
         held = [opened(one) for _ in range(CONNECTIONS_MAX)]
-        with one.asked(held[0][1]):
+        with one.without_timer(held[0][1]):
             assert not opened(one)[1].is_cut
             assert [transport.is_cut for _, transport in held[:3]] == [False, True, False]
             assert held[1][0]._inner.said == ["made", "lost"]
@@ -82,7 +82,7 @@ def test_a_few_addresses_that_keep_all_connections_busy_lock_nobody_out() -> Non
         held = [opened(one, f"192.0.2.{number % 4}") for number in range(CONNECTIONS_MAX)]
         with contextlib.ExitStack() as busy:
             for _, transport in held:
-                busy.enter_context(one.asked(transport))
+                busy.enter_context(one.without_timer(transport))
             newcomers = [opened(one, "198.51.100.1") for _ in range(2)]
             assert not any(transport.is_cut for _, transport in newcomers)
             assert sum(transport.is_cut for _, transport in held) == 2
@@ -100,15 +100,15 @@ def test_half_a_request_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> No
         one = ConsoleDoor(Inner)
         (half, half_transport), (_, asking), (_, again) = (opened(one) for _ in range(3))
         half.data_received(b"GET / HTTP/1.1\r\nX: ")
-        with one.asked(asking):
-            with one.asked(again):
+        with one.without_timer(asking):
+            with one.without_timer(again):
                 await until(lambda: half_transport.is_cut)
                 _, later = opened(one)
                 await until(lambda: later.is_cut)
                 assert not again.is_cut, "which is older, and is answered"
             await until(lambda: again.is_cut)  # it got its answer and asks nothing more
             assert not asking.is_cut
-        with one.asked(None):
+        with one.without_timer(None):
             assert len(one) == 1
 
     asyncio.run(check())

@@ -269,7 +269,7 @@ class Held:
             return make_hash(*arguments, 1)
 
         monkeypatch.setattr(editing, "make_hash", slow)
-        secret = self.logins.begin(ConsoleUser("ann"), 0.0)
+        secret = self.logins.begin_login(ConsoleUser("ann"), 0.0)
         self.goes_on: Callable[[], bool] = lambda: self.logins.is_on(secret, 0.0)
 
     def asked(self, name: str, **body: Any) -> ApiRequest:
@@ -359,7 +359,7 @@ def test_who_was_removed_while_a_change_waits_for_its_turn_changes_nothing(
             def in_force(change: Callable[[Security], None]) -> None:
                 with changing(path) as security:
                     change(security)
-                asyncio.run_coroutine_threadsafe(plugin.follow(), loop).result(20)
+                asyncio.run_coroutine_threadsafe(plugin.follow_file(), loop).result(20)
 
             @contextlib.contextmanager
             def late(where: Path) -> Iterator[Security]:
@@ -379,7 +379,7 @@ def test_who_was_removed_while_a_change_waits_for_its_turn_changes_nothing(
             monkeypatch.setattr(tokens, "issue", issue_late)
             given = await held.editing.issue_token(held.asked(""))
             assert tokens.user_of(given["token"], time.time()) is None
-            secret = held.logins.begin(ConsoleUser("ann"), 0.0)
+            secret = held.logins.begin_login(ConsoleUser("ann"), 0.0)
             held.goes_on = lambda: held.logins.is_on(secret, 0.0)
             monkeypatch.setattr(editing, "changing", late)
             with pytest.raises(ApiError) as refused:

@@ -21,30 +21,30 @@ from gateway.console.guesses import BLOCKS_MAX, GUESSES_MAX, GUESSES_S, Guesses,
 def test_a_block_that_guesses_waits_and_no_other(addresses: list[str], others: list[str]) -> None:
     guesses = Guesses()
     for at in range(GUESSES_MAX):
-        guesses.begin(addresses[at % len(addresses)], float(at))  # none of which is judged yet
+        guesses.count_guess(addresses[at % len(addresses)], float(at))  # none of which is judged yet
     for address in addresses:
         with pytest.raises(TooManyError):
-            guesses.begin(address, float(GUESSES_MAX))
+            guesses.count_guess(address, float(GUESSES_MAX))
     for other in others:
-        guesses.begin(other, float(GUESSES_MAX))
-    guesses.begin(addresses[0], GUESSES_S)
+        guesses.count_guess(other, float(GUESSES_MAX))
+    guesses.count_guess(addresses[0], GUESSES_S)
     with pytest.raises(TooManyError):
-        guesses.begin(addresses[-1], GUESSES_S)
+        guesses.count_guess(addresses[-1], GUESSES_S)
 
 
 def test_what_was_right_was_no_guess() -> None:
     guesses = Guesses()
     for at in range(3 * GUESSES_MAX):
-        guesses.right(guesses.begin("192.0.2.1", float(at)), float(at))
+        guesses.right(guesses.count_guess("192.0.2.1", float(at)), float(at))
     for at in range(GUESSES_MAX):
-        guesses.begin("192.0.2.1", 100.0 + at)
+        guesses.count_guess("192.0.2.1", 100.0 + at)
     guesses.right("192.0.2.1", 5.0)  # of long ago
     with pytest.raises(TooManyError):
-        guesses.begin("192.0.2.1", 120.0)
+        guesses.count_guess("192.0.2.1", 120.0)
 
 
 def test_blocks_are_bounded() -> None:
     guesses = Guesses()
     for number in range(BLOCKS_MAX + 5):
-        guesses.begin(str(ip_address(0x0B000000 + number)), 0.0)
+        guesses.count_guess(str(ip_address(0x0B000000 + number)), 0.0)
     assert len(guesses._made) == BLOCKS_MAX

@@ -26,7 +26,7 @@ def standing() -> Iterator[None]:
 
 def test_a_login_counts_while_its_user_stands_as_when_it_began() -> None:
     one = logins()
-    ann, bob = one.begin(ConsoleUser("ann"), 0.0), one.begin(ConsoleUser("bob"), 0.0)
+    ann, bob = one.begin_login(ConsoleUser("ann"), 0.0), one.begin_login(ConsoleUser("bob"), 0.0)
     STANDING["ann"] = "another password"
     del STANDING["bob"]
     for secret in (ann, bob):
@@ -36,11 +36,11 @@ def test_a_login_counts_while_its_user_stands_as_when_it_began() -> None:
 
 def test_a_login_ends_by_itself_and_when_it_is_not_used() -> None:
     one = logins()
-    secret = one.begin(ConsoleUser("ann"), 0.0)
+    secret = one.begin_login(ConsoleUser("ann"), 0.0)
     assert one.user_of_login(secret, IDLE_S - 1) == ConsoleUser("ann")
     assert one.user_of_login(secret, 2 * IDLE_S - 2) == ConsoleUser("ann")
     assert one.user_of_login(secret, 3 * IDLE_S) is None
-    busy = one.begin(ConsoleUser("ann"), 0.0)
+    busy = one.begin_login(ConsoleUser("ann"), 0.0)
     assert one.is_on(busy, LOGIN_S - 1)
     assert not one.is_on(busy, LOGIN_S)
     now = 0.0
@@ -52,8 +52,8 @@ def test_a_login_ends_by_itself_and_when_it_is_not_used() -> None:
 
 def test_a_login_ends_when_it_is_ended_or_its_user_is() -> None:
     one = logins()
-    first, second, other = (one.begin(ConsoleUser(name), 0.0) for name in ("ann", "ann", "bob"))
-    one.end(first)
+    first, second, other = (one.begin_login(ConsoleUser(name), 0.0) for name in ("ann", "ann", "bob"))
+    one.end_login(first)
     assert one.user_of_login(first, 1.0) is None
     one.end_all({"ann"})
     assert one.user_of_login(second, 1.0) is None
@@ -62,7 +62,7 @@ def test_a_login_ends_when_it_is_ended_or_its_user_is() -> None:
 
 def test_logins_are_bounded_and_the_one_used_longest_ago_goes() -> None:
     one = logins()
-    secrets = [one.begin(ConsoleUser("ann"), float(at)) for at in range(LOGINS_MAX + 1)]
+    secrets = [one.begin_login(ConsoleUser("ann"), float(at)) for at in range(LOGINS_MAX + 1)]
     assert one.user_of_login(secrets[0], float(LOGINS_MAX)) is None
     assert one.user_of_login(secrets[1], float(LOGINS_MAX)) == ConsoleUser("ann")
 
@@ -70,21 +70,21 @@ def test_logins_are_bounded_and_the_one_used_longest_ago_goes() -> None:
 def test_a_login_by_a_token_ends_with_it_and_needs_no_user_here() -> None:
     one = logins()
     carl = ConsoleUser("carl", ("plant",), ends=100.0)
-    secret = one.begin(carl, 0.0)
+    secret = one.begin_login(carl, 0.0)
     assert one.user_of_login(secret, 99.0) == carl
     assert one.user_of_login(secret, 100.0) is None
-    other = one.begin(carl, 0.0)
+    other = one.begin_login(carl, 0.0)
     one.end_all({"carl"})
     assert not one.is_on(other, 1.0)
-    late = one.begin(ConsoleUser("carl", (), ends=10 * LOGIN_S), 0.0)
+    late = one.begin_login(ConsoleUser("carl", (), ends=10 * LOGIN_S), 0.0)
     assert not one.is_on(late, LOGIN_S)
 
 
 @pytest.mark.attack(158)
 def test_a_user_who_logs_in_without_end_ends_no_login_of_others() -> None:
     one = logins()
-    bob = one.begin(ConsoleUser("bob"), 0.0)
-    ann = [one.begin(ConsoleUser("ann"), float(at)) for at in range(LOGINS_MAX + 10)]
+    bob = one.begin_login(ConsoleUser("bob"), 0.0)
+    ann = [one.begin_login(ConsoleUser("ann"), float(at)) for at in range(LOGINS_MAX + 10)]
     assert one.user_of_login(bob, float(LOGINS_MAX)) == ConsoleUser("bob")
     assert one.user_of_login(ann[-1], float(LOGINS_MAX)) == ConsoleUser("ann")
     assert one.user_of_login(ann[10], float(LOGINS_MAX)) is None

@@ -38,7 +38,7 @@ CALLED = "e => e.getAttribute('aria-label') || e.name || e.id || e.innerText"
 KEYS = {"Tab": (9, ""), "Enter": (13, "\r"), "Escape": (27, "")}
 
 
-class Site:
+class ConsoleSite:
     """The overlay, the port of the page beside g1, and clients of g1."""
 
     def __init__(self, overlay: OverlayProcesses, port: int) -> None:
@@ -64,7 +64,7 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleSite]:
     """Regions a and b, of which b and a3 never start: away from the beginning."""
     directory = tmp_path_factory.mktemp("page")
     overlay = OverlayProcesses(directory).make({"a": 3, "b": 3}, [("a", "b")], {"g1": "a"})
@@ -84,7 +84,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     )
     Credentials.issue(TrustDomain.load(directory / "owner"), "shop", [Card.load(directory / "g1" / "card.json")],
                       directory / "shop", time.time())  # fmt: skip
-    made = Site(overlay, port)
+    made = ConsoleSite(overlay, port)
     try:
         overlay.start("a1", "a2", "g1")
         yield made
@@ -96,7 +96,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 @pytest.fixture(scope="module")
-def shared(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+def shared(site: ConsoleSite, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     chromium = tool("chromium")
     assert chromium is not None
     with browser(chromium, tmp_path_factory.mktemp("browser") / "profile") as page:
@@ -110,7 +110,7 @@ def shared(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pag
 
 
 @pytest.fixture
-def page(site: Site, shared: Page) -> Page:
+def page(site: ConsoleSite, shared: Page) -> Page:
     """At a desk, logged in as ann."""
     shared.resize(*DESK)
     return shared
@@ -151,7 +151,7 @@ def picture(page: Page, name: str) -> None:
         page.screenshot(Path(PICTURES) / f"{name}.png")
 
 
-def test_each_section_shows_what_there_is(site: Site, page: Page) -> None:
+def test_each_section_shows_what_there_is(site: ConsoleSite, page: Page) -> None:
     site.clients["pump-7"].publish("plant/press-2/temp", "21.5", 1, retain=True)
     go(page, "overview")
     page.wait_for("document.querySelector('#findings').innerText.includes('a3 is away')")
@@ -182,7 +182,7 @@ def test_each_section_shows_what_there_is(site: Site, page: Page) -> None:
     assert page.evaluate("document.querySelectorAll('img').length") == 0
 
 
-def test_the_graph_shows_links_and_their_traffic_as_they_are_now(site: Site, page: Page) -> None:
+def test_the_graph_shows_links_and_their_traffic_as_they_are_now(site: ConsoleSite, page: Page) -> None:
     go(page, "overlay")
     text = "document.querySelector('#graph').textContent"
     page.wait_for(
@@ -208,7 +208,7 @@ def test_the_graph_shows_links_and_their_traffic_as_they_are_now(site: Site, pag
     )
 
 
-def test_bars_show_how_far_histories_reach_at_each_replica_and_at_a_quorum(site: Site, page: Page) -> None:
+def test_bars_show_how_far_histories_reach_at_each_replica_and_at_a_quorum(site: ConsoleSite, page: Page) -> None:
     go(page, "overlay")
     site.clients["pump-7"].publish("plant/press-2/load", "1", 1)
     told = "document.querySelector('#reach').getAttribute('aria-label')"
@@ -258,7 +258,7 @@ def test_readers_are_shown_where_a_scope_has_receipts(page: Page) -> None:
     page.wait_for("document.querySelector('#readers').hidden")
 
 
-def test_messages_are_followed_and_never_shown(site: Site, page: Page) -> None:
+def test_messages_are_followed_and_never_shown(site: ConsoleSite, page: Page) -> None:
     go(page, "trace")
     type_into(page, "#follow [name=topic]", "plant/press-2/+")
     page.evaluate("document.querySelector('#follow').requestSubmit()")
@@ -273,7 +273,7 @@ def test_messages_are_followed_and_never_shown(site: Site, page: Page) -> None:
     assert page.evaluate("document.querySelector('#followed').innerText") == ""
 
 
-def test_the_day_and_its_alarms_are_drawn(site: Site, page: Page) -> None:
+def test_the_day_and_its_alarms_are_drawn(site: ConsoleSite, page: Page) -> None:
     go(page, "overview")
     page.wait_for("document.querySelector('#alarm-table').innerText.includes('a3 is away')")
     page.evaluate("""day({fields: ['at', 'received', 'sent', 'clients'], alarms: [],
@@ -285,7 +285,7 @@ def test_the_day_and_its_alarms_are_drawn(site: Site, page: Page) -> None:
     page.wait_for("document.querySelector('#alarm-table').innerText.includes('a3 is away')")
 
 
-def test_traced_entities_stand_in_a_grid_by_group_and_who_is_away_since_when(site: Site, page: Page) -> None:
+def test_traced_entities_stand_in_a_grid_by_group_and_who_is_away_since_when(site: ConsoleSite, page: Page) -> None:
     go(page, "entities")
     page.wait_for("document.querySelector('#groups').innerText.includes('shop')")
     assert "console" not in page.evaluate("document.querySelector('#entity-grid').innerText"), "our own parts"
@@ -303,7 +303,7 @@ def test_traced_entities_stand_in_a_grid_by_group_and_who_is_away_since_when(sit
     page.wait_for("document.querySelector('[aria-label=\"Group shop\"]').getAttribute('aria-pressed') == 'true'")
 
 
-def test_a_question_is_not_answered_by_the_end_of_the_one_before(site: Site, page: Page) -> None:
+def test_a_question_is_not_answered_by_the_end_of_the_one_before(site: ConsoleSite, page: Page) -> None:
     page.evaluate("""window.answers = [];
         const ask_twice = (name) => sure(name, "Remove").then((answer) => { answers.push([name, answer]); });
         ask_twice("first"); document.querySelector("#sure").close("no"); ask_twice("second"); 0""")
@@ -315,7 +315,7 @@ def test_a_question_is_not_answered_by_the_end_of_the_one_before(site: Site, pag
     assert page.evaluate("answers[1]") == ["second", True]
 
 
-def test_by_keyboard_alone(site: Site, page: Page) -> None:
+def test_by_keyboard_alone(site: ConsoleSite, page: Page) -> None:
     """Every control is reached by Tab, the focus is seen and survives what is drawn anew, Escape takes nothing away."""
     site.client("drill-1")
     page.evaluate("document.activeElement.blur(); document.querySelector('.skip').focus()")
@@ -383,7 +383,9 @@ LATE = """window.late = []; window.asked = fetch; window.fetch = async (path, op
 
 
 @pytest.mark.parametrize("moment", ["while somebody types", "after the next login"])
-def test_late_answers_to_one_login_disturb_nobody_who_begins_another(site: Site, page: Page, moment: str) -> None:
+def test_late_answers_to_one_login_disturb_nobody_who_begins_another(
+    site: ConsoleSite, page: Page, moment: str
+) -> None:
     go(page, "retained")
     # From the beginning of the document on, so that no request is under way that nobody holds.
     script = page.call("Page.addScriptToEvaluateOnNewDocument", source=LATE)["identifier"]
@@ -413,7 +415,7 @@ def test_late_answers_to_one_login_disturb_nobody_who_begins_another(site: Site,
         page.evaluate("window.fetch = asked; for (const one of late) one[1](); 0")
 
 
-def test_nothing_comes_from_elsewhere_and_a_user_sees_what_a_user_may(site: Site, page: Page) -> None:
+def test_nothing_comes_from_elsewhere_and_a_user_sees_what_a_user_may(site: ConsoleSite, page: Page) -> None:
     hosts = {each.split("/")[2] for each in page.requested if not each.startswith("data:")}
     assert hosts == {f"127.0.0.1:{site.port}"}
     assert [each for each in page.complaints if "401" not in each and "400" not in each] == []

@@ -69,7 +69,7 @@ def made(tmp_path: Path, **more: Any) -> tuple[ProviderLogin, Provider]:
 
 
 async def back(login: ProviderLogin, provider: Provider, make: Any) -> Any:
-    begun = await login.begin()
+    begun = await login.begin_login()
     sent = asked(begun)
     provider.answer = make(sent["nonce"])
     return await login.finish({"code": "abc", "state": sent["state"]}, begun.cookie)
@@ -120,7 +120,7 @@ async def test_what_is_no_id_token_of_this_login_is_refused(tmp_path: Path, make
 @on_loop
 async def test_a_wrong_state_asks_the_provider_nothing(tmp_path: Path) -> None:
     login, provider = made(tmp_path)
-    begun = await login.begin()
+    begun = await login.begin_login()
     with pytest.raises(FlowError):
         await login.finish({"code": "abc", "state": "x"}, begun.cookie)
     assert provider.posted == []
@@ -130,7 +130,7 @@ async def test_a_wrong_state_asks_the_provider_nothing(tmp_path: Path) -> None:
 async def test_a_provider_that_is_away_is_not_asked_by_every_browser(tmp_path: Path) -> None:
     login, provider = made(tmp_path)
     provider.said = None
-    answers = await asyncio.gather(*(login.begin() for _ in range(50)), return_exceptions=True)
+    answers = await asyncio.gather(*(login.begin_login() for _ in range(50)), return_exceptions=True)
     assert all(isinstance(one, FlowError) for one in answers)
     assert provider.asked == 1
 
@@ -140,7 +140,7 @@ async def test_addresses_in_clear_are_not_used(tmp_path: Path) -> None:
     login, provider = made(tmp_path)
     provider.said = {**SAID, "token_endpoint": "http://login.example.net/token"}
     with pytest.raises(FlowError):
-        await login.begin()
+        await login.begin_login()
 
 
 @on_loop

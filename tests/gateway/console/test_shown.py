@@ -72,7 +72,7 @@ def test_clients_sessions_and_retained_messages() -> None:
             await wire.closed()
             assert not shown.disconnect("pump")
             assert shown.client("pump")["connected"] is False  # type: ignore[index]
-            assert shown.forget("pump")
+            assert shown.forget_client("pump")
             assert shown.client("pump") is None
 
     asyncio.run(go())

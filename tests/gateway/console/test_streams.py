@@ -18,7 +18,7 @@ from tests.waits import wait_until
 def test_of_large_messages_what_is_shown_waits() -> None:
     waiting = StreamBacklog()
     for number in range(WAITING_MAX + 7):
-        waiting.add(Publish(f"big/{number}", b"x" * 1_000_000, 0))
+        waiting.add_message(Publish(f"big/{number}", b"x" * 1_000_000, 0))
     held = sum(len(message.payload) for message, _, _ in waiting._messages)
     assert held <= WAITING_BYTES_MAX
     assert waiting.missed == WAITING_MAX + 7 - len(waiting)
@@ -33,13 +33,13 @@ def test_of_large_messages_what_is_shown_waits() -> None:
 def test_messages_and_bytes_that_wait_are_bounded(topic: str, payload: bytes, most: int) -> None:
     waiting = StreamBacklog()
     for _ in range(2 * WAITING_MAX):
-        waiting.add(Publish(topic, payload, 0))
+        waiting.add_message(Publish(topic, payload, 0))
     assert len(waiting) == most
     while waiting.take_message() is not None:
         pass
     assert not waiting.arrived.is_set()
     for _ in range(2 * WAITING_MAX):
-        waiting.add(Publish(topic, payload, 0))
+        waiting.add_message(Publish(topic, payload, 0))
     assert len(waiting) == most
 
 

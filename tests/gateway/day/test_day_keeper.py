@@ -34,11 +34,11 @@ class Day:
 @on_loop
 async def test_rows_and_alarms_are_there_again(tmp_path: Path) -> None:
     day = Day(tmp_path)
-    day.alarms.look([Finding(DEGRADED, "disk", "full; make room")], NOW)
+    day.alarms.take_findings([Finding(DEGRADED, "disk", "full; make room")], NOW)
     await day.minutes(3)
     await day.keeper.stop()
     after = Day(tmp_path, day.at)
-    shown = after.keeper.shown()
+    shown = after.keeper.shown_day()
     assert [row[0] for row in shown["rows"]] == [NOW + 60, NOW + 120, NOW + 180]
     assert dict(zip(shown["fields"], shown["rows"][-1], strict=True))["clients"] == 7.0
     assert [alarm["text"] for alarm in shown["alarms"]] == ["full; make room"]
@@ -54,7 +54,7 @@ async def test_two_days_take_the_room_of_one(tmp_path: Path) -> None:
     await day.minutes(20)
     await day.keeper.stop()
     assert (tmp_path / FIGURES_FILE).stat().st_size <= MINUTES_MAX * ROW_BYTES
-    assert len(Day(tmp_path, day.at).keeper.shown()["rows"]) == 20
+    assert len(Day(tmp_path, day.at).keeper.shown_day()["rows"]) == 20
 
 
 @on_loop
@@ -70,7 +70,7 @@ async def test_a_disk_that_takes_nothing_is_said_once(tmp_path: Path, caplog: py
         gone.rmdir()
         await day.minutes(1)
         assert len(caplog.records) == 2
-    assert len(day.keeper.shown()["rows"]) == 4
+    assert len(day.keeper.shown_day()["rows"]) == 4
     await day.keeper.stop()
 
 
@@ -78,5 +78,5 @@ async def test_a_disk_that_takes_nothing_is_said_once(tmp_path: Path, caplog: py
 async def test_without_a_data_directory_it_is_in_memory() -> None:
     day = Day(None)
     await day.minutes(2)
-    assert len(day.keeper.shown()["rows"]) == 2
+    assert len(day.keeper.shown_day()["rows"]) == 2
     await day.keeper.stop()

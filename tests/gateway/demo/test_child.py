@@ -10,14 +10,14 @@ from gateway.demo.processes import DemoProcesses
 def test_children_talk_and_hear(tmp_path: Path) -> None:
     code = (
         "from gateway.demo.child import Commands, emit\ncommands = Commands()\nemit('ready', n=1)\n"
-        "print('noise')\nemit('heard', word=commands.next(20))\nemit('end', word=commands.next(20))"
+        "print('noise')\nemit('heard', word=commands.next_word(20))\nemit('end', word=commands.next_word(20))"
     )
     with DemoProcesses(tmp_path) as fleet:
         process = fleet.start("witness", "-c", code, talks=True)
         process.may_end = True
-        process.say("go")
-        process.say("stop")
-        assert process.wait(20)
+        process.send_word("go")
+        process.send_word("stop")
+        assert process.wait_for_end(20)
         assert process.events() == [
             {"event": "ready", "n": 1},
             {"event": "heard", "word": "go"},

@@ -54,7 +54,7 @@ class Words:
         for word in words:
             self._words.put(word)
 
-    def next(self, timeout_s: float) -> str | None:
+    def next_word(self, timeout_s: float) -> str | None:
         assert timeout_s == 0, "nobody reads sockets while it waits for a word"
         return None if self._words.empty() else self._words.get()
 

@@ -19,7 +19,7 @@ def _await(fleet: DemoProcesses) -> DemoError:
 
     def ended() -> bool:
         try:
-            fleet.check()
+            fleet.check_running()
         except DemoError as error:
             errors.append(error)
         return bool(errors)
@@ -49,9 +49,9 @@ def test_a_killed_process_is_no_accident_and_runs_again(tmp_path: Path) -> None:
     with DemoProcesses(tmp_path) as fleet:
         process = fleet.start("r1a", "-c", "import time; time.sleep(60)")
         process.kill()
-        fleet.check()
+        fleet.check_running()
         fleet.start("r1a", "-c", "import time; time.sleep(60)")
-        fleet.check()
+        fleet.check_running()
         fleet["r1a"].signal(signal.SIGKILL)  # this one nobody asked for
         assert "by signal 9" in str(_await(fleet))
 

@@ -24,7 +24,7 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> setup.DemoLayout:
 
 
 def test_every_role_has_a_configuration_that_loads_and_an_identity_of_its_own_domain(layout: setup.DemoLayout) -> None:
-    overlay = load_overlay(layout.overlay, int(time.time() * 1000))
+    overlay = load_overlay(layout.overlay_path, int(time.time() * 1000))
     assert set(overlay.members) == set(DOMAINS)
     assert {name: member.certificate.domain for name, member in overlay.members.items()} == dict(DOMAINS)
     assert len({overlay.members[name].ca for name in REPLICAS}) == len(REPLICAS)
@@ -32,7 +32,7 @@ def test_every_role_has_a_configuration_that_loads_and_an_identity_of_its_own_do
     for name in (*REPLICAS, *KEY_SERVERS, *GATEWAYS):
         settings = load(layout.config(name))
         assert settings.overlay is not None
-        assert settings.overlay.overlay == layout.overlay
+        assert settings.overlay.overlay == layout.overlay_path
         assert (settings.overlay.key_server is not None) == (name in KEY_SERVERS)
         if name not in GATEWAYS:
             assert overlay.members[name].address == settings.listeners["overlay"].bind
@@ -40,12 +40,12 @@ def test_every_role_has_a_configuration_that_loads_and_an_identity_of_its_own_do
 
 
 def test_only_those_who_may_read_get_names_and_only_key_servers_what_keys_come_from(layout: setup.DemoLayout) -> None:
-    overlay = load_overlay(layout.overlay, int(time.time() * 1000))
+    overlay = load_overlay(layout.overlay_path, int(time.time() * 1000))
     assert [name for name, member in overlay.members.items() if member.box] == ["control", "site", "spark"]
     granted, keys = load_secrets(LocalIdentity.load(layout.identity("spark")), overlay)
     assert {secret.clear_filter for secret in granted} == {setup.TELEMETRY, setup.AVAILABILITY}
     assert len(keys) == 0  # they are fetched
-    assert "machine" not in layout.overlay.read_text()
+    assert "machine" not in layout.overlay_path.read_text()
     materials = [load(layout.config(name)).overlay.key_server.material for name in KEY_SERVERS]  # type: ignore[union-attr]
     assert [Material.decode(path.read_bytes()).generations[0].number for path in materials] == [1, 2, 3, 4]
     assert {path.stat().st_mode & 0o077 for path in materials} == {0}

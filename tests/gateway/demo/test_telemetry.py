@@ -95,7 +95,7 @@ def test_a_sensor_stays_with_one_client_and_every_message_has_a_twin(log: LineLo
     publishers = Publishers(1, 2, log)
     readings = list(sweep())[:6]
     for number, reading in enumerate([*readings, *readings]):
-        publishers.send(number, reading)
+        publishers.send_reading(number, reading)
     clients: list[Any] = [each.client for each in publishers.devices]
     topics = [[topic for topic, *_ in client.published] for client in clients]
     assert not set(topics[0]) & set(topics[1])
@@ -132,7 +132,9 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def run(clock: Clock, rate: float, seconds: float) -> tuple[int, list[tuple[int, Reading]]]:
         found: list[tuple[int, Reading]] = []
-        publishers: Any = SimpleNamespace(send=lambda number, reading: found.append((number, reading)), loop=clock)
+        publishers: Any = SimpleNamespace(
+            send_reading=lambda number, reading: found.append((number, reading)), loop=clock
+        )
         monkeypatch.setattr(telemetry, "time", SimpleNamespace(monotonic=clock.monotonic))
         monkeypatch.setattr(telemetry, "emit", lambda event, **fields: None)
         commands: Any = None  # the clock has them

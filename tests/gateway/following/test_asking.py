@@ -37,14 +37,14 @@ async def test_a_replica_shows_the_message_that_the_gateway_named(tmp_path: Path
     )
     assert await asyncio.wait_for(begun, 10) == ["site", "r1"]
     replica.at = 3.0
-    replica.followed.say("came from member", message="site/9")  # before anybody named it
-    replica.followed.say("came from member", message="site/10")
+    replica.followed.say_step("came from member", message="site/9")  # before anybody named it
+    replica.followed.say_step("came from member", message="site/10")
     site.at = 1.0
-    site.followed.say("numbered", message="site/9", topic="plant/a")
+    site.followed.say_step("numbered", message="site/9", topic="plant/a")
     site.at = 2.0
-    site.followed.say("batched", message="site/9", then="site/8")
+    site.followed.say_step("batched", message="site/9", then="site/8")
     replica.at = 4.0
-    replica.followed.say("came from member", message="site/8")
+    replica.followed.say_step("came from member", message="site/8")
     assert await asyncio.wait_for(following, 10) == 4
     assert [(one["member"], one["message"]) for one in found] == [
         ("site", "site/9"), ("site", "site/9"), ("r1", "site/9"), ("r1", "site/8"),

@@ -48,9 +48,9 @@ async def test_steps_come_as_they_are_said(tmp_path: Path) -> None:
         assert stat.S_IMODE((tmp_path / SOCKET).stat().st_mode) == 0o600
         reader, writer, answer = await ask(tmp_path, b'{"topic": "plant/#"}')
         assert answer == {"member": "site", "following": True}
-        followed.say("received", topic="plant/a", client="pump")
-        followed.say("received", topic="office/a", client="pump")
-        followed.say("came", message="g2/1")
+        followed.say_step("received", topic="plant/a", client="pump")
+        followed.say_step("received", topic="office/a", client="pump")
+        followed.say_step("came", message="g2/1")
         assert json.loads(await reader.readline())["topic"] == "plant/a"
         writer.write(b'{"message": "g2/1"}\n')
         assert json.loads(await reader.readline())["step"] == "came"

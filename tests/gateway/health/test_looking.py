@@ -41,15 +41,15 @@ def test_the_end_of_a_certificate_is_read_from_its_file(tmp_path: Path) -> None:
 def test_a_file_is_read_again_only_when_it_changes(tmp_path: Path) -> None:
     path, certificates = write(tmp_path / "cert.pem"), Certificates()
     os.utime(path, ns=(1, 1))
-    assert certificates.end(path) == END.timestamp()
+    assert certificates.end_of(path) == END.timestamp()
     path.write_text("damaged, with the time of before")
     os.utime(path, ns=(1, 1))
-    assert certificates.end(path) == END.timestamp()
+    assert certificates.end_of(path) == END.timestamp()
     later = END + timedelta(days=90)
     os.utime(write(path, later), ns=(2, 2))
-    assert certificates.end(path) == later.timestamp()
+    assert certificates.end_of(path) == later.timestamp()
     path.unlink()
-    assert certificates.end(path) is None
+    assert certificates.end_of(path) is None
 
 
 def test_a_look_names_every_certificate_that_ends_and_the_room_that_is_left(tmp_path: Path) -> None:

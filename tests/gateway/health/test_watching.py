@@ -29,22 +29,22 @@ def test_a_finding_is_said_once_when_it_begins_and_once_when_it_is_over(lines: l
     told: list[tuple[str, bool]] = []
     watch = HealthWatch(lambda: view[0], lambda: 0.0)
     watch.on_change = lambda finding, begins: told.append((finding.key.split(":")[0], begins))
-    watch.step(1.0)  # links are still being made
+    watch.inspect_process(1.0)  # links are still being made
     assert not lines
     for now in (20.0, 22.0, 3600.0):
-        watch.step(now)
+        watch.inspect_process(now)
     assert len(lines) == 1
     assert lines[0].startswith("WARNING region west: 2 of 3")
-    watch.step(20.0 + DAY_S)
+    watch.inspect_process(20.0 + DAY_S)
     assert len(lines) == 2
     view[0] = View(NOW, stands(regions=(region("r1"),)))
-    watch.step(90_000.0)
+    watch.inspect_process(90_000.0)
     assert lines[-1].startswith("ERROR region west: quorum is lost")
     view[0] = View(NOW, stands())
-    watch.step(90_002.0)
+    watch.inspect_process(90_002.0)
     assert lines[-1].startswith("INFO over: region west")
     assert told == [("region", True), ("region", False), ("region", True), ("region", False)]
-    watch.step(90_004.0)
+    watch.inspect_process(90_004.0)
     assert len([line for line in lines if line.startswith("INFO over")]) == 2
 
 
@@ -53,14 +53,14 @@ def test_a_quorum_that_stays_lost_names_who_is_missing_now_and_is_not_over(lines
     told: list[tuple[str, bool]] = []
     watch = HealthWatch(lambda: view[0], lambda: 0.0)
     watch.on_change = lambda finding, begins: told.append((finding.about, begins))
-    watch.step(20.0)
+    watch.inspect_process(20.0)
     view[0] = View(NOW, stands(regions=(region(),)))
-    watch.step(22.0)
-    watch.step(24.0)
+    watch.inspect_process(22.0)
+    watch.inspect_process(24.0)
     assert [line.split(":")[0] for line in lines] == ["ERROR region west"] * 2
     assert "0 of 3" in lines[-1]
     view[0] = View(NOW, stands())
-    watch.step(26.0)
+    watch.inspect_process(26.0)
     assert "INFO over: region west: quorum is lost: 0 of 3" in lines[-1]
     assert told == [("r2,r3", True), ("r1,r2,r3", True), ("r1,r2,r3", False)]
 
@@ -84,9 +84,9 @@ def test_status_and_readiness_are_of_this_moment() -> None:
 
 def test_what_is_found_before_links_had_time_is_said_when_it_lasts(lines: list[str]) -> None:
     watch = HealthWatch(lambda: View(NOW, stands(removed=True)), lambda: 100.0)
-    watch.step(100.0 + SETTLE_S - 0.1)
+    watch.inspect_process(100.0 + SETTLE_S - 0.1)
     assert not lines
-    watch.step(100.0 + SETTLE_S)
+    watch.inspect_process(100.0 + SETTLE_S)
     assert len(lines) == 1
 
 
@@ -106,7 +106,7 @@ def test_a_look_that_fails_does_not_end_the_watch(lines: list[str], monkeypatch:
     monkeypatch.setattr(watching.asyncio, "sleep", turn)
     clock = iter((0.0, 50.0, 60.0))
     with pytest.raises(asyncio.CancelledError):
-        asyncio.run(HealthWatch(look, lambda: next(clock))._run())
+        asyncio.run(HealthWatch(look, lambda: next(clock))._inspect_repeatedly())
     assert [line.split()[0] for line in lines] == ["ERROR", "ERROR"]
     assert "failed" in lines[0]
     assert "no longer" in lines[1]

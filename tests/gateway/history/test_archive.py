@@ -55,6 +55,7 @@ def test_pages_have_all_in_order_whatever_came_when(
     archive.close()
 
 
+@pytest.mark.long
 def test_many_segments_are_one_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SEGMENT_BYTES", 3_000)
     monkeypatch.setattr(module, "OPEN_MAX", 2)
@@ -97,6 +98,7 @@ def test_what_came_again_counts_once_and_the_longer_stays(tmp_path: Path) -> Non
     archive.close()
 
 
+@pytest.mark.long
 def test_who_has_most_loses_its_oldest_and_nobody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SEGMENT_BYTES", 200_000)
     archive, kept = Archive(tmp_path, KEY), {1: History(8, 16)}
@@ -148,7 +150,7 @@ def test_a_scope_without_a_history_any_more_is_erased(tmp_path: Path) -> None:
     archive = Archive(tmp_path, KEY)
     archive.write([record(1), record(2, scope=9)], [key()], KEPT, NOW)
     assert [reach.scope for reach in archive.reach()] == [1]
-    archive.keep({}, NOW)
+    archive.erase_outdated({}, NOW)
     assert archive.reach() == []
     assert not list(tmp_path.glob("*.segment*"))
     archive.close()

@@ -47,7 +47,7 @@ def test_what_was_written_is_read_also_by_the_next_process(tmp_path: Path) -> No
     async def check() -> None:
         shell = Shell(tmp_path)
         for at in range(1, 6):
-            shell.keeper.record(record(at))
+            shell.keeper.write_record(record(at))
         assert await shell.read() == 5
         await until(lambda: bool(shell.keeper.reach))
         shell.keeper.close()
@@ -63,7 +63,7 @@ def test_a_process_without_new_records_says_how_far_it_reaches_and_one_without_a
 ) -> None:
     async def check() -> None:
         shell = Shell(tmp_path / "kept")
-        shell.keeper.record(record(7))
+        shell.keeper.write_record(record(7))
         assert await shell.read() == 1
         shell.keeper.close()
         again = Shell(tmp_path / "kept")
@@ -83,17 +83,17 @@ def test_a_process_without_new_records_says_how_far_it_reaches_and_one_without_a
 def test_a_full_disk_stops_the_history_alone_and_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def check() -> None:
         shell = Shell(tmp_path)
-        shell.keeper.record(record(1))
+        shell.keeper.write_record(record(1))
         assert await shell.read() == 1
         with monkeypatch.context() as full:
             full.setattr(Archive, "write", refuse)
-            shell.keeper.record(record(2))
+            shell.keeper.write_record(record(2))
             await until(lambda: bool(shell.keeper.refused))
-        shell.keeper.record(record(3))  # not tried again at once
+        shell.keeper.write_record(record(3))  # not tried again at once
         assert await shell.read() == 1
         assert shell.lost == 2
         shell.now += 60
-        shell.keeper.record(record(4))
+        shell.keeper.write_record(record(4))
         await until(lambda: not shell.keeper.refused)
         assert await shell.read() == 2
         shell.keeper.close()
@@ -126,13 +126,13 @@ def test_a_publisher_that_is_faster_than_the_disk_takes_no_room_of_others(
         monkeypatch.setattr("gateway.history.keeper.WAITING_BYTES_MAX", 40)
         shell = Shell(tmp_path)
         for at in range(1, 21):  # four bytes each, and nothing is written before this turn ends
-            shell.keeper.record(record(at))
+            shell.keeper.write_record(record(at))
         assert shell.lost == 15, "one alone has as much as it leaves free"
         of_other = HistoryRecord(1, HistoryPosition(1_800_000_000_099, bytes([1] * 16), 1, bytes(8)), b"k", b"body")
-        shell.keeper.record(Record((of_other, *record(30).records), ()))
+        shell.keeper.write_record(Record((of_other, *record(30).records), ()))
         assert shell.lost == 16
         assert await shell.read() == 6
-        shell.keeper.record(record(31))
+        shell.keeper.write_record(record(31))
         assert await shell.read() == 7
         assert shell.lost == 16
         shell.keeper.close()

@@ -54,7 +54,7 @@ def made(directory: Path, clock: Clock, kept: dict[str, History] = KEPT) -> Loca
 
 
 def say(history: LocalHistory, payload: bytes, owner: str = "ann", topic: str = "plant/a") -> None:
-    history.record(Publication(topic, payload, 1), owner, owner)
+    history.record_publication(Publication(topic, payload, 1), owner, owner)
 
 
 @pytest.mark.parametrize("page", [1, 1 << 16])
@@ -133,9 +133,9 @@ async def test_what_is_too_old_goes_and_a_filter_that_is_configured_no_more(tmp_
     again = made(tmp_path, clock, {"plant/#": History(1, 16)})
     again.start()
     await until(lambda: len(list(tmp_path.glob("*.segment"))) == 1)
-    assert len(again.states()) == 1
-    await until(lambda: bool(again.states()[0].bytes))
-    assert again.states()[0].first_ms == 1_800_000_000_000
+    assert len(again.history_states()) == 1
+    await until(lambda: bool(again.history_states()[0].bytes))
+    assert again.history_states()[0].first_ms == 1_800_000_000_000
     again.close()
     clock.now += 2 * DAY_S
     later = made(tmp_path, clock)
@@ -150,7 +150,7 @@ async def test_a_damaged_record_is_left_out_and_what_fits_no_record_is_counted(
 ) -> None:
     history = made(tmp_path, Clock())
     say(history, b"one")
-    history.record(Publication("plant/a", b"odd", 1, properties=(("a", "b"),) * 2000), "ann", "ann")
+    history.record_publication(Publication("plant/a", b"odd", 1, properties=(("a", "b"),) * 2000), "ann", "ann")
     assert history.lost == 1
     real = local_module.unpacked
     monkeypatch.setattr(
@@ -176,7 +176,7 @@ async def test_a_disk_that_does_not_read_ends_the_past_and_the_client_is_live(
     client = Client(history, "plant/#")
     await until(lambda: client.is_live)
     assert client.got == []
-    assert "input/output" in history.states()[0].refused
+    assert "input/output" in history.history_states()[0].refused
     history.close()
 
 

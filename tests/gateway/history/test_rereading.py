@@ -35,7 +35,7 @@ class Reader:
 
     def begin(self, *scopes: tuple[int, str]) -> Callable[[], None]:
         has_room = lambda: len(self.got) < self.room  # noqa: E731
-        return self.rereading.begin("plant/#", scopes, 5, self.give, has_room, self.done, "ann")
+        return self.rereading.begin_reading("plant/#", scopes, 5, self.give, has_room, self.done, "ann")
 
     def give(self, publication: Publication) -> None:
         self.got.append(publication.payload)
@@ -62,7 +62,7 @@ async def _the_past_then_live_without_gap_or_repetition() -> None:
     rereading.effect(Reread((1,), (told(2, topic="other/a"),)))
     rereading.effect(ReadAgainLive(1))
     rereading.delivered(told(4))
-    rereading.published(Publication("plant/own", b"own", 1), "plant/#")
+    rereading.take_published(Publication("plant/own", b"own", 1), "plant/#")
     rereading.effect(Reread((1,), (told(3),)))
     rereading.effect(Reread((1,), (told(4),)))
     rereading.effect(Reread((1,), (told(9, publisher="desk", time_ms=100_500),)))  # our own: it came live
@@ -152,7 +152,7 @@ async def _a_client_that_takes_nothing() -> None:
     (reading,) = reader.rereading._readings.values()
     for number in range(1_001, 2_001):
         reader.rereading.delivered(told(number))
-        reader.rereading.published(Publication("plant/a", b"%d" % (number + 1_000), 1), "plant/#")
+        reader.rereading.take_published(Publication("plant/a", b"%d" % (number + 1_000), 1), "plant/#")
         assert len(reading.waiting) + len(reading.kept) <= 10
     reader.rereading.effect(ReadAgainDone(1, True))
     for number in range(2_001, 2_100):

@@ -88,7 +88,7 @@ def test_what_is_neither_true_nor_false_is_no_answer(tmp_path: Path, value: str)
 
 def test_a_word_behind_true_changes_nothing(tmp_path: Path) -> None:
     out = made(tmp_path, "listener 1\nuse_username_as_clientid true # as ever\n", False)
-    assert [one.name for one in out.refused] == ["use_username_as_clientid"]
+    assert [one.name for one in out.refusals] == ["use_username_as_clientid"]
 
 
 def test_mistakes_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

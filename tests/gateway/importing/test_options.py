@@ -95,7 +95,7 @@ def test_the_manual_of_the_mosquitto_that_is_here_names_no_other() -> None:
 def test_an_option_that_mosquitto_does_not_know_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "mosquitto.conf"
     path.write_text("listener 1\nrequire_certficate true\n")
-    (refused,) = translate(read_conf(path)).refused
+    (refused,) = translate(read_conf(path)).refusals
     assert (refused.name, refused.where) == ("require_certficate", f"{path}:2")
 
 
@@ -115,7 +115,7 @@ def test_an_option_that_mosquitto_does_not_know_is_refused(tmp_path: Path) -> No
 def test_what_protects_and_has_no_counterpart_stops_the_import(tmp_path: Path, line: str) -> None:
     path = tmp_path / "mosquitto.conf"
     path.write_text(f"listener 1\nallow_anonymous true\n{line}\n")
-    assert translate(read_conf(path)).refused
+    assert translate(read_conf(path)).refusals
 
 
 @pytest.mark.parametrize(
@@ -129,4 +129,4 @@ def test_what_protects_and_has_no_counterpart_stops_the_import(tmp_path: Path, l
 def test_what_asks_for_what_happens_anyway_stops_nothing(tmp_path: Path, line: str) -> None:
     path = tmp_path / "mosquitto.conf"
     path.write_text(f"listener 1\nallow_anonymous true\n{line}\n")
-    assert not translate(read_conf(path)).refused
+    assert not translate(read_conf(path)).refusals

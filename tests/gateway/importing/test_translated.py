@@ -19,11 +19,11 @@ def test_answers_name_file_line_option_and_reason_the_worst_last(tmp_path: Path)
     for one in conf.everywhere.directives:
         made.answer(one)
     made.answer(conf.default.directives[0])
-    made.note("-", "something else")
+    made.add_note("-", "something else")
     assert [str(one).split("  ")[0].strip() for one in made.report] == [
         "taken", "not needed", "not needed", "changed", "refused", "refused",
     ]  # fmt: skip
     assert str(made.report[1]) == f"not needed  {path}:2  pid_file  the service manager knows the process"
     assert str(made.report[2]) == f"not needed  {path}:3  max_qos  it is so here"
-    assert [one.name for one in made.refused] == ["quue_qos0", "plugin"]
+    assert [one.name for one in made.refusals] == ["quue_qos0", "plugin"]
     assert other.answers == [], "each has answers of its own"

@@ -48,7 +48,7 @@ WHOLE = "address a.example\ntopic x\n"
 def test_what_is_carried_over(tmp_path: Path, line: str, key: str, value: object) -> None:
     found, made = bridged(tmp_path, WHOLE + line)
     assert found[key] == value
-    assert not made.refused
+    assert not made.refusals
 
 
 def test_a_password_becomes_a_file_of_its_own(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_topics_keep_their_names_on_both_sides(
 )
 def test_a_topic_that_cannot_be_is_refused(tmp_path: Path, line: str, said: str) -> None:
     _, made = bridged(tmp_path, f"address a\ntopic x\n{line}")
-    assert said in made.refused[0].text
+    assert said in made.refusals[0].text
 
 
 @pytest.mark.parametrize(("line", "said"), [("topic x", "has no address"), ("address a", "has no topic")])

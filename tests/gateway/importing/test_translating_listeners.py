@@ -54,7 +54,7 @@ def test_the_http_api_does_not_become_a_door_for_mqtt(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("line", ["cafile ca", "capath ca", "certfile c", "keyfile k", "require_certificate true"])
 def test_half_of_tls_is_refused(tmp_path: Path, line: str) -> None:
-    assert made(tmp_path, f"listener 1\n{line}\n", False).refused
+    assert made(tmp_path, f"listener 1\n{line}\n", False).refusals
 
 
 def test_the_proxy_protocol_is_taken_from_named_addresses(tmp_path: Path) -> None:

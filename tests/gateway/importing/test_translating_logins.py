@@ -16,7 +16,7 @@ def test_who_may_come_without_a_name_is_the_narrowest(tmp_path: Path) -> None:
     assert not out.settings["allow_anonymous"]
     assert any("allow_anonymous differed" in one.text for one in out.answers)
     assert any("was of some listeners" in one.text for one in out.answers)
-    assert not out.refused
+    assert not out.refusals
 
 
 @pytest.mark.parametrize(
@@ -28,13 +28,13 @@ def test_who_may_come_without_a_name_is_the_narrowest(tmp_path: Path) -> None:
     ],
 )
 def test_users_or_rights_of_one_listener_do_not_count_at_another(tmp_path: Path, text: str) -> None:
-    assert made(tmp_path, f"{EACH}{text}", False).refused
+    assert made(tmp_path, f"{EACH}{text}", False).refusals
 
 
 def test_rights_of_one_listener_narrow_the_others(tmp_path: Path) -> None:
     out = made(tmp_path, f"{EACH}listener 1\nacl_file p\nlistener 2\n")
     assert out.files == {"acl": Path("p")}
-    assert not out.refused
+    assert not out.refusals
 
 
 def test_settings_for_all_are_taken_once(tmp_path: Path) -> None:
@@ -52,13 +52,13 @@ def test_mosquittos_own_plugins_of_2_1_are_its_files(tmp_path: Path) -> None:
         "listener 1\nplugin_use pw\nplugin_use rights\nlistener 2\nplugin_use pw\nplugin_use rights\n",
     )
     assert out.files == {"passwords": Path("p"), "acl": Path("q")}
-    assert not out.refused
+    assert not out.refusals
 
 
 @pytest.mark.parametrize("line", ["plugin /usr/lib/mosquitto_dynamic_security.so", "auth_plugin /x/go-auth.so"])
 def test_the_checks_of_another_plugin_are_not_done_without(tmp_path: Path, line: str) -> None:
     out = made(tmp_path, f"listener 1\nallow_anonymous true\n{line}\nplugin_opt_config_file c\n", False)
-    assert [one.name for one in out.refused] == [line.split(maxsplit=1)[0]]
+    assert [one.name for one in out.refusals] == [line.split(maxsplit=1)[0]]
 
 
 def test_listener_allow_anonymous_of_2_1_counts(tmp_path: Path) -> None:

@@ -272,6 +272,7 @@ def test_an_unmasked_frame_is_a_protocol_error() -> None:
     asyncio.run(check())
 
 
+@pytest.mark.long
 def test_pings_of_a_peer_that_reads_nothing_do_not_fill_memory() -> None:
     async def check() -> None:
         async with serving({"listeners": WS, "limits": {"write_bytes": 65_536}}) as broker:

@@ -18,7 +18,7 @@ def known(copies: Copies) -> set[bytes]:
 
 def test_a_body_is_found_as_it_was_decoded() -> None:
     copies = Copies()
-    younger, older = copies.keep(b"body", PLAIN)
+    younger, older = copies.keep_body(b"body", PLAIN)
     assert younger[b"body"] is PLAIN
     assert older == {}
     assert copies.generations == (younger, older)
@@ -28,12 +28,12 @@ def test_half_goes_at_a_time_and_the_older_first() -> None:
     body = 100
     copies = Copies(2 * 3 * (body + BODY_OVERHEAD_BYTES))  # three in each half
     for number in range(3):
-        copies.keep(bytes([number]) * body, PLAIN)
+        copies.keep_body(bytes([number]) * body, PLAIN)
     assert copies.generations[1] == {}
-    copies.keep(b"3" * body, PLAIN)
+    copies.keep_body(b"3" * body, PLAIN)
     assert (len(copies.generations[0]), len(copies.generations[1])) == (1, 3)
     for number in range(4, 7):
-        copies.keep(bytes([number]) * body, PLAIN)
+        copies.keep_body(bytes([number]) * body, PLAIN)
     assert known(copies) == {b"3" * body, *(bytes([number]) * body for number in range(4, 7))}
 
 
@@ -44,12 +44,12 @@ def test_half_goes_at_a_time_and_the_older_first() -> None:
 ])  # fmt: skip
 def test_what_costs_too_much_to_compare_or_hold_is_not_kept(body: int, properties: Properties, kept: bool) -> None:
     copies = Copies()
-    copies.keep(bytes(body), ("t", b"", properties))
+    copies.keep_body(bytes(body), ("t", b"", properties))
     assert bool(known(copies)) is kept
 
 
 def test_a_body_larger_than_a_half_empties_what_was_there_and_stays_bounded() -> None:
     copies = Copies(1000)
     for number in range(50):
-        copies.keep(bytes([number]) * 600, PLAIN)
+        copies.keep_body(bytes([number]) * 600, PLAIN)
         assert len(known(copies)) <= 2

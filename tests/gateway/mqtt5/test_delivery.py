@@ -31,9 +31,9 @@ class Told:
     def dropped(self, queued: Queued) -> None:
         self.said.append(("dropped", queued.message.payload))
 
-    def released(self, packet_id: int, queued: Queued) -> None: ...
+    def pubrec_received(self, packet_id: int, queued: Queued) -> None: ...
     def finished(self, packet_id: int, queued: Queued | None) -> None: ...
-    def completed(self, packet_id: int) -> None: ...
+    def pubrel_received(self, packet_id: int) -> None: ...
     def cleared(self) -> None: ...
 
 
@@ -43,7 +43,7 @@ class Recorded(Delivery):
         self.reached: list[str] = []
         super().__init__(limits)
 
-    def _lost(self, queued: Queued, reason: ReasonCode) -> None:
+    def _take_dropped(self, queued: Queued, reason: ReasonCode) -> None:
         self.lost.append((queued.message.payload, reason))
 
     def _reached(self, bound: str) -> None:

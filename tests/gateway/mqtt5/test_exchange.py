@@ -37,7 +37,7 @@ class Ends(SessionExchange):
 
     def take(self, publish: Publish) -> list[Any]:
         actions: list[Any] = []
-        self._take(publish, actions)
+        self._take_publish(publish, actions)
         return actions
 
     def hear(self, packet: PubAck | PubRec | PubComp | PubRel) -> list[Any]:

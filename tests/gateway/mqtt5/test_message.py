@@ -11,7 +11,7 @@ def test_what_belongs_to_a_connection_does_not_travel_on() -> None:
     properties = Properties(
         content_type="t", user=(("a", "b"),), topic_alias=3, subscription_ids=(1,), message_expiry_s=5
     )
-    message = Message.of(Publish("a", b"x", 1, True, properties=properties), 100.0, "me")
+    message = Message.from_publish(Publish("a", b"x", 1, True, properties=properties), 100.0, "me")
     assert message.properties == Properties(content_type="t", user=(("a", "b"),))
     assert (message.expires_at, message.publisher, message.qos, message.retain) == (105.0, "me", 1, True)
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -33,21 +34,20 @@ def test_table_has_every_property_of_the_specification() -> None:
     assert {row.identifier for row in TABLE} == set(EXAMPLES)
 
 
-@pytest.mark.parametrize("carrier", list(Carrier))
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.field)
-def test_each_property_in_each_packet_is_read_or_refused(carrier: Carrier, row: object) -> None:
-    assert row in TABLE
+def test_each_property_in_each_packet_is_read_or_refused(row: object) -> None:
     example = EXAMPLES[row.identifier]  # type: ignore[attr-defined]
-    if carrier in row.carriers:  # type: ignore[attr-defined]
-        properties = decode(example, carrier)
-        assert getattr(properties, row.field) not in (None, ())  # type: ignore[attr-defined]
-        assert encode_properties(properties, carrier)[1:].hex() == example
-    else:
-        with pytest.raises(ProtocolViolation):
-            decode(example, carrier)
-        holder = next(iter(row.carriers))  # type: ignore[attr-defined]
-        with pytest.raises(UnsendablePacket):
-            encode_properties(decode(example, holder), carrier)
+    holder = next(iter(row.carriers))  # type: ignore[attr-defined]
+    read, written = set(), set()
+    for carrier in Carrier:
+        with suppress(ProtocolViolation):
+            properties = decode(example, carrier)
+            assert getattr(properties, row.field) not in (None, ()), carrier  # type: ignore[attr-defined]
+            read.add(carrier)
+        with suppress(UnsendablePacket):
+            assert encode_properties(decode(example, holder), carrier)[1:].hex() == example, carrier
+            written.add(carrier)
+    assert read == written == set(row.carriers)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.field)

@@ -69,7 +69,7 @@ def begin(
     packet: Connect | None = None, limits: SessionLimits | None = None, offer: ServerOffer = OFFER
 ) -> ServerSession:
     session = ServerSession("c", limits)
-    first = read(session.connected(packet or connect(), offer, NOW), (packet or connect()).version)[0]
+    first = read(session.take_connect(packet or connect(), offer, NOW), (packet or connect()).version)[0]
     assert isinstance(first, ConnAck)
     return session
 
@@ -103,7 +103,7 @@ def test_connack_says_what_differs_from_the_defaults() -> None:
     )
     session = ServerSession("c")
     packet = Connect("c", V5, keep_alive_s=100, properties=Properties(session_expiry_s=100))
-    (connack,) = read(session.connected(packet, offer, NOW, Properties(assigned_client_id="x")))
+    (connack,) = read(session.take_connect(packet, offer, NOW, Properties(assigned_client_id="x")))
     assert connack == ConnAck(
         False,
         0,
@@ -128,13 +128,13 @@ def test_connack_says_what_differs_from_the_defaults() -> None:
 def test_session_present(version: Version, clean: bool, expiry_s: int, present: bool) -> None:
     session = begin(connect(version, clean, expiry_s))
     session.disconnected(NOW)
-    out = read(session.connected(connect(version, clean, expiry_s), OFFER, NOW + 1), version)
+    out = read(session.take_connect(connect(version, clean, expiry_s), OFFER, NOW + 1), version)
     assert isinstance(out[0], ConnAck)
     assert out[0].session_present is present
 
 
 def test_a_first_connection_has_no_session_whatever_clean_start_says() -> None:
-    out = read(ServerSession("c").connected(connect(clean=False), OFFER, NOW))
+    out = read(ServerSession("c").take_connect(connect(clean=False), OFFER, NOW))
     assert isinstance(out[0], ConnAck)
     assert not out[0].session_present
 
@@ -144,8 +144,8 @@ def test_a_session_ends_when_its_expiry_interval_has_passed() -> None:
     assert session.next_deadline is None, "no keep-alive"
     assert session.disconnected(NOW) == []
     assert session.next_deadline == NOW + 3600
-    assert session.tick(NOW + 3599) == []
-    assert session.tick(NOW + 3600) == [SessionEnded()]
+    assert session.due_actions(NOW + 3599) == []
+    assert session.due_actions(NOW + 3600) == [SessionEnded()]
     assert session.next_deadline is None
 
 
@@ -158,7 +158,7 @@ def test_a_session_without_expiry_ends_with_its_connection() -> None:
 def test_an_expired_session_is_not_resumed_even_if_nobody_looked() -> None:
     session = begin(connect(expiry_s=10))
     session.disconnected(NOW)
-    out = read(session.connected(connect(clean=False), OFFER, NOW + 11))
+    out = read(session.take_connect(connect(clean=False), OFFER, NOW + 11))
     assert isinstance(out[0], ConnAck)
     assert not out[0].session_present
 
@@ -178,29 +178,29 @@ def test_a_session_may_be_kept_for_ever() -> None:
 
 def test_disconnect_may_change_the_expiry_but_not_from_zero() -> None:
     session = begin()
-    actions = session.received(Disconnect(0, Properties(session_expiry_s=5)), NOW)
+    actions = session.take_packet(Disconnect(0, Properties(session_expiry_s=5)), NOW)
     assert closes(actions) is ReasonCode.SUCCESS
     session.disconnected(NOW)
     assert session.next_deadline == NOW + 5
     session = begin(connect(expiry_s=0))
-    assert closes(session.received(Disconnect(0, Properties(session_expiry_s=5)), NOW)) == 0x82
+    assert closes(session.take_packet(Disconnect(0, Properties(session_expiry_s=5)), NOW)) == 0x82
 
 
 def test_keep_alive_is_enforced_at_one_and_a_half() -> None:
     session = begin(Connect("c", V5, keep_alive_s=10))
     assert session.next_deadline == NOW + 15
-    assert read(session.received(PingReq(), NOW + 10)) == [PingResp()]
-    assert session.tick(NOW + 24.9) == []
-    (close,) = session.tick(NOW + 25)
+    assert read(session.take_packet(PingReq(), NOW + 10)) == [PingResp()]
+    assert session.due_actions(NOW + 24.9) == []
+    (close,) = session.due_actions(NOW + 25)
     assert isinstance(close, Close)
     assert read(close.farewell) == [Disconnect(ReasonCode.KEEP_ALIVE_TIMEOUT)]
 
 
 def test_nothing_is_heard_after_a_close() -> None:
     session = begin()
-    actions = session.received_all([Disconnect(), PingReq(), Publish("a", b"")], NOW)
+    actions = session.take_packets([Disconnect(), PingReq(), Publish("a", b"")], NOW)
     assert len(actions) == 1
-    assert session.received(PingReq(), NOW) == []
+    assert session.take_packet(PingReq(), NOW) == []
 
 
 def test_the_password_is_not_kept() -> None:
@@ -225,19 +225,19 @@ def test_will_of_a_lost_connection_goes_at_once() -> None:
     session = begin(with_will())
     actions = session.disconnected(NOW)
     assert [type(action) for action in actions] == [PublishWill]
-    assert session.tick(NOW + 100) == [SessionEnded()], "a will is published once"
+    assert session.due_actions(NOW + 100) == [SessionEnded()], "a will is published once"
 
 
 @pytest.mark.parametrize(("code", "published"), [(0x00, False), (0x04, True), (0x80, True)])
 def test_disconnect_discards_the_will_or_not(code: int, published: bool) -> None:
     session = begin(with_will())
-    session.received(Disconnect(code), NOW)
+    session.take_packet(Disconnect(code), NOW)
     assert any(isinstance(action, PublishWill) for action in session.disconnected(NOW)) is published
 
 
 def test_a_protocol_error_publishes_the_will() -> None:
     session = begin(with_will())
-    session.received(PingResp(), NOW)
+    session.take_packet(PingResp(), NOW)
     assert [type(action) for action in session.disconnected(NOW)] == [PublishWill]
 
 
@@ -245,7 +245,7 @@ def test_will_delay_and_return_in_time() -> None:
     session = begin(with_will(delay_s=10))
     assert session.disconnected(NOW) == []
     assert session.next_deadline == NOW + 10
-    session.connected(Connect("c", V5, clean_start=False), OFFER, NOW + 9)
+    session.take_connect(Connect("c", V5, clean_start=False), OFFER, NOW + 9)
     assert session.disconnected(NOW + 20) == [SessionEnded()]
 
 
@@ -253,14 +253,14 @@ def test_will_delay_ends_with_the_session() -> None:
     session = begin(with_will(delay_s=1000, expiry_s=5))
     session.disconnected(NOW)
     assert session.next_deadline == NOW + 5
-    assert [type(action) for action in session.tick(NOW + 5)] == [PublishWill, SessionEnded]
+    assert [type(action) for action in session.due_actions(NOW + 5)] == [PublishWill, SessionEnded]
 
 
 def test_clean_start_of_a_successor_publishes_the_delayed_will() -> None:
     session = begin(with_will(delay_s=10))
     session.disconnected(NOW)
-    assert [type(action) for action in session.end()] == [PublishWill, SessionEnded]
-    assert session.end() == []
+    assert [type(action) for action in session.end_session()] == [PublishWill, SessionEnded]
+    assert session.end_session() == []
 
 
 def test_a_will_beyond_the_servers_offer_refuses_the_connection() -> None:
@@ -284,7 +284,7 @@ def test_every_state_and_packet_has_an_entry_and_behaves_so() -> None:
     for state, packet in itertools.product(Connection, packets):
         session = begin()
         session.state = state
-        actions = session.received(packet, NOW)
+        actions = session.take_packet(packet, NOW)
         if state is not Connection.CONNECTED:
             assert actions == []
         elif type(packet) in refused:
@@ -298,7 +298,7 @@ def test_every_state_and_packet_has_an_entry_and_behaves_so() -> None:
 def test_qos_0_is_routed_and_needs_no_answer() -> None:
     session = begin()
     publish = Publish("a", b"x")
-    assert session.received(publish, NOW) == [publish]
+    assert session.take_packet(publish, NOW) == [publish]
     assert session.acknowledge(publish) == b""
 
 
@@ -306,81 +306,81 @@ def test_qos_0_is_routed_and_needs_no_answer() -> None:
 def test_qos_1_is_acknowledged_when_accepted(version: Version) -> None:
     session = begin(connect(version))
     publish = Publish("a", b"x", 1, packet_id=5)
-    assert session.received(publish, NOW) == [publish]
+    assert session.take_packet(publish, NOW) == [publish]
     assert read(session.acknowledge(publish), version) == [PubAck(5)]
     assert session.acknowledge(publish) == b"", "once"
     again = Publish("a", b"x", 1, dup=True, packet_id=5)
-    assert session.received(again, NOW) == [again], "after PUBACK it is a new message"
+    assert session.take_packet(again, NOW) == [again], "after PUBACK it is a new message"
 
 
 @pytest.mark.parametrize("version", [V311, V5])
 def test_qos_2_is_routed_once(version: Version) -> None:
     session = begin(connect(version))
     publish = Publish("a", b"x", 2, packet_id=5)
-    assert session.received(publish, NOW) == [publish]
-    assert session.received(Publish("a", b"x", 2, dup=True, packet_id=5), NOW) == []
+    assert session.take_packet(publish, NOW) == [publish]
+    assert session.take_packet(Publish("a", b"x", 2, dup=True, packet_id=5), NOW) == []
     assert read(session.acknowledge(publish), version) == [PubRec(5)]
     for _ in range(2):
-        assert read(session.received(Publish("a", b"x", 2, packet_id=5), NOW), version) == [PubRec(5)]
-    assert read(session.received(PubRel(5), NOW), version) == [PubComp(5)]
+        assert read(session.take_packet(Publish("a", b"x", 2, packet_id=5), NOW), version) == [PubRec(5)]
+    assert read(session.take_packet(PubRel(5), NOW), version) == [PubComp(5)]
     unknown = ReasonCode.PACKET_IDENTIFIER_NOT_FOUND if version is V5 else 0
-    assert read(session.received(PubRel(5), NOW), version) == [PubComp(5, unknown)]
+    assert read(session.take_packet(PubRel(5), NOW), version) == [PubComp(5, unknown)]
 
 
 def test_qos_2_is_not_routed_again_after_a_reconnect() -> None:
     session = begin()
     publish = Publish("a", b"x", 2, packet_id=5)
-    session.received(publish, NOW)
+    session.take_packet(publish, NOW)
     session.acknowledge(publish)
     session.disconnected(NOW)
-    session.connected(connect(clean=False), OFFER, NOW)
-    assert read(session.received(Publish("a", b"x", 2, dup=True, packet_id=5), NOW)) == [PubRec(5)]
+    session.take_connect(connect(clean=False), OFFER, NOW)
+    assert read(session.take_packet(Publish("a", b"x", 2, dup=True, packet_id=5), NOW)) == [PubRec(5)]
     session.disconnected(NOW)
-    session.connected(connect(), OFFER, NOW)
+    session.take_connect(connect(), OFFER, NOW)
     publish = Publish("a", b"x", 2, packet_id=5)
-    assert session.received(publish, NOW) == [publish], "a clean start forgets"
+    assert session.take_packet(publish, NOW) == [publish], "a clean start forgets"
 
 
 def test_accepted_while_the_client_was_away() -> None:
     session = begin()
     publish = Publish("a", b"x", 2, packet_id=5)
-    session.received(publish, NOW)
+    session.take_packet(publish, NOW)
     session.disconnected(NOW)
     assert session.acknowledge(publish) == b""
-    session.connected(connect(clean=False), OFFER, NOW)
-    assert read(session.received(Publish("a", b"x", 2, dup=True, packet_id=5), NOW)) == [PubRec(5)]
+    session.take_connect(connect(clean=False), OFFER, NOW)
+    assert read(session.take_packet(Publish("a", b"x", 2, dup=True, packet_id=5), NOW)) == [PubRec(5)]
 
 
 def test_refusal_of_a_message_reaches_version_5_only() -> None:
     for version, qos in itertools.product((V311, V5), (1, 2)):
         session = begin(connect(version))
         publish = Publish("a", b"x", qos, packet_id=5)
-        session.received(publish, NOW)
+        session.take_packet(publish, NOW)
         (answer,) = read(session.acknowledge(publish, ReasonCode.NOT_AUTHORIZED), version)
         assert isinstance(answer, PubAck if qos == 1 else PubRec)
         assert answer.code == (0x87 if version is V5 else 0)
         if qos == 2:
             new = Publish("a", b"x", 2, packet_id=5)
-            routed = new in session.received(new, NOW)
+            routed = new in session.take_packet(new, NOW)
             assert routed is (version is V5), "a refused identifier is free"
 
 
 def test_receive_maximum_of_the_server() -> None:
     session = begin(offer=ServerOffer(receive_maximum=2))
     publishes = [Publish("a", b"", 1, packet_id=n) for n in (1, 2, 3)]
-    actions = session.received_all(publishes, NOW)
+    actions = session.take_packets(publishes, NOW)
     assert actions[:2] == publishes[:2]
     assert closes(actions) is ReasonCode.RECEIVE_MAXIMUM_EXCEEDED
     old = begin(connect(V311), offer=ServerOffer(receive_maximum=2))
-    assert old.received_all(publishes, NOW) == publishes
+    assert old.take_packets(publishes, NOW) == publishes
     assert old.inbound.full
 
 
 def test_offer_is_enforced() -> None:
     session = begin(offer=ServerOffer(maximum_qos=1))
-    assert closes(session.received(Publish("a", b"", 2, packet_id=1), NOW)) is ReasonCode.QOS_NOT_SUPPORTED
+    assert closes(session.take_packet(Publish("a", b"", 2, packet_id=1), NOW)) is ReasonCode.QOS_NOT_SUPPORTED
     session = begin(offer=ServerOffer(retain_available=False))
-    assert closes(session.received(Publish("a", b"", 0, True), NOW)) is ReasonCode.RETAIN_NOT_SUPPORTED
+    assert closes(session.take_packet(Publish("a", b"", 0, True), NOW)) is ReasonCode.RETAIN_NOT_SUPPORTED
 
 
 def test_topic_aliases_of_the_client_last_as_long_as_the_connection() -> None:
@@ -388,20 +388,20 @@ def test_topic_aliases_of_the_client_last_as_long_as_the_connection() -> None:
         return Publish(topic, b"", properties=Properties(topic_alias=alias))
 
     session = begin(offer=ServerOffer(topic_alias_maximum=1))
-    topics = [one.topic for one in session.received_all([aliased("a", 1), aliased("", 1)], NOW)]  # type: ignore[union-attr]
+    topics = [one.topic for one in session.take_packets([aliased("a", 1), aliased("", 1)], NOW)]  # type: ignore[union-attr]
     assert topics == ["a", "a"]
-    assert closes(session.received(aliased("a", 2), NOW)) is ReasonCode.TOPIC_ALIAS_INVALID
+    assert closes(session.take_packet(aliased("a", 2), NOW)) is ReasonCode.TOPIC_ALIAS_INVALID
     session.disconnected(NOW)
-    session.connected(connect(clean=False), OFFER, NOW)
-    assert closes(session.received(aliased("", 1), NOW)) is ReasonCode.PROTOCOL_ERROR
+    session.take_connect(connect(clean=False), OFFER, NOW)
+    assert closes(session.take_packet(aliased("", 1), NOW)) is ReasonCode.PROTOCOL_ERROR
 
 
 def test_re_authentication_needs_the_method_of_connect() -> None:
     session = begin(connect(authentication_method="m"))
     auth = Auth(0x19, Properties(authentication_method="m"))
-    assert session.received(auth, NOW) == [auth]
+    assert session.take_packet(auth, NOW) == [auth]
     other = Auth(0x19, Properties(authentication_method="other"))
-    assert closes(session.received(other, NOW)) is ReasonCode.PROTOCOL_ERROR
+    assert closes(session.take_packet(other, NOW)) is ReasonCode.PROTOCOL_ERROR
 
 
 # ------------------------------------------------------------------------------------------- subscriptions
@@ -410,12 +410,12 @@ def test_re_authentication_needs_the_method_of_connect() -> None:
 def test_subscribe_grants_refuses_and_replaces() -> None:
     session = begin()
     packet = Subscribe(7, (Subscription("a", 2), Subscription("b", 1)), Properties(subscription_ids=(9,)))
-    assert session.received(packet, NOW) == [packet]
-    granted = session.subscribed(packet, (1, ReasonCode.NOT_AUTHORIZED))
+    assert session.take_packet(packet, NOW) == [packet]
+    granted = session.enter_granted(packet, (1, ReasonCode.NOT_AUTHORIZED))
     assert read(session.suback(7, granted.codes)) == [SubAck(7, (1, 0x87))]
     assert [(one.options.filter, one.options.qos, one.identifier) for one in granted.subscriptions] == [("a", 1, 9)]
     assert list(session.subscriptions) == ["a"]
-    session.subscribed(Subscribe(8, (Subscription("a", 0),)), (0,))
+    session.enter_granted(Subscribe(8, (Subscription("a", 0),)), (0,))
     assert session.subscriptions["a"].identifier == 0
 
 
@@ -423,25 +423,25 @@ def test_subscribe_grants_refuses_and_replaces() -> None:
 def test_retain_handling(handling: int, expected: list[bool]) -> None:
     session = begin()
     packet = Subscribe(1, (Subscription("a", retain_handling=handling),))
-    assert [bool(session.subscribed(packet, (0,)).retained) for _ in range(2)] == expected
+    assert [bool(session.enter_granted(packet, (0,)).retained) for _ in range(2)] == expected
 
 
 def test_shared_subscriptions_get_no_retained_messages() -> None:
-    granted = begin().subscribed(Subscribe(1, (Subscription("$share/g/a"),)), (0,))
+    granted = begin().enter_granted(Subscribe(1, (Subscription("$share/g/a"),)), (0,))
     assert granted.subscriptions
     assert not granted.retained
 
 
 def test_number_of_subscriptions_is_bounded() -> None:
     session = begin(limits=SessionLimits(subscriptions=1))
-    granted = session.subscribed(Subscribe(1, (Subscription("a"), Subscription("b"), Subscription("a"))), (0, 0, 1))
+    granted = session.enter_granted(Subscribe(1, (Subscription("a"), Subscription("b"), Subscription("a"))), (0, 0, 1))
     assert read(session.suback(1, granted.codes)) == [SubAck(1, (0, ReasonCode.QUOTA_EXCEEDED, 1))]
 
 
 def test_unsubscribe() -> None:
     session = begin()
-    session.subscribed(Subscribe(1, (Subscription("a"),)), (0,))
-    codes = session.unsubscribed(("a", "b", "a"))
+    session.enter_granted(Subscribe(1, (Subscription("a"),)), (0,))
+    codes = session.remove_subscriptions(("a", "b", "a"))
     assert read(session.unsuback(2, codes)) == [UnsubAck(2, (0, 0x11, 0x11))]
     assert session.subscriptions == {}
 
@@ -457,9 +457,9 @@ def test_delivery_at_each_qos(version: Version) -> None:
     assert read(session.deliver(one, 0, True, NOW), version) == [Publish("a", b"x", 0, True, properties=sent)]
     assert read(session.deliver(one, 1, False, NOW), version) == [Publish("a", b"x", 1, False, False, 1, sent)]
     assert read(session.deliver(one, 2, False, NOW), version) == [Publish("a", b"x", 2, False, False, 2, sent)]
-    assert session.received(PubAck(1), NOW) == []
-    assert read(session.received(PubRec(2), NOW), version) == [PubRel(2)]
-    assert session.received(PubComp(2), NOW) == []
+    assert session.take_packet(PubAck(1), NOW) == []
+    assert read(session.take_packet(PubRec(2), NOW), version) == [PubRel(2)]
+    assert session.take_packet(PubComp(2), NOW) == []
     assert session.outbound.in_flight == 0
     assert session.held_bytes == 0
 
@@ -477,7 +477,7 @@ def test_receive_maximum_of_the_client_bounds_what_is_in_flight() -> None:
     session = begin(connect(receive_maximum=2))
     assert [one.packet_id for one in send(session, 5)] == [1, 2]  # type: ignore[union-attr]
     assert len(session.waiting) == 3
-    (third,) = read(session.received(PubAck(1), NOW))
+    (third,) = read(session.take_packet(PubAck(1), NOW))
     assert isinstance(third, Publish)
     assert third.payload == b"\2"
 
@@ -490,16 +490,16 @@ def test_in_flight_messages_are_bounded_for_old_clients_too() -> None:
 def test_wrong_acknowledgement_closes_and_unknown_is_ignored() -> None:
     session = begin()
     send(session, 1, qos=2)
-    assert session.received(PubAck(9), NOW) == []
-    assert read(session.received(PubRec(9), NOW)) == [PubRel(9, ReasonCode.PACKET_IDENTIFIER_NOT_FOUND)]
-    assert session.received(PubComp(9), NOW) == []
-    assert closes(session.received(PubAck(1), NOW)) is ReasonCode.PROTOCOL_ERROR
+    assert session.take_packet(PubAck(9), NOW) == []
+    assert read(session.take_packet(PubRec(9), NOW)) == [PubRel(9, ReasonCode.PACKET_IDENTIFIER_NOT_FOUND)]
+    assert session.take_packet(PubComp(9), NOW) == []
+    assert closes(session.take_packet(PubAck(1), NOW)) is ReasonCode.PROTOCOL_ERROR
 
 
 def test_a_refused_qos_2_message_is_done() -> None:
     session = begin(connect(receive_maximum=1))
     send(session, 2, qos=2)
-    (second,) = read(session.received(PubRec(1, ReasonCode.QUOTA_EXCEEDED), NOW))
+    (second,) = read(session.take_packet(PubRec(1, ReasonCode.QUOTA_EXCEEDED), NOW))
     assert isinstance(second, Publish)
     assert second.packet_id == 2
 
@@ -507,11 +507,11 @@ def test_a_refused_qos_2_message_is_done() -> None:
 def test_resume_repeats_in_order_with_dup_and_then_sends_what_waited() -> None:
     session = begin()
     send(session, 4, qos=2)
-    session.received(PubRec(2), NOW)
-    session.received(PubRec(1), NOW)
+    session.take_packet(PubRec(2), NOW)
+    session.take_packet(PubRec(1), NOW)
     session.disconnected(NOW)
     session.deliver(message(9), 1, False, NOW)
-    connack, *rest = read(session.connected(connect(clean=False), OFFER, NOW))
+    connack, *rest = read(session.take_connect(connect(clean=False), OFFER, NOW))
     assert connack == ConnAck(True, 0, connack.properties)  # type: ignore[union-attr]
     assert rest[:2] == [PubRel(2), PubRel(1)]
     publishes = [one for one in rest if isinstance(one, Publish)]
@@ -526,14 +526,14 @@ def test_resume_with_a_smaller_receive_maximum() -> None:
     session = begin()
     send(session, 3)
     session.disconnected(NOW)
-    out = read(session.connected(connect(clean=False, receive_maximum=1), OFFER, NOW))
+    out = read(session.take_connect(connect(clean=False, receive_maximum=1), OFFER, NOW))
     assert [one.packet_id for one in out if isinstance(one, Publish)] == [1]
     assert session.deliver(message(9), 1, False, NOW) is None
     for packet_id in (1, 2):
-        (repeated,) = read(session.received(PubAck(packet_id), NOW))
+        (repeated,) = read(session.take_packet(PubAck(packet_id), NOW))
         assert isinstance(repeated, Publish)
         assert (repeated.packet_id, repeated.dup) == (packet_id + 1, True)
-    (new,) = read(session.received(PubAck(3), NOW))
+    (new,) = read(session.take_packet(PubAck(3), NOW))
     assert isinstance(new, Publish)
     assert not new.dup
 
@@ -542,7 +542,7 @@ def test_resume_in_another_version() -> None:
     session = begin()
     send(session, 1)
     session.disconnected(NOW)
-    _, repeated = read(session.connected(connect(V311, clean=False), OFFER, NOW), V311)
+    _, repeated = read(session.take_connect(connect(V311, clean=False), OFFER, NOW), V311)
     assert isinstance(repeated, Publish)
     assert repeated.dup
 
@@ -552,7 +552,7 @@ def test_qos_0_is_dropped_for_absent_and_slow_clients() -> None:
     session.pause()
     assert session.deliver(message(1), 0, False, NOW) is None
     assert session.deliver(message(2), 1, False, NOW) is None
-    assert session.received(PubAck(9), NOW) == []
+    assert session.take_packet(PubAck(9), NOW) == []
     (waited,) = read(session.resume(NOW))
     assert isinstance(waited, Publish)
     assert waited.payload == b"\2"
@@ -589,7 +589,7 @@ def test_messages_too_large_for_the_client_are_dropped_and_the_next_goes() -> No
     session.deliver(message(2), 1, False, NOW)
     session.deliver(message(3, 500), 1, False, NOW)
     session.deliver(message(4), 1, False, NOW)
-    (after,) = read(session.received(PubAck(2), NOW))
+    (after,) = read(session.take_packet(PubAck(2), NOW))
     assert isinstance(after, Publish)
     assert after.payload == b"\4"
     assert session.figures.dropped_too_large == 3
@@ -600,7 +600,7 @@ def test_in_flight_and_too_large_after_a_reconnect() -> None:
     session = begin()
     session.deliver(message(1, 500), 1, False, NOW)
     session.disconnected(NOW)
-    out = session.connected(connect(clean=False, maximum_packet_size=100), OFFER, NOW)
+    out = session.take_connect(connect(clean=False, maximum_packet_size=100), OFFER, NOW)
     assert len(out) == 1
     assert (session.outbound.in_flight, session.held_bytes) == (0, 0)
 
@@ -610,7 +610,7 @@ def test_expired_messages_are_not_sent() -> None:
     session.disconnected(NOW)
     session.deliver(message(1, expires_at=NOW + 5), 1, False, NOW)
     session.deliver(message(2, expires_at=NOW + 50), 1, False, NOW)
-    _, second = read(session.connected(connect(clean=False), OFFER, NOW + 10))
+    _, second = read(session.take_connect(connect(clean=False), OFFER, NOW + 10))
     assert isinstance(second, Publish)
     assert (second.payload, second.properties.message_expiry_s) == (b"\2", 40)
     assert session.deliver(message(3, expires_at=NOW + 5), 0, False, NOW + 10) is None
@@ -621,7 +621,7 @@ def test_what_was_sent_once_is_repeated_even_when_expired() -> None:
     session = begin()
     session.deliver(message(1, expires_at=NOW + 5), 1, False, NOW)
     session.disconnected(NOW)
-    _, again = read(session.connected(connect(clean=False), OFFER, NOW + 10))
+    _, again = read(session.take_connect(connect(clean=False), OFFER, NOW + 10))
     assert isinstance(again, Publish)
     assert again.dup
     assert again.properties.message_expiry_s == 0
@@ -637,7 +637,7 @@ def test_topic_aliases_towards_the_client() -> None:
     assert topics == [("topic/number/1", 1), ("", 1), ("topic/number/2", None)]
     session.deliver(Message("topic/number/1", b""), 1, False, NOW)
     session.disconnected(NOW)
-    _, again = read(session.connected(connect(clean=False), OFFER, NOW))
+    _, again = read(session.take_connect(connect(clean=False), OFFER, NOW))
     assert isinstance(again, Publish)
     assert again.topic == "topic/number/1", "aliases end with the connection"
 
@@ -661,13 +661,13 @@ def test_the_short_way_of_a_message_is_the_long_one(
     limits = SessionLimits(in_flight_messages=in_flight, queue_messages=2, queue_bytes=4 * message(0).held_bytes)
     long, short = ServerSession("c", limits), ServerSession("c", limits)
     for session in (long, short):
-        session.connected(connect(version), OFFER, NOW)
+        session.take_connect(connect(version), OFFER, NOW)
     for number, (qos, acknowledged) in enumerate(steps):
         wanted = long.deliver(message(number, qos=qos), qos, False, NOW)
-        given_now = short.send(message(number, qos=qos), qos)
+        given_now = short.send_at_once(message(number, qos=qos), qos)
         assert given_now in (wanted, None)
         if given_now is None:
             assert short.deliver(message(number, qos=qos), qos, False, NOW) == wanted
         # Closes, where it is of another flow, and otherwise lets the next one go.
-        assert long.received(PubAck(acknowledged), NOW) == short.received(PubAck(acknowledged), NOW)
+        assert long.take_packet(PubAck(acknowledged), NOW) == short.take_packet(PubAck(acknowledged), NOW)
         assert (short.figures, short.held_bytes) == (long.figures, long.held_bytes)

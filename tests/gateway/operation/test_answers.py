@@ -38,13 +38,13 @@ def answers(tmp_path: Path, *questions: tuple[str, str], changed: Any = None) ->
         attached = Attached(parse({"listeners": {"default": {"bind": "127.0.0.1:0"}}, **config}), None)
 
         def beside(broker: EdgeBroker) -> None:
-            attached.begin(broker)
+            attached.begin_parts(broker)
             if changed is not None:
                 changed(broker)
 
         async with serving(config, before_serving=beside):
             answers = [await asyncio.to_thread(ask, port, path, method) for method, path in questions]
-        await attached.end()
+        await attached.end_parts()
         return answers
 
     return asyncio.run(go())

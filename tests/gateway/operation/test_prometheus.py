@@ -20,7 +20,6 @@ from gateway.operation.prometheus import overlay_metrics
 from gateway.overlay.broker_overlay import BrokerOverlay
 from gateway.overlay.dials import Dials
 from keys.epochs import Calendar
-from keys.identity import Role
 from tests.gateway.harness import Wire, serving
 
 METRICS = {"metrics": {"bind": "127.0.0.1:0"}}
@@ -58,7 +57,7 @@ class Measured:
 def test_prometheus_is_shown_broker_process_and_overlay() -> None:
     async def check() -> None:
         overlay = Measured()
-        overlay.figures.count(Count("delivered", 7, "plant"))
+        overlay.figures.count_effect(Count("delivered", 7, "plant"))
         overlay.figures.blame(Blame("r2", False, "late"))
         overlay.figures.blame(Blame("r3", True, "two values"))
         async with serving(METRICS, overlay=overlay) as broker:
@@ -86,7 +85,7 @@ def test_prometheus_is_shown_broker_process_and_overlay() -> None:
 def test_the_overlays_shell_is_one_that_is_shown() -> None:
     nothing: Any = None
     policy = SimpleNamespace(version=3, calendar=Calendar(length_s=10, zero_ms=0))
-    keeping: Any = SimpleNamespace(overlay=SimpleNamespace(policy=policy), live=None, role=Role.GATEWAY)
+    keeping: Any = SimpleNamespace(overlay=SimpleNamespace(policy=policy), live=None)
     store: Any = SimpleNamespace(depth=3, held_bytes=500)
     links = BrokerOverlay(nothing, Figures("g", "gateway"), store, keeping, Dials(nothing), clock=lambda: 25.0)
     assert isinstance(links, hooks.Measured)
@@ -96,7 +95,7 @@ def test_the_overlays_shell_is_one_that_is_shown() -> None:
 
 def test_what_a_peer_names_is_escaped() -> None:
     figures = Figures("g", "gateway")
-    figures.count(Count("refused", 1, 'bad"\n} 1'))
+    figures.count_effect(Count("refused", 1, 'bad"\n} 1'))
     (events, *_) = overlay_metrics(figures, {})
     assert events.samples[0].labels == {"event": "refused", "label": 'bad"\n} 1'}
 

@@ -63,11 +63,49 @@ def test_a_commit_is_one_entry_that_survives_a_restart_and_goes_as_a_whole(tmp_p
         assert [(r.sequence, r.publication) for r in page.rows] == [(e.sequence, e.publication) for e in entries]
         records = [r for each in page.rows for r in unpacked(each.publication.payload, each.sequence)]
         assert [r.publication.payload for r in records] == [b"%d" % n for n in range(50)]  # type: ignore[union-attr]
-        again.forget([r.sequence for r in page.rows])
+        again.forget_entries([r.sequence for r in page.rows])
         assert (again.depth, again.held_bytes) == (0, 0)
         again.close()
 
     asyncio.run(main())
+
+
+def test_a_run_of_a_client_is_stored_with_what_others_sent_and_is_reported_once(tmp_path: Path) -> None:
+    async def main() -> None:
+        store, chain = Store(DataDirectory.open(tmp_path)), Chain("plant/#")
+        entries: list[StoredEntry] = []
+        store.on_committed = entries.extend
+        told: list[str] = []
+        made = [Publication(f"plant/{n % 3}", b"%d" % n, 1, time_ms=n) for n in range(12)]
+        first = store.append(made[0], lambda _: told.append("one"), chain)
+        run = store.append(made[1], lambda _: told.append("run"), chain, 400, "meter", made[1:11])
+        last = store.append(made[11], lambda _: told.append("last"), chain)
+        assert (run, last, store.depth) == (first + 1, first + 11, 12)
+        await until(lambda: len(told) == 3)
+        assert told == ["one", "run", "last"]
+        assert [entry.sequence for entry in entries] == [first]
+        records = list(unpacked(entries[0].publication.payload, first))
+        assert [(r.number - first, r.publication.payload) for r in records] == [  # type: ignore[union-attr]
+            (n, b"%d" % n) for n in range(12)
+        ]
+        assert store.depth == 1
+        store.forget_entries([first])
+        assert (store.depth, store.held_bytes) == (0, 0)
+        store.close()
+
+    asyncio.run(main())
+
+
+def test_runs_fill_no_batch_beyond_its_bounds() -> None:
+    def rows(*sizes: int) -> list[StoredRow]:
+        made, at = list[StoredRow](), 1
+        for size in sizes:
+            run = [Publication("plant/a", b"x", 1, time_ms=1)] * size
+            made.append(StoredRow(at, Chain("plant/#", records=8), 1, b"", run[0], 40 * size, run=run))
+            at += size
+        return made
+
+    assert [(row.sequence, row.publication.records) for row in bundled(rows(5, 3, 4, 5))] == [(1, 8), (9, 4), (13, 5)]
 
 
 def test_what_is_retained_stands_between_the_batches_of_its_scope(tmp_path: Path) -> None:

@@ -125,11 +125,11 @@ def test_rows_outlive_a_clock_that_goes_back(tmp_path: Path) -> None:
 def test_predecessors_outlive_their_rows_and_a_restart(tmp_path: Path) -> None:
     first = Outbox(tmp_path / "o", KEY, 1)
     commit(first, row(1), gone=(1,))
-    assert (first.holds(1), first.last_of("t")) == (False, 1)
+    assert (first.holds_row(1), first.last_of_chain("t")) == (False, 1)
     first.close()
     again = Outbox(tmp_path / "o", KEY, 1)
     assert commit(again, row(9)) == [1]
-    assert (again.last_of("t"), again.last_of("?")) == (9, 0)
+    assert (again.last_of_chain("t"), again.last_of_chain("?")) == (9, 0)
     again.close()
 
 
@@ -146,8 +146,8 @@ def test_pages_end_by_rows_and_bytes_and_skip_what_somebody_has(
     assert (numbers(outbox), outbox.page(0, lambda sequence: False).following) == ([1, 2], 3), (
         "a row more, so that a large one does not stand in the way"
     )
-    assert outbox.first(0) == (1, 5)
-    assert outbox.first(8) is None
+    assert outbox.first_row(0) == (1, 5)
+    assert outbox.first_row(8) is None
 
 
 def test_a_block_of_numbers_is_reserved_once(outbox: Outbox) -> None:
@@ -188,7 +188,7 @@ def test_ever_new_topics_fill_nothing_and_the_oldest_begin_anew(
         commit(outbox, row(n, f"t{n}"))
         assert outbox._topic_count <= 16
         assert len(outbox._recent) <= 4
-    assert (outbox.last_of("t1"), outbox.last_of("t40")) == (0, 40)
+    assert (outbox.last_of_chain("t1"), outbox.last_of_chain("t40")) == (0, 40)
     assert commit(outbox, row(41, "t1"), row(42, "t40")) == [0, 40]
 
 

@@ -54,14 +54,14 @@ class World:
     def leave(self) -> None:
         self.left.append(self.waits)
         self.waits = []
-        self.lingering.left(self.clock.now)
+        self.lingering.note_handed_over(self.clock.now)
 
     def append(self, chain: Chain = CHAIN, size: int = 10, frame: bytes = b"") -> None:
         self.number += 1
         self.waits.append(self.number)
         publication = Publication("plant/a", bytes(size), 1, time_ms=1)
         row = StoredRow(self.number, chain, 1, frame, publication, size_of(publication))
-        self.lingering.came(self.loop, row)
+        self.lingering.add_row(self.loop, row)
 
     def wrote(self, number: int) -> None:
         self.lingering.wrote(StoredRow(number, CHAIN, 1, b"", Publication("plant/a", b"", 1)))
@@ -129,7 +129,7 @@ def test_a_store_writes_what_lingers_as_one_and_closing_leaves_nothing_behind(tm
         for _ in range(3):
             append()
             await asyncio.sleep(0)
-        store.forget([entries[0].sequence])
+        store.forget_entries([entries[0].sequence])
         await until(lambda: len(entries) == 2)
         append()
         append()

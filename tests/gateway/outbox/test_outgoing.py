@@ -72,6 +72,36 @@ def test_who_floods_shares_no_batch_with_others(tmp_path: Path) -> None:
     assert [event.sequence - events[0].sequence for event in events] == [0, 40, 41]
 
 
+def test_a_run_is_taken_as_far_as_one_batch_of_the_scope_takes_it(tmp_path: Path) -> None:
+    codes: list[int] = []
+    small, narrow = Chain("plant/#", records=7), Chain("plant/#", bytes=100)
+
+    def work(outgoing: Outgoing) -> None:
+        made = [reading(1, b"%d" % number) for number in range(10)]
+        assert outgoing.take_run(made, codes.append, small) == 7
+        assert outgoing.take_run([reading(1, bytes(40))] * 3, codes.append, narrow) == 1
+        assert outgoing.take_run([reading(1, topic="")], codes.append, small) == 0
+
+    events = run(tmp_path, work)
+    told = [number for event in events if isinstance(event, Appending) for number in event.sequences]
+    assert told == [told[0], told[0] + 7], "the first number of a run stands for all of them"
+    assert codes == [0, 0]
+
+
+def test_what_does_not_fit_as_a_run_is_told_one_by_one(tmp_path: Path) -> None:
+    codes: list[int] = []
+
+    def work(outgoing: Outgoing) -> None:
+        outgoing._store.max_bytes = 2_000
+        made = [reading(1, bytes(600))] * 5
+        assert outgoing.take_run(made, codes.append, Chain("plant/#"), "meter") == 0
+        for each in made:
+            outgoing.take_publication(each, codes.append, "meter")
+
+    run(tmp_path, work)
+    assert codes == [0x97, 0x97, 0x97, 0, 0]
+
+
 def test_what_is_stored_needs_nothing_gathered_before_it(tmp_path: Path) -> None:
     codes: list[int] = []
     events = run(tmp_path, lambda outgoing: outgoing.take_publication(reading(1), codes.append))
@@ -179,6 +209,7 @@ def test_a_full_outbox_refuses_or_leaves_local_automation_alone(local: bool, cod
     asyncio.run(main())
 
 
+@pytest.mark.long
 @pytest.mark.attack(103)
 @pytest.mark.parametrize("in_clear", [False, True])
 def test_what_the_node_gets_says_whether_its_scope_was_plain_when_it_was_taken(tmp_path: Path, in_clear: bool) -> None:

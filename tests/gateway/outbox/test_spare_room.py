@@ -91,10 +91,10 @@ def test_what_arrived_makes_room_again(tmp_path: Path) -> None:
         store._hand_over()
         await committed.wait()
         kept = list(store._in_hand)
-        store.leave(kept[-1])
+        store.leave_on_disk(kept[-1])
         assert store._spare._held == counted
         store.page(kept[-1])
-        store.forget(kept)
+        store.forget_entries(kept)
         assert (len(store._spare), store._spare._held, store.held_bytes) == (0, {}, 0)
         assert stored(store, "evil")
         assert len(store._spare) == 0
@@ -108,7 +108,7 @@ def test_parts_are_of_what_is_free(owners: int, part: int) -> None:
     room, free, held = SpareRoom(), 1 << 20, 0
     for number in range(1 if owners == 1 else 1000):
         while room.admits("user a", f"c{number}", 100, free - held - 100):
-            room.enter(held, "user a", f"c{number}", 100)
+            room.enter_entry(held, "user a", f"c{number}", 100)
             held += 100
     assert held == pytest.approx((free - held) / part, rel=0.01)
 
@@ -116,7 +116,7 @@ def test_parts_are_of_what_is_free(owners: int, part: int) -> None:
 def test_bundles_count_for_each_of_their_clients() -> None:
     room = SpareRoom()
     for number, client in enumerate("aab"):
-        room.enter(number, "user u", client, 10)
+        room.enter_entry(number, "user u", client, 10)
     room.bundled((0, 1, 2))
     room.bundled((7, 8))
     assert (len(room), room._held) == (1, {"owner user u": 30, "client a": 20, "client b": 10})

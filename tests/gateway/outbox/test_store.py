@@ -6,10 +6,8 @@ import asyncio
 import contextlib
 import os
 import random
-import signal
 import sqlite3
 import stat
-import subprocess
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterable
@@ -17,12 +15,14 @@ from pathlib import Path
 
 import pytest
 
+from bridge.contract import Chain
 from bridge.contract.machine import Publication
 from gateway.data import DataDirectory, NoRoomError, StoreError
 from gateway.outbox import store as outbox_store
 from gateway.outbox.database import SEQUENCE_BLOCK
 from gateway.outbox.store import SWITCH_S, Store, StoredEntry
-from tests.waits import until
+from tests import forking
+from tests.waits import until, wait_until
 
 
 @pytest.fixture(autouse=True)
@@ -77,8 +77,8 @@ def test_what_was_acknowledged_is_there_after_reopening(tmp_path: Path) -> None:
     stored: list[StoredEntry] = []
 
     async def first(store: Store) -> None:
-        stored.extend([await store.put(message(payload=b"%d" % n)) for n in range(5)])
-        store.forget([stored[1].sequence, 999_999_999])
+        stored.extend([await store.put_publication(message(payload=b"%d" % n)) for n in range(5)])
+        store.forget_entries([stored[1].sequence, 999_999_999])
 
     async def second(store: Store) -> None:
         assert on_disk(store) == [e for e in stored if e is not stored[1]]
@@ -149,17 +149,17 @@ def test_previous_names_the_preceding_stored_qos1_publication_of_the_topic(tmp_p
     last: list[StoredEntry] = []
 
     async def first(store: Store) -> None:
-        a1 = await store.put(message("a"))
-        b1 = await store.put(message("b"))
-        a0 = await store.put(message("a", qos=0))
-        a2 = await store.put(message("a", qos=2))
+        a1 = await store.put_publication(message("a"))
+        b1 = await store.put_publication(message("b"))
+        a0 = await store.put_publication(message("a", qos=0))
+        a2 = await store.put_publication(message("a", qos=2))
         assert (a1.previous, b1.previous) == (0, 0)
         assert (a0.previous, a2.previous) == (a1.sequence, a1.sequence)
-        store.forget([a1.sequence, a2.sequence])
+        store.forget_entries([a1.sequence, a2.sequence])
         last.append(a2)
 
     async def second(store: Store) -> None:
-        assert (await store.put(message("a"))).previous == last[0].sequence
+        assert (await store.put_publication(message("a"))).previous == last[0].sequence
 
     run_with(tmp_path, first)
     run_with(tmp_path, second)
@@ -170,7 +170,7 @@ def test_numbers_only_rise(tmp_path: Path) -> None:
 
     async def use(store: Store) -> None:
         seen.append(store.next_sequence())
-        assert (await store.put(message())).sequence == seen[-1] + 1
+        assert (await store.put_publication(message())).sequence == seen[-1] + 1
 
     for _ in range(3):
         run_with(tmp_path, use)
@@ -184,7 +184,7 @@ def test_more_numbers_than_a_block_in_one_life(tmp_path: Path) -> None:
         for n in range(SEQUENCE_BLOCK + 1000):
             numbers.add(store.next_sequence())
             if n == SEQUENCE_BLOCK // 2 + 10:
-                await store.put(message())  # the reservation is committed before this
+                await store.put_publication(message())  # the reservation is committed before this
         assert len(numbers) == SEQUENCE_BLOCK + 1000
 
     run_with(tmp_path, use)
@@ -192,25 +192,25 @@ def test_more_numbers_than_a_block_in_one_life(tmp_path: Path) -> None:
 
 def test_full_by_configuration_refuses_new_keeps_old_and_recovers(tmp_path: Path) -> None:
     async def use(store: Store) -> None:
-        entry = await store.put(message(payload=bytes(600)))
+        entry = await store.put_publication(message(payload=bytes(600)))
         with pytest.raises(NoRoomError, match="restore the uplink") as caught:
             store.append(message(payload=bytes(600)))
         assert caught.value.code == 0x97
         assert [e.sequence for e in on_disk(store)] == [entry.sequence]
-        store.forget([entry.sequence])
-        await store.put(message(payload=bytes(600)))
+        store.forget_entries([entry.sequence])
+        await store.put_publication(message(payload=bytes(600)))
 
     run_with(tmp_path, use, max_bytes=1000)
 
 
 def test_a_full_disk_is_one_line_and_the_store_goes_on(tmp_path: Path) -> None:
     async def use(store: Store) -> None:
-        first = await store.put(message(payload=b"kept"))
+        first = await store.put_publication(message(payload=b"kept"))
         db = store._outbox._writer
         pages = db.execute("PRAGMA page_count").fetchone()[0]
         db.execute(f"PRAGMA max_page_count = {pages + 2}")
         with pytest.raises(NoRoomError, match="disk is full; free some space"):
-            await store.put(message(payload=bytes(100_000)))
+            await store.put_publication(message(payload=bytes(100_000)))
         assert store.depth == 1
         db.execute("PRAGMA max_page_count = 1000000")
         second = await taken(store, message(payload=bytes(100_000)))
@@ -232,7 +232,7 @@ def test_what_was_appended_before_a_refusal_was_known_does_not_overtake_what_was
             assert writes.wait(10)
             raise NoRoomError("disk is full")
 
-        await store.put(message())
+        await store.put_publication(message())
         store._outbox.commit = refuse_once  # type: ignore[method-assign]
         store.append(message(), results.append)
         await until(lambda: store._outbox.commit == commit)
@@ -243,6 +243,23 @@ def test_what_was_appended_before_a_refusal_was_known_does_not_overtake_what_was
         assert [type(result) for result in results] == [NoRoomError, NoRoomError]
         await taken(store, message())
         assert len(on_disk(store)) == 2
+
+    run_with(tmp_path, use)
+
+
+def test_a_run_that_the_disk_refuses_leaves_nothing_behind(tmp_path: Path) -> None:
+    async def use(store: Store) -> None:
+        commit, results = store._outbox.commit, list[object]()
+
+        def refuse_once(*_: object) -> tuple[int, int] | None:
+            store._outbox.commit = commit  # type: ignore[method-assign]
+            raise NoRoomError("disk is full")
+
+        store._outbox.commit = refuse_once  # type: ignore[method-assign]
+        store.append(message(), results.append, Chain("t"), 300, "c", [message()] * 9)
+        assert store.depth == 9
+        await until(lambda: len(results) == 1)
+        assert (type(results[0]), store.depth, store.held_bytes) == (NoRoomError, 0, 0)
 
     run_with(tmp_path, use)
 
@@ -260,7 +277,7 @@ def test_after_a_refusal_of_the_disk_nothing_is_taken_before_a_write_succeeds(tm
 
         store._outbox.commit = refuse  # type: ignore[assignment]
         with pytest.raises(NoRoomError):
-            await store.put(message())
+            await store.put_publication(message())
         for times in range(2, 5):
             with pytest.raises(NoRoomError, match="disk is full"):
                 store.append(message())
@@ -273,16 +290,16 @@ def test_after_a_refusal_of_the_disk_nothing_is_taken_before_a_write_succeeds(tm
 
 def test_a_deletion_that_the_disk_refused_is_made_later(tmp_path: Path) -> None:
     async def use(store: Store) -> None:
-        entry = await store.put(message())
+        entry = await store.put_publication(message())
         commit = store._outbox.commit
 
         def refuse(*_: object) -> None:
             raise NoRoomError("disk is full")
 
         store._outbox.commit = refuse  # type: ignore[assignment]
-        store.forget([entry.sequence])
+        store.forget_entries([entry.sequence])
         with pytest.raises(NoRoomError):
-            await store.put(message())
+            await store.put_publication(message())
         store._outbox.commit = commit  # type: ignore[method-assign]
         await taken(store, message())
 
@@ -323,14 +340,14 @@ def test_deletions_wait_for_an_append_to_go_with(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr("gateway.outbox.store.FORGET_WITHIN_S", 3600.0)
 
     async def use(store: Store) -> None:
-        entries = [await store.put(message()) for _ in range(3)]
+        entries = [await store.put_publication(message()) for _ in range(3)]
         seen, _ = deletions(store)
         for entry in entries:
-            store.forget([entry.sequence])
+            store.forget_entries([entry.sequence])
         assert store.depth == 0  # there is room at once
-        last = await store.put(message())
+        last = await store.put_publication(message())
         assert seen == [[entry.sequence for entry in entries]]
-        store.forget([last.sequence])  # on disk at the latest when the store closes
+        store.forget_entries([last.sequence])  # on disk at the latest when the store closes
 
     run_with(tmp_path, use)
     db = sqlite3.connect(tmp_path / "outbox.sqlite3")
@@ -342,9 +359,9 @@ def test_deletions_without_an_append_are_soon_made(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr("gateway.outbox.store.FORGET_WITHIN_S", 0.0)
 
     async def use(store: Store) -> None:
-        entry = await store.put(message())
+        entry = await store.put_publication(message())
         seen, made = deletions(store)
-        store.forget([entry.sequence])
+        store.forget_entries([entry.sequence])
         await asyncio.wait_for(made.wait(), 5)
         assert seen == [[entry.sequence]]
 
@@ -355,7 +372,7 @@ def test_nothing_readable_and_nothing_open_to_others_on_disk(tmp_path: Path) -> 
     directory = tmp_path / "data"
 
     async def use(store: Store) -> None:
-        await store.put(message("ward/7/patient", b"very secret reading"))
+        await store.put_publication(message("ward/7/patient", b"very secret reading"))
         for path in directory.rglob("*"):
             assert not stat.S_IMODE(path.stat().st_mode) & 0o077, path
             if path.is_file() and path.name != "store.key":
@@ -367,7 +384,7 @@ def test_nothing_readable_and_nothing_open_to_others_on_disk(tmp_path: Path) -> 
 
 def test_a_row_moved_to_another_number_is_refused(tmp_path: Path) -> None:
     async def first(store: Store) -> None:
-        await store.put(message())
+        await store.put_publication(message())
 
     async def second(store: Store) -> None:
         with pytest.raises(StoreError, match="damaged"):
@@ -393,8 +410,8 @@ def test_a_disk_that_goes_bad_while_we_run_lets_nothing_overtake_and_page_tells_
     """SQLite's own errors would end whatever asked, in the middle of an event."""
 
     async def use(store: Store) -> None:
-        (kept,) = [await store.put(message())]
-        store.leave(kept.sequence)
+        (kept,) = [await store.put_publication(message())]
+        store.leave_on_disk(kept.sequence)
         db = sqlite3.connect(tmp_path / "outbox.sqlite3", isolation_level=None)
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         (page_bytes,) = db.execute("PRAGMA page_size").fetchone()
@@ -437,14 +454,13 @@ def test_kill_9_loses_nothing_acknowledged_and_reuses_no_number(tmp_path: Path) 
     dice = random.Random(7)
     used: set[int] = set()
     acknowledged: dict[int, bytes] = {}
-    for _ in range(3):
-        child = subprocess.Popen([sys.executable, "-c", CHILD, str(tmp_path)], stdout=subprocess.PIPE)
-        assert child.stdout is not None
-        lines = [child.stdout.readline() for _ in range(dice.randrange(1, 3000))]
-        os.kill(child.pid, signal.SIGKILL)
-        lines += child.stdout.readlines()
+    for life in range(3):
+        said, enough = tmp_path.with_name(f"{tmp_path.name}-said-{life}"), dice.randrange(1, 3000)
+        child = forking.run(["-c", CHILD, str(tmp_path)], None, os.environ, said, said)
+        assert wait_until(lambda said=said, enough=enough: said.read_bytes().count(b"\n") >= enough, every_s=0.002)  # type: ignore[misc]
+        child.kill()
         child.wait()
-        child.stdout.close()
+        lines = said.read_bytes().splitlines(keepends=True)
         if not lines[-1].endswith(b"\n"):
             del lines[-1]
         for line in lines:

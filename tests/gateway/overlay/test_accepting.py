@@ -19,11 +19,11 @@ def test_who_waits_is_told_when_all_count_and_others_not_at_all() -> None:
     async def check() -> None:
         lacking = {"a/#", "b/#"}
         made, told = Accepting(lacking.__contains__), list[str]()
-        assert not made.wait(["c/#"], lambda: told.append("nothing to wait for"))
-        assert made.wait(["a/#", "b/#"], lambda: told.append("both"))
-        assert made.wait(["a/#", "c/#"], lambda: told.append("a"))
+        assert not made.wait_for_quorum(["c/#"], lambda: told.append("nothing to wait for"))
+        assert made.wait_for_quorum(["a/#", "b/#"], lambda: told.append("both"))
+        assert made.wait_for_quorum(["a/#", "c/#"], lambda: told.append("a"))
         lacking.discard("a/#")
-        made.look()
+        made.look_for_quorum()
         assert told == ["a"]
         made.stop()
         assert told == ["a", "both"]
@@ -36,7 +36,7 @@ def test_nobody_waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def check() -> None:
         made, told = Accepting(lambda _: True), list[str]()
-        assert made.wait(["a/#"], lambda: told.append("given up"))
+        assert made.wait_for_quorum(["a/#"], lambda: told.append("given up"))
         await until(lambda: told)
 
     asyncio.run(check())
@@ -75,13 +75,15 @@ def test_all_that_wait_have_one_wait_and_after_it_nobody_waits_before_a_quorum_i
         made = Accepting(lacking.__contains__)
         began = asyncio.get_running_loop().time()
         for name in "abc" * 10:
-            assert made.wait([name], lambda name=name: told.append(name))  # type: ignore[misc]
+            assert made.wait_for_quorum([name], lambda name=name: told.append(name))  # type: ignore[misc]
             await asyncio.sleep(0)
         await until(lambda: len(told) == 30)
         assert asyncio.get_running_loop().time() - began < 10 * accepting.ACCEPT_S
-        assert not made.wait(["b"], lambda: told.append("again")), "it was waited for in vain already"
+        assert not made.wait_for_quorum(["b"], lambda: told.append("again")), "it was waited for in vain already"
         lacking.discard("a")
-        assert made.wait(["b"], lambda: told.append("again")), "there is a quorum: it may come for others, too"
+        assert made.wait_for_quorum(["b"], lambda: told.append("again")), (
+            "there is a quorum: it may come for others, too"
+        )
         made.stop()
         assert told[-1] == "again"
 

@@ -42,12 +42,14 @@ class Replica:
 
     def publishes(self, name: str, *regions: int, sender: str = FROM, payload: bytes = b"", topic: str = "t") -> bool:
         """A publication came that goes to all of these regions; whether it is acknowledged at once."""
-        self.flow.begin()
+        self.flow.begin_publication()
         for peer in [peer for region in regions for peer in self.regions[region]]:
             told = self.flow.passing(peer, self.lanes[peer])
             if told is not None:
                 self.heard[peer] = told
-        hold = self.flow.hold(sender, Publish(topic, payload, 1, properties=Properties(user=(("vmq", name),))))
+        hold = self.flow.hold_publication(
+            sender, Publish(topic, payload, 1, properties=Properties(user=(("vmq", name),)))
+        )
         if hold is not None:
             self.read = hold(lambda code: self.acked.append(name))
         return hold is None
@@ -77,11 +79,11 @@ def test_as_long_as_n_minus_f_lanes_have_room_nothing_is_held(replica: Replica):
 def test_what_a_liar_puts_before_the_header_is_not_remembered(replica: Replica):
     """Of a repeated property the last counts, as for the node; the others are of any length and anybody's."""
     replica.load(MARK_MESSAGES, *replica.regions[2])
-    replica.flow.begin()
+    replica.flow.begin_publication()
     for peer in replica.regions[2]:
         replica.flow.passing(peer, replica.lanes[peer])
     user = (("vmq", "x" * 60_000), ("vmq", "a"))
-    hold = replica.flow.hold("north2", Publish("t", b"", 1, properties=Properties(user=user)))
+    hold = replica.flow.hold_publication("north2", Publish("t", b"", 1, properties=Properties(user=user)))
     assert hold is not None
     hold(lambda code: replica.acked.append("liar"))
     assert not replica.publishes("a"), "another copy waits with it"
@@ -149,13 +151,13 @@ def test_a_region_that_is_gone_for_as_long_as_sessions_live_holds_up_nobody(repl
     assert not replica.publishes("a", 2)
     for peer in replica.regions[2]:
         replica.flow.down(peer, 100.0)
-    replica.flow.tick(100.0 + AWAY_S - 1)
+    replica.flow.give_up_absent(100.0 + AWAY_S - 1)
     assert not replica.acked
-    replica.flow.tick(100.0 + AWAY_S)
+    replica.flow.give_up_absent(100.0 + AWAY_S)
     assert replica.acked == ["a"]
     assert replica.publishes("b", 2)
-    replica.flow.up(replica.regions[2][0])
-    replica.flow.tick(100.0 + AWAY_S)
+    replica.flow.member_up(replica.regions[2][0])
+    replica.flow.give_up_absent(100.0 + AWAY_S)
     assert not replica.publishes("c", 2)  # one is back, and has no room
 
 
@@ -180,7 +182,7 @@ def test_too_many_bytes_held_back_stop_reading_and_too_many_messages_let_the_old
 def session(receive_maximum: int) -> ClientSession:
     made = ClientSession(Connect("a", clean_start=False), LINK_LIMITS)
     made.open(0.0)
-    made.received_all([ConnAck(False, 0, Properties(receive_maximum=receive_maximum))], 0.0)
+    made.take_packets([ConnAck(False, 0, Properties(receive_maximum=receive_maximum))], 0.0)
     return made
 
 
@@ -193,7 +195,7 @@ def test_control_wires_overtake_publications_that_fill_their_window():
     link = session(RECEIVE_MAXIMUM)
     assert [publish(link, "t") for _ in range(WINDOW_MAX + 1)] == [True] * WINDOW_MAX + [False]
     assert [publish(link, "$veil/keys", True) for _ in range(CONTROL_WINDOW + 1)] == [True] * CONTROL_WINDOW + [False]
-    out = link.received_all([PubAck(1, 0)], 0.0)
+    out = link.take_packets([PubAck(1, 0)], 0.0)
     assert not any(type(action) is bytes for action in out), "what is reserved stays reserved"
 
 

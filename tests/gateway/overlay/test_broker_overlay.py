@@ -1,293 +1,63 @@
-"""Topics on which a gateway tells who is alive: no local client and no other member speaks there in its name."""
+"""The part of a broker's overlay that all roles have: members that dialled us, refusals, and no local publication."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Sequence
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
-from bridge.contract.machine import Deliver, DeliverShared, Publication
-from bridge.contract.machine import Wire as OverlayWire
-from bridge.document.policy import Scope
-from bridge.traces.availability import EntityConnected
-from bridge.traces.reporting import TraceReport
+from bridge.contract.machine import Effect, Event, Publication, Refuse
 from gateway.base.figures import Figures
-from gateway.mqtt5.packets import Disconnect, Properties, PubAck, PubComp, Publish, PubRec, PubRel, Version, Will
+from gateway.mqtt5.packets import Publish
 from gateway.mqtt5.types import ReasonCode
-from gateway.overlay.broker_overlay import NOT_AUTHORIZED, BrokerOverlay
-from gateway.overlay.dials import Dials
-from gateway.overlay.entities import LocalEntities
-from gateway.overlay.reader_rows import ReaderRows
-from keys.envelope import Mode
-from keys.identity import Role
-from tests.bridge.helpers import NOW, gateway, publish, subscriber
-from tests.gateway.harness import Wire
-from tests.gateway.traced_site import WAIT_S, Site
-from tests.sim.world import make_world
-
-SHOWN = [
-    "homeassistant/binary_sensor/veilmq-works-pump-0badcafe/state",
-    "homeassistant/binary_sensor/veilmq-works-pump-0badcafe/config",
-    "homie/5/veilmq-works-pump-0badcafe/$state",
-    "homie/5/veilmq-works-pump-0badcafe/$description",
-]
-FREE = ["homeassistant/binary_sensor/plug/state", "homie/5/thermostat/$state", "homeassistant/sensor/plug/config"]
-AVAILABLE = "entities/gate/pump/availability"
+from gateway.overlay.broker_overlay import REFUSED_SHOWN_S, BrokerOverlay
 
 
-def config(site: Site, path: Path, dashboards: list[str]) -> dict[str, Any]:
-    devices = {"owner": str(site.credentials("works")), "clients": ["pump"], "dashboards": dashboards}
-    return {"traces": {**site.config()["traces"], "devices": devices}, "data": str(path / "data")}
+class Node:
+    """A node with one neighbour, which answers every event with `effects`."""
 
-
-@pytest.mark.parametrize("version", [Version.V311, Version.V5])
-def test_no_client_overwrites_or_clears_what_dashboards_are_shown(site: Site, tmp_path: Path, version: Version) -> None:
-    async def scenario() -> None:
-        async with site.serving(**config(site, tmp_path, ["homeassistant", "homie"])) as broker:
-            pump = await Wire.connect(broker, "pump")
-            reader = await Wire.connect(broker, "reader")
-            assert await reader.subscribe("#", 1) == 1
-            shown: dict[str, bytes] = {}
-            async with asyncio.timeout(WAIT_S):
-                while sum(map(bool, shown.values())) < 4:  # and alerts of nothing, which are empty
-                    shown |= dict(await reader.published())
-            forger = await Wire.connect(broker, "forger", version)
-            for topic in (*shown, *SHOWN):
-                for payload in (b"forged", b""):
-                    forger.publish(topic, payload)
-                    forger.publish(topic, payload, retain=True)
-                    forger.publish(topic, payload, qos=1, retain=True)
-                    ack = await forger.expect(PubAck)
-                    assert version < Version.V5 or ack.code == ReasonCode.NOT_AUTHORIZED
-                forger.publish(topic, b"forged", qos=2, retain=True)
-                rec = await forger.expect(PubRec)
-                if version < Version.V5:
-                    forger.send(PubRel(rec.packet_id))
-                    await forger.expect(PubComp)
-                else:
-                    assert rec.code == ReasonCode.NOT_AUTHORIZED
-                dying = await Wire.connect(broker, "dying", version, will=Will(topic, b"forged", 1, True))
-                dying.cut()
-            aliasing = await Wire.connect(broker, "aliasing")
-            aliasing.publish(SHOWN[0], b"forged", qos=1, retain=True, properties={"topic_alias": 3})
-            aliasing.publish("", b"forged", qos=1, retain=True, properties={"topic_alias": 3})
-            codes = [(await aliasing.expect(PubAck)).code for _ in range(2)]
-            assert codes == [ReasonCode.NOT_AUTHORIZED] * 2
-            assert await reader.published() == []
-            for topic in FREE:
-                forger.publish(topic, b"free", qos=1)
-                await forger.expect(PubAck)
-            assert [topic for topic, _ in await reader.published()] == FREE
-            late = await Wire.connect(broker, "late")
-            assert await late.subscribe("#", 1) == 1
-            assert dict(await late.published()) == {topic: payload for topic, payload in shown.items() if payload}
-            pump.send(Disconnect())
-
-    asyncio.run(scenario())
-
-
-def test_without_dashboards_these_are_topics_as_others(site: Site, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with site.serving(**config(site, tmp_path, ["homie"])) as broker:
-            reader, client = await Wire.connect(broker, "reader"), await Wire.connect(broker, "client")
-            assert await reader.subscribe("#", 1) == 1
-            for topic in SHOWN:
-                client.publish(topic, b"1", qos=1)
-                await client.expect(PubAck)
-            assert [topic for topic, _ in await reader.published()] == SHOWN[:2]
-
-    asyncio.run(scenario())
-
-
-class Broker:
-    """What `BrokerOverlay` hands publications to."""
+    removed, peers, next_deadline = False, frozenset({"r1"}), None
 
     def __init__(self) -> None:
-        self.got: list[str] = []
+        self.told: list[Event] = []
+        self.effects: list[Effect] = []
 
-    def deliver_local(self, publication: Publication, groups_lost: Any = ()) -> None:
-        self.got.append(publication.topic)
-
-    def deliver_shared(self, name: Any, publication: Publication) -> None:
-        self.got.append(publication.topic)
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        self.told.append(event)
+        return self.effects
 
 
-def links_of(broker: Broker, node: Any = None) -> BrokerOverlay:
+def overlay_of(node: Node, clock: Any = lambda: 0.0) -> BrokerOverlay:
+    keeping: Any = SimpleNamespace(live=None, recognise=lambda certificate: certificate.decode())
+    dials: Any = {}
     nothing: Any = None
-    keeping: Any = SimpleNamespace(live=None, role=Role.GATEWAY)
-    store: Any = SimpleNamespace()
-    entities = LocalEntities("gate", "entities")
-    links = BrokerOverlay(
-        node, Figures("gate", "gateway"), store, keeping, Dials(nothing), entities, clock=lambda: NOW if node else 25.0,
-        rows=None if node is None else ReaderRows(bytes(32), bytes(32), "gate"),
-    )  # fmt: skip
-    links._broker = broker  # type: ignore[assignment]
-    links._driver.schedule = lambda *what: None  # type: ignore[method-assign]
-    return links
+    return BrokerOverlay(node, Figures("r2", "replica"), nothing, keeping, dials, clock)  # type: ignore[arg-type]
 
 
-def test_what_other_members_say_in_our_name_is_dropped() -> None:
-    """Its rights may reach further than they should; who is alive at its own gateway it may say."""
-    broker = Broker()
-    links = links_of(broker)
-    links.deliver(Deliver("far", 1, Publication(AVAILABLE, b"{}", 1, True)))
-    links.deliver_shared(DeliverShared("g", "entities/#", Publication(AVAILABLE, b"{}", 1, True)))
-    assert broker.got == []
-    others = ["entities/far/pump/availability", "entities/gate/pump/state", "entities/gate/availability"]
-    for topic in others:
-        links.deliver(Deliver("far", 1, Publication(topic, b"{}", 1, True)))
-    assert broker.got == others
-    assert links.figures.counts["own_topics_refused"] == 2
+def test_a_member_is_recognised_by_certificate_and_client_id_if_it_is_a_neighbour() -> None:
+    links = overlay_of(Node())
+    assert links.recognise(b"r1", "r1") == "r1"
+    assert links.recognise(b"r1", "r3") is None, "another client id"
+    assert links.recognise(b"r9", "r9") is None, "a member of elsewhere"
 
 
-def test_a_broker_that_cannot_refuse_passes_nothing_on_in_our_name() -> None:
-    """A stock amqtt broker tells us what it has already accepted; and our own word goes out."""
-    broker = Broker()
-    links = links_of(broker)
-    codes: list[int] = []
-    for topic in (AVAILABLE, "entities/far/pump/availability"):
-        assert links.publish("forger", Publication(topic, b"{}", 1, True), codes.append)
-    assert codes == [NOT_AUTHORIZED] * 2
-
-    async def scenario() -> None:
-        assert links._entities is not None
-        links._entities.start(links._tell, ())
-        links.entity_event(EntityConnected("pump", 30))
-        links._entities.stop()
-
-    asyncio.run(scenario())
-    assert broker.got == [AVAILABLE]
+def test_a_refusal_is_answered_and_shown_for_a_while() -> None:
+    node, now = Node(), 100.0
+    links = overlay_of(node, lambda: now)
+    publish = Publish("v/1", b"x", 1)
+    assert links.peer_published("r1", publish) is None
+    node.effects = [Refuse("time")]
+    assert links.peer_published("r1", publish) is not None
+    assert links.refusal_reasons(now + REFUSED_SHOWN_S - 1) == {"r1": "time"}
+    assert links.refusal_reasons(now + REFUSED_SHOWN_S) == {}
 
 
-def test_reports_are_guarded_beside_availability(site: Site) -> None:
-    """Both under one prefix; the gateway's own reports are said."""
-
-    async def scenario() -> None:
-        report = {"traces": {**site.config()["traces"], "report": {"prefix": "entities"}}}
-        async with site.serving(**report) as broker:
-            broker.exchange.own_topics.add_documents("entities", "gate", "availability")
-            reader, forger = await Wire.connect(broker, "reader"), await Wire.connect(broker, "forger")
-            assert await reader.subscribe("entities/#", 1) == 1
-            for topic in (AVAILABLE, "entities/gate/pump/trace", "entities/far/pump/availability"):
-                forger.publish(topic, b"forged", qos=1, retain=True)
-                assert (await forger.expect(PubAck)).code == ReasonCode.NOT_AUTHORIZED
-            broker.exchange.tracing._perform([TraceReport("entities/gate/pump/trace", b"{}")])  # type: ignore[union-attr]
-            assert await reader.published() == [("entities/gate/pump/trace", b"{}")]
-
-    asyncio.run(scenario())
-
-
-def test_a_bridge_takes_out_what_is_plain_or_ours_to_read_and_nothing_else() -> None:
-    """The policy is the owner's, signed. What the gateway's own file protects stays, too, if no scope is signed."""
-    scopes = [Scope("plant/#"), Scope("open/#", Mode.PLAIN)]
-    rights = {"reads": (("#",), ("plant/#",)), "writes": (("#",), ("plant/line1/#",))}
-    world = make_world({1: 3}, [], dict.fromkeys(rights, 1), scopes, rights=rights)
-    for name, may in (("reads", True), ("writes", False)):
-        node = gateway(world, name)
-        keeping: Any = SimpleNamespace(live=None, role=Role.GATEWAY, overlay=world.overlay)
-        links = BrokerOverlay(
-            node, Figures(name, "gateway"), SimpleNamespace(), keeping, Dials(node),  # type: ignore[arg-type]
-            protected=("ward/#",), clock=lambda: NOW,
-        )  # fmt: skip
-        assert links.may_leave("plant/line1/temp") is may, name
-        assert links.may_leave("open/door")
-        assert links.may_leave("kitchen/lamp"), "of no scope, and not protected"
-        assert not links.may_leave("ward/7"), "protected here, and nobody signed a scope for it"
-
-
-def test_a_protected_topic_without_the_right_is_refused_also_once_the_right_has_ended() -> None:
-    """It neither stays local, nor waits in the outbox, nor goes out in clear: the device hears 0x87."""
-    world = make_world({1: 3}, [], {"site": 1}, [Scope("plant/#")], rights={"site": (("plant/line1/#",), ())})
-    node = gateway(world, "site")
-    keeping: Any = SimpleNamespace(live=None, role=Role.GATEWAY, overlay=world.overlay)
-    links = BrokerOverlay(
-        node, Figures("site", "gateway"), SimpleNamespace(), keeping, Dials(node), clock=lambda: NOW  # type: ignore[arg-type]
-    )  # fmt: skip
-    taken: list[str] = []
-    links._outgoing.take_publication = lambda publication, done, client: taken.append(publication.topic)  # type: ignore[method-assign]
-
-    def codes(topic: str) -> list[int]:
-        told: list[int] = []
-        assert links.publish("pump", Publication(topic, b"21", 1), told.append)
-        return told
-
-    assert codes("plant/line2/temp") == [NOT_AUTHORIZED]
-    assert (codes("plant/line1/temp"), taken) == ([], ["plant/line1/temp"])
-    newer = world.revoked("site", -1)
-    node.publisher.adopt_overlay(newer, world.secrets_under(newer), NOW)
-    keeping.overlay = newer
-    links.adopted(newer, removed=False)
-    assert codes("plant/line1/temp") == [NOT_AUTHORIZED], "what was allowed before is not remembered"
-    assert taken == ["plant/line1/temp"]
-    assert links.figures.counts["publish_refused"] == 2
-
-
-class Disk(Broker):
-    """A broker whose rows are on disk when the test says so."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.waiting: list[Callable[[], None]] = []
-        self.rows = 0
-
-    def keep(self, rows: Sequence[Any]) -> None:
-        self.rows += len(rows)
-
-    def when_kept(self, done: Callable[[], None]) -> None:
-        self.waiting.append(done)
-
-    def commit(self) -> None:
-        waiting, self.waiting = self.waiting, []
-        for done in waiting:
-            done()
-
-
-class Replica:
-    """A connection that we dialled: what we acknowledged on it."""
-
-    manual_ack = True
-
-    def __init__(self) -> None:
-        self.acknowledged: list[Publish] = []
-
-    def acknowledge(self, publish: Publish) -> None:
-        self.acknowledged.append(publish)
-
-
-@pytest.mark.attack(93)
-def test_what_found_no_room_gets_no_puback_before_there_is_some_and_it_is_on_disk(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Number 2 is late, and four of those that follow it find room."""
-    monkeypatch.setattr("bridge.reader.waiting.HELD_MAX", 4)
-    world = make_world({1: 3}, [], {"site": 1, "control": 1})
-    site, disk, replica = gateway(world, "site"), Disk(), Replica()
-    links = links_of(disk, subscriber(world, "control"))
-    sealed = {n: publish(site, "plant/t", b"%d" % n, sequence=n, previous=n - 1) for n in range(1, 10)}
-
-    def bring(number: int, peer: str) -> Publish:
-        wire: OverlayWire = sealed[number][peer]
-        packet = Publish(wire.topic, wire.payload, 1, properties=Properties(user=wire.properties))
-        links.link_published(peer, packet, replica)  # type: ignore[arg-type]
-        return packet
-
-    async def scenario() -> None:
-        packets = {n: [bring(n, peer) for peer in ("r1a", "r1b", "r1c")] for n in (1, *range(3, 10))}
-        disk.commit()
-        assert replica.acknowledged == [packet for n in (1, 3, 4, 5, 6) for packet in packets[n]]
-        assert disk.got == ["plant/t"]
-        assert links.figures.counts["held_overflow"] == 3
-        second = bring(2, "r1b")
-        assert len(replica.acknowledged) == 15, "delivered, and not on disk yet"
-        assert disk.got == ["plant/t"] * 9
-        disk.commit()
-        assert {id(each) for each in replica.acknowledged[15:]} == {
-            id(each) for each in [second, *packets[7], *packets[8], *packets[9]]
-        }
-        assert not len(links._withheld)
-
-    asyncio.run(scenario())
+def test_without_a_gateways_part_publications_of_clients_stay_local_but_in_our_name_they_are_refused() -> None:
+    links, codes = overlay_of(Node()), list[int]()
+    assert not links.publish("pump", Publication("plant/1", b"", 1), codes.append)
+    links.own_topics.add_documents("entities", "r2", "availability")
+    own = Publication("entities/r2/pump/availability", b"", 1)
+    assert links.publish("pump", own, codes.append)
+    assert codes == [ReasonCode.NOT_AUTHORIZED]
+    assert not links.publish("", own, codes.append), "the broker itself may"
+    assert links.filter_subscribed("plant/#")
+    assert (links.rights(), links.reaches(), links.has_history) == ((), [], False)

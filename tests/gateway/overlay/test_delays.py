@@ -12,8 +12,8 @@ from tests.waits import until
 def test_an_acknowledgement_comes_later_and_others_do_not_wait_for_it() -> None:
     async def check() -> None:
         delays, given = Delays(), list[str]()
-        assert delays.hold("site", 0.05, None)(lambda code: given.append(f"slow {code}"))
-        assert delays.hold("other", 0.0, None)(lambda code: given.append("quick"))
+        assert delays.hold_for("site", 0.05, None)(lambda code: given.append(f"slow {code}"))
+        assert delays.hold_for("other", 0.0, None)(lambda code: given.append("quick"))
         assert len(delays) == 2
         await until(lambda: not delays)
         assert given == ["quick", "slow 0"]
@@ -29,7 +29,7 @@ def test_whatever_else_holds_it_has_to_let_it_go_too() -> None:
             held.append(done)
             return False
 
-        assert not delays.hold("site", 0.0, behind)(given.append), "the member is not read until then"
+        assert not delays.hold_for("site", 0.0, behind)(given.append), "the member is not read until then"
         await until(lambda: not delays)
         assert given == []
         held[0](0)
@@ -41,8 +41,8 @@ def test_whatever_else_holds_it_has_to_let_it_go_too() -> None:
 def test_a_member_with_another_connection_gets_no_answer_to_the_former_one() -> None:
     async def check() -> None:
         delays, given = Delays(), list[int]()
-        delays.hold("site", 0.0, None)(given.append)
-        delays.hold("other", 0.0, None)(given.append)
+        delays.hold_for("site", 0.0, None)(given.append)
+        delays.hold_for("other", 0.0, None)(given.append)
         delays.reconnected("site")
         assert len(delays) == 1
         delays.stop()

@@ -83,11 +83,11 @@ def test_who_is_gone_is_left_who_is_new_is_dialled_and_the_others_are_let_alone(
     async def check(world: World) -> None:
         kept = world.dials["a"]
         world.addresses["c"] = "3"
-        world.dials.adopt(["a", "c"])
+        world.dials.adopt_peers(["a", "c"])
         await world.settle()
         assert sorted(world.log) == ["dial 3", "leave 2", "up c"]  # nothing of b: it is no peer any more
         assert world.dials["a"] is kept
-        assert world.dials.up == ("a", "c")
+        assert world.dials.connected_peers == ("a", "c")
 
     run(check, a="1", b="2")
 
@@ -95,7 +95,7 @@ def test_who_is_gone_is_left_who_is_new_is_dialled_and_the_others_are_let_alone(
 def test_whoever_moved_is_dialled_where_it_listens_now() -> None:
     async def check(world: World) -> None:
         world.addresses["b"] = "9"
-        world.dials.adopt(["a", "b"])
+        world.dials.adopt_peers(["a", "b"])
         await world.settle()
         assert world.log[:2] == ["down b", "dial 9"]
         assert sorted(world.log[2:]) == ["leave 2", "up b"]
@@ -117,7 +117,7 @@ def test_the_log_names_the_member_whose_link_is_up_or_down(caplog: pytest.LogCap
 def test_what_a_left_client_still_says_is_nobodys() -> None:
     async def check(world: World) -> None:
         left = world.dials["b"]
-        world.dials.adopt(["a"])
+        world.dials.adopt_peers(["a"])
         left.on_publish(Publish("late", b""))
         left.on_up()
         await world.settle()
@@ -134,7 +134,7 @@ def test_after_a_rotation_links_are_made_anew_one_after_another() -> None:
             step for name, at in (("a", "1"), ("b", "2"), ("c", "3"))
             for step in (f"leave {at}", f"down {name}", f"dial {at}", f"up {name}")
         ]  # fmt: skip
-        assert len(world.dials.up) == 3
+        assert len(world.dials.connected_peers) == 3
 
     run(check, a="1", b="2", c="3")
 

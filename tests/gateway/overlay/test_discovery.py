@@ -27,6 +27,7 @@ def me(name: str = "r1a", **changed: Any) -> FoundMember:
     return FoundMember(**values)
 
 
+@pytest.mark.long
 def test_what_is_advertised_is_found_and_known():
     async def run() -> FoundMember:
         heard: asyncio.Queue[FoundMember] = asyncio.Queue()
@@ -43,6 +44,7 @@ def test_what_is_advertised_is_found_and_known():
     assert known(found, OVERLAY)
 
 
+@pytest.mark.long
 def test_a_second_one_of_the_same_name_is_told_so():
     async def run() -> None:
         async with Neighbourhood(LOOPBACK) as one, Neighbourhood(LOOPBACK) as other:
@@ -113,6 +115,7 @@ def test_an_interface_that_is_not_there_is_one_line():
         asyncio.run(run())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("others", "heard"), [(FOUND_MAX, 0), (FOUND_MAX - 1, 1)])
 def test_a_neighbour_that_makes_up_names_fills_nothing(others: int, heard: int):
     async def run() -> list[FoundMember]:
@@ -141,6 +144,7 @@ def test_names_that_differ_by_their_dots_stay_apart() -> None:
     assert label_of(me("a.b")) != label_of(me("a-b", party=other))
 
 
+@pytest.mark.long
 def test_the_record_names_one_instance_below_the_service() -> None:
     async def run() -> list[str]:
         told: list[str] = []

@@ -65,20 +65,20 @@ OVERLAY = WORLD.overlay
 EVIDENCE = evidence(WORLD, *two_of_one_number(WORLD))
 MESSAGE = Publication("t", b"")
 EFFECTS: dict[str, tuple[Effect, ...]] = {
-    "send": (Send("r1a", Wire("t", b"")),),
-    "deliver": (Deliver("site", 1, MESSAGE),),
-    "deliver_shared": (DeliverShared("g", "t", MESSAGE),),
-    "forget": (Forget((1,)),),
-    "leave": (LeaveOnDisk((1,)),),
+    "send_wire": (Send("r1a", Wire("t", b"")),),
+    "deliver_publications": (Deliver("site", 1, MESSAGE),),
+    "deliver_to_group": (DeliverShared("g", "t", MESSAGE),),
+    "forget_sequences": (Forget((1,)),),
+    "leave_on_disk": (LeaveOnDisk((1,)),),
     "read_page": (ReadPage(7),),
-    "refuse": (Refuse("time"),),
+    "refuse_wire": (Refuse("time"),),
     "delay": (Delay(2.5),),
-    "keep": (Keep(((b"k", b"v"),)),),
+    "keep_rows": (Keep(((b"k", b"v"),)),),
     "keys_changed": (KeysChanged(),),
     "keep_material": (KeepMaterial(b""),),
     "keep_archive": (KeepArchive(1, None),),
     "withhold": (Withhold(1),),
-    "take": (Take((1, 2)),),
+    "acknowledge_withheld": (Take((1, 2)),),
     "of_history": (
         Record((), ()),
         RecordEra(1, b"", b""),
@@ -134,20 +134,20 @@ class Live:
         self.rotated: Any = None
         self.proved: list[Contradiction] = []
 
-    def changed(self) -> bytes | None:
+    def changed_content(self) -> bytes | None:
         document, self.replaced = self.replaced, None
         return document
 
     def complete(self) -> None:
         self.kept.append("complete")
 
-    def keep(self, overlay: object) -> None:
+    def keep_overlay(self, overlay: object) -> None:
         self.kept.append(overlay)
 
-    def prove(self, effect: Prove) -> None:
+    def keep_evidence(self, effect: Prove) -> None:
         self.proved.append(effect.evidence)
 
-    def adopt(self, overlay: object) -> Any:
+    def adopt_overlay(self, overlay: object) -> Any:
         self.kept.append("adopted")
         return self.rotated
 
@@ -215,7 +215,7 @@ def test_what_a_reader_says_to_its_own_node_never_comes_out(kind: Any) -> None:
 
 def test_a_party_without_hands_for_an_effect_says_that_it_is_a_mistake() -> None:
     with pytest.raises(AssertionError, match="an effect that this party's machine does not have"):
-        NoHands().deliver(Deliver("site", 1, MESSAGE))
+        NoHands().deliver_publications([Deliver("site", 1, MESSAGE)])
 
 
 def test_a_version_that_needs_a_restart_is_kept_and_only_what_it_takes_away_follows(
@@ -226,7 +226,7 @@ def test_a_version_that_needs_a_restart_is_kept_and_only_what_it_takes_away_foll
     driver.handle(Tick())
     assert live.kept == [OVERLAY]
     assert hands.did == ["adopted", "peers_to_dial"]
-    assert dials.did == ["adopt"]
+    assert dials.did == ["adopt_peers"]
     assert "restart to adopt it" in caplog.text
 
 
@@ -239,7 +239,7 @@ def test_a_rotated_key_is_told_to_the_node_after_the_event_and_links_are_made_an
         assert node.told == [Tick()]
         await asyncio.sleep(0)
         assert node.told == [Tick(), Rotated("identity")]  # type: ignore[arg-type]
-        assert dials.did == ["adopt", "redial"]
+        assert dials.did == ["adopt_peers", "redial"]
 
     asyncio.run(check())
 
@@ -308,7 +308,7 @@ def test_an_exception_of_the_machine_is_said_and_counted_and_the_next_event_come
     assert "Tick" in caplog.text
     node.effects = [Deliver("site", 1, MESSAGE)]
     assert driver.handle(Tick())
-    assert hands.did == ["deliver"]
+    assert hands.did == ["deliver_publications"]
 
 
 class Waiting(Node):

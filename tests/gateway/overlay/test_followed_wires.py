@@ -19,7 +19,7 @@ WORLD = make_world({1: 3}, [], {"site": 1})
 def made(name: str = "r1") -> tuple[FollowedWires, FollowedMessages, Following, Counter[str]]:
     followed = FollowedMessages(name, lambda is_on: None, lambda: 0.0)
     counts: Counter[str] = Counter()
-    return FollowedWires(followed, lambda: WORLD.overlay, counts), followed, followed.begin(Wish()), counts
+    return FollowedWires(followed, lambda: WORLD.overlay, counts), followed, followed.begin_following(Wish()), counts
 
 
 def steps(following: Following) -> list[dict[str, Any]]:
@@ -86,8 +86,8 @@ def test_a_publication_its_number_and_the_batch_that_takes_it_along() -> None:
 def test_what_is_handed_out_has_the_name_of_the_message() -> None:
     wires, followed, following, _ = made("g2")
     effect = Deliver("site", 9, Publication("plant/a", b"secret", 1))
-    wires.opened(effect, lambda: followed.say("sent", client="desk", topic="plant/a"))
-    followed.say("later")
+    wires.say_opened(effect, lambda: followed.say_step("sent", client="desk", topic="plant/a"))
+    followed.say_step("later")
     found = steps(following)
     assert found == [
         {"step": "opened", "message": "site/9", "topic": "plant/a", "qos": 1, "bytes": 6},

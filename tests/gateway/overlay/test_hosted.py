@@ -25,8 +25,8 @@ from gateway.mqtt5.codec import encode
 from gateway.mqtt5.packets import ConnAck, Properties, Publish, SubAck, Subscription, Version
 from gateway.outbox.bundling import bundled
 from gateway.outbox.database import StoredRow
-from gateway.overlay.broker_overlay import BrokerOverlay
 from gateway.overlay.dials import Dials
+from gateway.overlay.gateway_overlay import GatewayOverlay
 from gateway.overlay.hosted import PACKET_BYTES_MIN, client_id, logins, unusable
 from gateway.owner.signing import sign_overlay
 from gateway.trust.domains import TrustDomain
@@ -174,6 +174,7 @@ def test_what_an_offer_rules_out(offer: dict[str, int], why: str):
     assert bool(why) is bool(said)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("size", "padding"), [(3, 0), (7, 0), (255, 0), (3, 64), (3, 1000), (3, FILL_MAX)])
 @pytest.mark.parametrize(
     "scope",
@@ -262,16 +263,16 @@ def test_the_same_wish_twice_on_one_connection_is_answered_as_the_first_was():
     options = Subscription("a/#", 1)
 
     def want(who: str) -> bool:
-        return wanted.want(options, lambda code: heard.append((who, code)))
+        return wanted.add_wanted(options, lambda code: heard.append((who, code)))
 
     assert want("first")
-    wanted.ask(Session(), packets.append, 0.0)  # type: ignore[arg-type]
+    wanted.send_wanted(Session(), packets.append, 0.0)  # type: ignore[arg-type]
     assert not want("before the answer")
-    wanted.answered(Answered((options,), SubAck(1, (1,))))
+    wanted.take_answer(Answered((options,), SubAck(1, (1,))))
     assert not want("after it")
     assert heard == [("before the answer", 1), ("after it", 1)]
     assert len(packets) == 1
-    wanted.connected(session_present=False)
+    wanted.begin_connection(session_present=False)
     assert want("anew")
     assert len(heard) == 2
 
@@ -284,11 +285,11 @@ def test_what_fits_only_without_its_fill_is_refused_and_not_kept_for_ever(mode: 
     node = gateway(make_world({1: 3}, [], {"g1": 1}, [Scope("plant/#", mode)], hosted=names), "g1")
     node.publisher.sealer.padding = padding
     dials: Any = SimpleNamespace(packet_limit=lambda *_: PACKET_BYTES_MIN)
-    overlay: Any = SimpleNamespace(_dials=dials)
+    overlay: Any = SimpleNamespace(_dials=dials, _gateway=node)
     taken = []
     for size in range(0, 4000, 50):
         publication = Publication("plant/t", b"x" * size, 1, time_ms=int(NOW * 1000))
-        fits = BrokerOverlay._fits(overlay, node, publication)
+        fits = GatewayOverlay._fits_replicas(overlay, publication)
         assert fits == (node.packet_bytes(publication) <= PACKET_BYTES_MIN)
         taken.append(fits)
     assert not taken[-1]
@@ -311,7 +312,8 @@ def test_a_small_payload_with_much_beside_is_refused_and_not_kept_for_ever(mode:
     """
     names = ["r1a", "r1b", "r1c"]
     node = gateway(make_world({1: 3}, [], {"g1": 1}, [Scope("plant/#", mode)], hosted=names), "g1")
-    overlay: Any = SimpleNamespace(_dials=SimpleNamespace(packet_limit=lambda *_: PACKET_BYTES_MIN))
+    dials: Any = SimpleNamespace(packet_limit=lambda *_: PACKET_BYTES_MIN)
+    overlay: Any = SimpleNamespace(_dials=dials, _gateway=node)
     small = Publication("plant/t", b"x", 1, time_ms=int(NOW * 1000))
-    assert BrokerOverlay._fits(overlay, node, small)
-    assert not BrokerOverlay._fits(overlay, node, replace(small, **large))
+    assert GatewayOverlay._fits_replicas(overlay, small)
+    assert not GatewayOverlay._fits_replicas(overlay, replace(small, **large))

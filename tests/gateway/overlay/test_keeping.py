@@ -45,7 +45,7 @@ class Disk:
             raise KeyMaterialError("the disk is full")
         self.written.append(("archive", epoch))
 
-    def keep(self, material: bytes) -> None:
+    def keep_material(self, material: bytes) -> None:
         if self.refuses:
             raise KeyMaterialError("the disk is full")
         self.written.append(("material", material))
@@ -61,29 +61,29 @@ def keeping(name: str = "g1") -> tuple[Keeping, Disk]:
 def test_seeds_go_when_nothing_of_their_epoch_can_be_fresh() -> None:
     made, disk = keeping()
     starts = CALENDAR.start_s(EPOCH)
-    made.tick(starts + 60)
+    made.end_epochs(starts + 60)
     assert disk.seeds == {EPOCH - 1, EPOCH}, "clocks differ: the former is not over for everybody"
-    made.tick(starts + 65)
+    made.end_epochs(starts + 65)
     assert disk.seeds == {EPOCH}
 
 
 def test_keys_are_kept_for_live_epochs_and_those_of_history() -> None:
     made, disk = keeping()
-    made.tick(CALENDAR.start_s(EPOCH) + 100)
+    made.end_epochs(CALENDAR.start_s(EPOCH) + 100)
     assert disk.saved == [EPOCH - 1 - 2]
-    made.tick(CALENDAR.start_s(EPOCH) + 200)
+    made.end_epochs(CALENDAR.start_s(EPOCH) + 200)
     assert len(disk.saved) == 1, "nothing is left to do in this epoch"
-    made.tick(CALENDAR.start_s(EPOCH + 1) + 100)
+    made.end_epochs(CALENDAR.start_s(EPOCH + 1) + 100)
     assert disk.saved[1:] == [EPOCH - 2]
 
 
 def test_a_disk_that_refuses_is_asked_again(caplog: pytest.LogCaptureFixture) -> None:
     made, disk = keeping()
     disk.refuses = True
-    made.tick(CALENDAR.start_s(EPOCH) + 100)
+    made.end_epochs(CALENDAR.start_s(EPOCH) + 100)
     assert (len(disk.seeds), disk.saved) == (3, [])
     disk.refuses = False
-    made.tick(CALENDAR.start_s(EPOCH) + 101)
+    made.end_epochs(CALENDAR.start_s(EPOCH) + 101)
     assert disk.seeds == {EPOCH}
 
 
@@ -97,9 +97,9 @@ def test_what_a_key_server_owes_is_written_in_order_and_said_once(caplog: pytest
     assert disk.written == []
     assert caplog.text.count("the disk is full") == 1
     disk.refuses = False
-    made.tick(NOW)
+    made.end_epochs(NOW)
     assert disk.written == [("archive", 5), ("material", b"new")]
-    made.tick(NOW + 1)
+    made.end_epochs(NOW + 1)
     assert len(disk.written) == 2
 
 

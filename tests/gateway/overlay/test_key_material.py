@@ -39,12 +39,12 @@ def test_material_is_taken_in_once_and_erased_where_it_came_from(tmp_path: Path)
 
 def test_walked_material_is_overwritten(tmp_path: Path) -> None:
     server = material(tmp_path)
-    server.keep(b"epoch 0")
+    server.keep_material(b"epoch 0")
     path = tmp_path / "data" / DIRECTORY / "material"
     held_before = tmp_path / "hard-link"
     os.link(path, held_before)
     before = held_before.read_bytes()
-    server.keep(b"epoch 1")
+    server.keep_material(b"epoch 1")
     assert held_before.read_bytes() == bytes(len(before))
     assert material(tmp_path).load() == b"epoch 1"
 
@@ -57,7 +57,7 @@ def test_material_that_others_may_read_or_that_is_damaged_is_refused_in_one_line
     with pytest.raises(KeyMaterialError, match="chmod 600") as caught:
         server.handed_over(source)
     assert "\n" not in str(caught.value)
-    server.keep(b"secret")
+    server.keep_material(b"secret")
     path = tmp_path / "data" / DIRECTORY / "material"
     path.write_bytes(path.read_bytes()[:-1] + b"\x00\x01")
     with pytest.raises(KeyMaterialError, match="rekey"):

@@ -51,6 +51,7 @@ def test_it_is_said_every_window_where_somebody_wants_to_know(monkeypatch: pytes
             raise asyncio.CancelledError
 
     monkeypatch.setattr(loading.asyncio, "sleep", sleep)
+    monkeypatch.setattr(loading, "until_next", lambda every_s: every_s)
     said = Loading({"a": lane(1, in_flight=1)}, lambda: wanted[len(slept)])
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(said.run(told.append))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import pytest
@@ -24,6 +24,9 @@ class Broker:
     def deliver_local(self, publication: Publication, groups_lost: Collection[Any] = ()) -> None:
         self.live.append(publication)
 
+    def deliver_run(self, publications: Sequence[Publication]) -> None:
+        self.live += publications
+
     def deliver_stored(self, publication: Publication, groups_lost: Collection[Any] = ()) -> None:
         self.stored.append(publication)
 
@@ -37,9 +40,8 @@ def delivered(age_s: float, expiry_s: int | None = 20) -> tuple[Any, Figures]:
     hands: Any = broker
     delivery = LocalDelivery(OwnTopics(), figures, None, lambda: NOW)
     of = Publication("t", b"x", expiry_s=expiry_s, time_ms=int((NOW - age_s) * 1000))
-    delivery.deliver(hands, Deliver("far", 1, of))
-    delivery.deliver(hands, Deliver("far", 2, of, stored=True))
-    delivery.deliver_shared(hands, DeliverShared("group", "t", of))
+    delivery.deliver_publications(hands, [Deliver("far", 1, of), Deliver("far", 2, of, stored=True)])
+    delivery.deliver_to_group(hands, DeliverShared("group", "t", of))
     return broker, figures
 
 

@@ -36,7 +36,9 @@ class World:
 
     def __init__(self, *plain: str) -> None:
         self.now, self.epoch, self.gateway = NOW, 7, Gateway()
-        overlay: Any = SimpleNamespace(policy=SimpleNamespace(calendar=SimpleNamespace(at=lambda now: self.epoch)))
+        overlay: Any = SimpleNamespace(
+            policy=SimpleNamespace(calendar=SimpleNamespace(epoch_at=lambda now: self.epoch))
+        )
         self.rights = LocalRights(lambda: overlay, lambda: self.now, plain)
 
     def may(self, topic: str) -> bool:
@@ -50,7 +52,7 @@ def test_an_answer_is_remembered_until_the_epoch_ends_or_the_overlay_changes() -
     assert world.gateway.asked == ["ward/1", "hall/1"]
     world.epoch += 1
     assert world.may("ward/1")
-    world.rights.forget()
+    world.rights.forget_answers()
     assert world.may("ward/1")
     assert world.gateway.asked.count("ward/1") == 3
 
@@ -85,7 +87,7 @@ class Policy:
 
     def __init__(self, **rights: str) -> None:
         self.granted = {scope.replace("_", "/") + "/#": set(given.split()) for scope, given in rights.items()}
-        self.policy = SimpleNamespace(calendar=SimpleNamespace(at=lambda now: 0))
+        self.policy = SimpleNamespace(calendar=SimpleNamespace(epoch_at=lambda now: 0))
 
     def scope_named(self, name: str) -> Any:
         return SimpleNamespace(filter=name)
@@ -142,7 +144,7 @@ def test_a_lost_right_to_read_ends_subscriptions_though_publishing_stays_allowed
     assert scope.number == 7
     assert (scope.publish, scope.read, scope.lost, scope.refused) == (True, False, ("read",), ("read",))
     policy.granted["ward/#"] = {"publish", "read"}
-    rights.forget()
+    rights.forget_answers()
     assert not rights.review(policy.gateway)
     assert rights.may_subscribe(policy.gateway, "ward/1")
     (scope,) = rights.standing(policy.gateway)

@@ -53,7 +53,7 @@ async def signed(made: OverlayProcesses, client: Organiser) -> list[tuple[str, s
     client._driver.handle(LinkUp("middle1"))
     for said in signed_words(made):
         client._driver.handle(Received("middle1", Wire(SUMMARY_TOPIC, said.encode())))
-    client._driver._dials = SimpleNamespace(adopt=lambda peers: None)  # type: ignore[assignment]
+    client._driver._dials = SimpleNamespace(adopt_peers=lambda peers: None)  # type: ignore[assignment]
     client._driver.handle(Tick())
     return [sent for sent in dialled.sent if sent[0] == SWAPS_TOPIC]
 
@@ -104,7 +104,7 @@ def test_what_cannot_be_kept_is_not_said(made: OverlayProcesses, monkeypatch: py
     with pytest.raises(PrivateFileError):
         asyncio.run(signed(made, client))
     with pytest.raises(AssertionError):
-        client.keep([(b"other", b"")])
+        client.keep_rows([(b"other", b"")])
     with pytest.raises(AssertionError):
         client.keys_changed()
     assert HIGHEST

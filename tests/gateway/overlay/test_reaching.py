@@ -33,7 +33,7 @@ class Looking:
     def look(self) -> dict[str, ScopeSpan]:
         overlay = self.world.overlay
         secrets = [ScopeSecret(scope, scope.filter) for scope in overlay.policy.scopes]
-        return {span.scope: span for span in self.reaches.look(overlay, secrets, self.up)}
+        return {span.scope: span for span in self.reaches.known_spans(overlay, secrets, self.up)}
 
     def answer(self, since: dict[tuple[str, int], int]) -> None:
         while self.sent:

@@ -448,6 +448,7 @@ def test_reconnects_wait_longer_each_time_and_never_all_together(monkeypatch: py
     assert asyncio.run(main(0.0)) == [wait / 2 for wait in longest]
 
 
+@pytest.mark.long
 @scenario
 async def test_a_silent_server_is_pinged_and_given_up(server: Server) -> None:
     """Half-open: the cable is cut, no FIN ever comes."""
@@ -504,14 +505,14 @@ class Region:
         overlay = load_overlay(self.world.out, int(time.time() * 1000))
         for (name, sock, _), shown in zip(ports, certificates, strict=True):
             local = LocalIdentity.load(self.world.directory / shown)
-            tls = LinkTls(shown, local.cert, local.key, overlay.members)
+            tls = LinkTls(shown, local.cert, local.key_path, overlay.members)
             accept = partial(self._accept, name, tls)
             self._listeners.append(await asyncio.start_server(accept, sock=sock, ssl=tls.server))
 
     async def _accept(
         self, name: str, tls: LinkTls, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        assert tls.peer(writer.transport) == "spark"
+        assert tls.peer_name(writer.transport) == "spark"
         self.connections[name].put_nowait(Connection(reader, writer))
 
     def receiver(self, filters: list[str], on_arrival: Callable[[Arrival], object]) -> RegionClient:
@@ -544,9 +545,9 @@ def test_a_region_is_one_source_and_acknowledged_only_when_done(tmp_path: Path) 
             offer = await peer.expect(Publish)
             assert offer.topic == OVERLAY_TOPIC  # which version of the overlay it has
             peer.send(PubAck(statement.packet_id), PubAck(offer.packet_id))
-        assert table.wanting(receiver.scopes[0].scope, time.time()) == ["spark"]
-        await until(lambda: receiver.accepted)
-        assert receiver.up == ("r1", "r2", "r3")
+        assert table.wanting(receiver.read_scopes[0].scope, time.time()) == ["spark"]
+        await until(lambda: receiver.is_accepted)
+        assert receiver.connected_replicas == ("r1", "r2", "r3")
         properties = Properties(user=(("vmq", "AA"),))
         replicas["r2"].send(Publish("pumps/7", b"sealed", 1, packet_id=5, properties=properties))
         await until(lambda: arrivals)
@@ -554,7 +555,7 @@ def test_a_region_is_one_source_and_acknowledged_only_when_done(tmp_path: Path) 
         assert arrivals[0].wire == Wire("pumps/7", b"sealed", 1, False, (("vmq", "AA"),))
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(replicas["r2"].reader.read(1), 0.05)
-        arrivals[0].done()
+        arrivals[0].acknowledge()
         assert (await replicas["r2"].expect(PubAck)).packet_id == 5
         await receiver.close()
         region.stop()
@@ -574,7 +575,7 @@ def test_a_replica_cannot_stand_in_for_another(tmp_path: Path) -> None:
         assert "shows the certificate of somebody else" in receiver.errors["r1"]
         for name in ("r2", "r3"):
             await (await asyncio.wait_for(region.connections[name].get(), 5)).accept()
-        await until(lambda: receiver.up == ("r2", "r3"))
+        await until(lambda: receiver.connected_replicas == ("r2", "r3"))
         while not region.connections["r1"].empty():  # whoever posed as r1 got not one byte of ours
             with suppress(ConnectionError):
                 assert await region.connections["r1"].get_nowait().reader.read() == b""

@@ -28,7 +28,7 @@ class Dials(dict[str, Any]):
     def __init__(self, up: tuple[str, ...], *away: str) -> None:
         super().__init__({name: SimpleNamespace(last_error="", clock_ahead_s=0.5) for name in up})
         self.update({name: SimpleNamespace(last_error="cannot be reached", clock_ahead_s=None) for name in away})
-        self.up = up
+        self.connected_peers = up
 
 
 def stands(
@@ -55,7 +55,7 @@ def stands(
         parts=(made, store, SimpleNamespace(overlay=world.overlay), dials),
         figures=figures,
         rights=lambda: (),
-        refused=lambda at: {"g9": "clock is ahead"} if at == now else {},
+        refusal_reasons=lambda at: {"g9": "clock is ahead"} if at == now else {},
     )
     return standing(links, now, 99)  # type: ignore[arg-type]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,11 +17,10 @@ from gateway.base.figures import Figures
 from gateway.mqtt5.packets import NO_PROPERTIES, Properties
 from gateway.overlay import wires
 from gateway.overlay.backpressure import MARK_MESSAGES
-from gateway.overlay.broker_overlay import BrokerOverlay
 from gateway.overlay.peer_refusals import refusal
+from gateway.overlay.replica_overlay import ReplicaOverlay
 from gateway.overlay.wires import PACKET_TOO_LARGE, Wires
 from keys.envelope import PROPERTY_KEY
-from keys.identity import Role
 from tests.sim.world import make_world
 from tests.waits import until
 
@@ -52,15 +52,15 @@ class Node:
         return effects
 
 
-def linked() -> tuple[BrokerOverlay, Node, dict[str, Peer]]:
+def linked() -> tuple[ReplicaOverlay, Node, dict[str, Peer]]:
     world = make_world({1: 3, 2: 3}, [(1, 2)], {})
     peers = {name: Peer() for name in world.overlay.views[2].members}
     name = world.overlay.views[1].members[0]
     node = Node(ReplicaNode(world.overlay, world.identities[name], name, lambda epoch: bytes(32)))
     dials: Any = peers
-    keeping: Any = SimpleNamespace(overlay=world.overlay, live=None, role=Role.REPLICA)
+    keeping: Any = SimpleNamespace(overlay=world.overlay, live=None, data=SimpleNamespace(sealing_key=bytes))
     store: Any = SimpleNamespace()
-    links = BrokerOverlay(node, Figures("r", "replica"), store, keeping, dials)
+    links = ReplicaOverlay(node, Figures("r", "replica"), store, keeping, dials, Path("unopened"))
     return links, node, peers
 
 
@@ -82,6 +82,7 @@ def test_the_node_hears_of_a_link_again_if_the_peer_lost_the_session():
     asyncio.run(check())
 
 
+@pytest.mark.long
 def test_a_lane_that_overflowed_begins_anew_once_there_is_room(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("gateway.overlay.wires.RELINK_S", 0.001)
 
@@ -124,7 +125,7 @@ class Taker:
         self.given.append(wire)
         return self.takes
 
-    def note(self, text: str) -> None:
+    def note_failure(self, text: str) -> None:
         self.notes.append(text)
 
 
@@ -156,8 +157,8 @@ def test_links_of_a_gateway_are_told_as_they_are() -> None:
 def test_a_wire_leaves_with_its_properties_and_its_ticket_comes_back() -> None:
     peer = Taker()
     made, told, _ = at_gateway(r1=peer)
-    made.send("r1", Wire("t", b"x", retain=True, properties=(("a", "b"),)), 7)
-    made.send("r1", Wire("t", b"x", expiry_s=9, properties=(("a", "b"),)), 0)
+    made.send_wire("r1", Wire("t", b"x", retain=True, properties=(("a", "b"),)), 7)
+    made.send_wire("r1", Wire("t", b"x", expiry_s=9, properties=(("a", "b"),)), 0)
     (topic, payload, qos, retain, properties, on_ack, on_refused, urgent), second = peer.given
     assert (topic, payload, qos, retain, properties, urgent) == ("t", b"x", 1, True, (("a", "b"),), False)
     on_ack()
@@ -170,24 +171,25 @@ def test_a_wire_leaves_with_its_properties_and_its_ticket_comes_back() -> None:
 def test_control_wires_are_urgent() -> None:
     peer = Taker()
     made, _, _ = at_gateway(r1=peer)
-    made.send("r1", Wire("$veil/subscribe", b""), 0)
+    made.send_wire("r1", Wire("$veil/subscribe", b""), 0)
     assert peer.given[0][-1] is True
 
 
+@pytest.mark.long
 def test_what_a_full_connection_did_not_take_is_repeated_by_beginning_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wires, "RELINK_S", 0.0)
 
     async def check() -> None:
         peer = Taker(takes=False)
         made, told, figures = at_gateway(r1=peer)
-        made.send("r1", Wire("t", b""), 0)
+        made.send_wire("r1", Wire("t", b""), 0)
         assert (told, figures.counts["link_overflow.r1"]) == ([], 1), "nobody waits for that"
-        made.send("r1", Wire("t", b""), 7)
-        made.send("r1", Wire("t", b""), 8)
+        made.send_wire("r1", Wire("t", b""), 7)
+        made.send_wire("r1", Wire("t", b""), 8)
         assert told == [LinkDown("r1")], "once"
         await until(lambda: told == [LinkDown("r1"), LinkUp("r1")])
         peer.connected = False
-        made.send("r1", Wire("t", b""), 9)
+        made.send_wire("r1", Wire("t", b""), 9)
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert told[2:] == [LinkDown("r1")], "who is not connected comes up by itself"
@@ -203,7 +205,7 @@ def test_what_is_too_large_for_a_peer_is_told_as_that_and_a_refusal_pauses(
     async def check() -> None:
         peer = Taker()
         made, told, figures = at_gateway(r1=peer)
-        made.send("r1", Wire("t", b"12345"), 7)
+        made.send_wire("r1", Wire("t", b"12345"), 7)
         refused = peer.given[0][6]
         refused(PACKET_TOO_LARGE)
         assert told == [], "we are in the midst of effects"
@@ -223,7 +225,7 @@ def test_a_refusal_with_a_reason_is_told_to_the_node_and_sets_the_clock_of_who_r
     async def check() -> None:
         peer = Taker()
         made, told, _ = at_gateway(r1=peer)
-        made.send("r1", Wire("t", b""), 7)
+        made.send_wire("r1", Wire("t", b""), 7)
         said = refusal(Reason.TIME, time.time() + 7200)
         peer.acks = SimpleNamespace(refusal=said.properties)
         peer.given[0][6](said.code)
@@ -245,7 +247,7 @@ def test_who_dialled_us_is_sent_to_by_the_broker() -> None:
     made, told, figures = at_gateway()
     made.start(SimpleNamespace(send_to_peer=send_to_peer))  # type: ignore[arg-type]
     for _ in range(2):
-        made.send("g2", Wire("t", b"x", properties=(("a", "b"),)), 0)
+        made.send_wire("g2", Wire("t", b"x", properties=(("a", "b"),)), 0)
     assert sent[0] == ("g2", "t", b"x", (("a", "b"),))
     assert (told, figures.counts) == ([], {"link_overflow.g2": 1})
 
@@ -256,8 +258,8 @@ def test_a_key_that_finds_no_room_at_who_dialled_us_is_told_to_the_node_after_th
         made, told, figures = at_gateway()
         made.start(SimpleNamespace(send_to_peer=lambda *wire: False))  # type: ignore[arg-type]
         carrier = Wire("t", b"x", properties=((PROPERTY_KEY, "k"),))
-        made.send("g2", carrier, 0)
-        made.send("g2", Wire("t", b"x"), 0)
+        made.send_wire("g2", carrier, 0)
+        made.send_wire("g2", Wire("t", b"x"), 0)
         assert told == []
         await asyncio.sleep(0)
         assert told == [Lost("g2", "k")]

@@ -12,7 +12,7 @@ def made() -> tuple[Withheld, list[int], Callable[[int, int], None]]:
     withheld = Withheld(lambda acknowledge: acknowledge())
 
     def arrives(which: int, number: int = 0) -> None:
-        withheld.begin()
+        withheld.begin_handling()
         if number:
             withheld.withhold(number)
         withheld.handled(lambda: done.append(which))
@@ -26,17 +26,17 @@ def test_what_is_withheld_is_acknowledged_when_it_is_taken_and_nothing_else_wait
     arrives(2, 0)
     arrives(3, 8)
     assert done == [2]
-    withheld.take((8,))
-    withheld.take((8, 7, 99))
+    withheld.acknowledge_withheld((8,))
+    withheld.acknowledge_withheld((8, 7, 99))
     assert done == [2, 3, 1]
     assert not len(withheld)
 
 
 def test_room_may_come_while_it_is_handled() -> None:
     withheld, done, _ = made()
-    withheld.begin()
+    withheld.begin_handling()
     withheld.withhold(7)
-    withheld.take((7,))
+    withheld.acknowledge_withheld((7,))
     withheld.handled(lambda: done.append(1))
     assert done == [1]
     assert not len(withheld)

@@ -23,7 +23,7 @@ from gateway.trust.live_overlay import LiveOverlay
 from gateway.trust.overlay_file import describe_overlay, document_bytes, load_overlay
 from keys.grants import Right
 from keys.identity import Role
-from tests.support.parties import HOSTS, NOW, NOW_MS, Parties
+from tests.support.parties import HOSTS, NOW, NOW_MS, Parties, on_disk
 
 GRACE_S = 60
 LATER = NOW + GRACE_S + 1
@@ -64,9 +64,7 @@ class Changing(Parties):
         return change
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Changing:
-    return Changing(tmp_path)
+world = on_disk(Changing)
 
 
 def test_the_next_view_has_the_newcomer_last_and_names_the_one_before(world: Changing) -> None:
@@ -214,6 +212,7 @@ def test_mistakes_are_one_line(world: Changing, capsys: pytest.CaptureFixture[st
     assert load_overlay(world.out, NOW_MS).policy.version == 1
 
 
+@pytest.mark.long
 def test_a_path_over_the_limits_is_refused(world: Changing) -> None:
     """The eighteenth replica of a second region would make a search too long."""
     for place in range(18):
@@ -254,22 +253,22 @@ def test_a_members_file_gets_the_endorsements_that_it_lacks_and_a_newer_one_is_l
     signed = world.out.read_bytes()
     path.write_bytes(signed)
     live = LiveOverlay(
-        path, local, LinkTls("r1", local.cert, local.key, overlay.members, lambda: NOW), overlay, stamp(path)
+        path, local, LinkTls("r1", local.cert, local.key_path, overlay.members, lambda: NOW), overlay, stamp(path)
     )
     news = [Endorsement.sign_view(overlay.latest[1], name, world.local(name).identity) for name in ("r1", "r2")]
     endorsed = overlay.endorsed(news, NOW)
-    live.adopt(endorsed)
+    live.adopt_overlay(endorsed)
     assert load_overlay(path, NOW_MS).views[1].number == 2, "a restart begins with the view in force"
-    assert live.changed() is None, "what we wrote ourselves is no news"
+    assert live.changed_content() is None, "what we wrote ourselves is no news"
     path.write_bytes(signed)  # somebody hands out the owner's file once more
-    live.keep(endorsed)
-    assert live.changed() == signed, "it is not written over before it was looked at"
+    live.keep_overlay(endorsed)
+    assert live.changed_content() == signed, "it is not written over before it was looked at"
     live.complete()
     assert load_overlay(path, NOW_MS).endorsements == frozenset(news)
     newer = document_bytes(grant(world.out, world.owner, "g1", [("pumps/#", Right.READ)], NOW))
     path.write_bytes(newer)
-    live.keep(endorsed)  # at this very moment
-    assert live.changed() == newer
+    live.keep_overlay(endorsed)  # at this very moment
+    assert live.changed_content() == newer
 
 
 def test_a_replica_in_no_view_is_told_so_at_its_start(world: Changing, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,17 +12,15 @@ from gateway.trust.errors import TrustError
 from gateway.trust.overlay_file import load_overlay, load_secrets
 from keys.grants import Right
 from keys.identity import Role
-from tests.support.parties import HOSTS, NOW, NOW_MS, Parties
+from tests.support.parties import HOSTS, NOW, NOW_MS, Parties, signed
 
 READ_WARD = [("ward/#", Right.READ), ("ward/#", Right.PUBLISH)]
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> Parties:
-    made = Parties(tmp_path)
     TrustDomain.create(tmp_path / "party9", "party9", NOW).issue("g9", Role.GATEWAY, HOSTS, tmp_path / "g9", NOW)
-    made.sign()
-    return made
+    return signed(tmp_path)
 
 
 def card(world: Parties, name: str = "g9") -> Card:

@@ -29,7 +29,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 @pytest.fixture(scope="module")
 def overlay(made: Made) -> Overlay:
-    return load_overlay(made.overlay, int(NOW * 1000))
+    return load_overlay(made.overlay_path, int(NOW * 1000))
 
 
 def names(overlay: Overlay, region: int) -> list[str]:

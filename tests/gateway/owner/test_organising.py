@@ -11,7 +11,7 @@ from bridge.measuring import InterestSummary, ReplicaSummary, proposal, swapped
 from gateway.owner.description import OrganiseEntry
 from gateway.owner.organising import edges_lines, gathered, proposed
 from gateway.trust import TrustError
-from tests.bridge.measuring.test_swap_proposal import INTERVAL, INTERVAL_S, interests, said, told, world
+from tests.bridge.measuring.test_swap_proposal import INTERVAL, INTERVAL_S, interests, row_of_four, said, told
 from tests.sim.world import NOW, make_world
 
 
@@ -20,7 +20,7 @@ def encoded(*summaries: ReplicaSummary | InterestSummary) -> list[str]:
 
 
 def test_what_is_forged_old_or_no_summary_is_left_out() -> None:
-    made = world()
+    made = row_of_four()
     name, other = made.overlay.views[2].members[:2]
     forged = ReplicaSummary(name, 2, INTERVAL + 1, INTERVAL_S, 0, 16, processing_us=1).signed(made.identities[other])
     other_filter = InterestSummary(name, 2, INTERVAL + 1, INTERVAL_S, 4, bytes(12_500)).signed(made.identities[other])
@@ -33,7 +33,7 @@ def test_what_is_forged_old_or_no_summary_is_left_out() -> None:
 
 @pytest.mark.attack(201)
 def test_a_summary_of_before_the_length_of_intervals_changed_is_older() -> None:
-    made = world()
+    made = row_of_four()
     name = made.overlay.views[2].members[0]
     before = ReplicaSummary(name, 2, INTERVAL * 60 - 120, 1, 0, 16).signed(made.identities[name])
     after = said(made, name)
@@ -42,7 +42,7 @@ def test_a_summary_of_before_the_length_of_intervals_changed_is_older() -> None:
 
 
 def test_the_description_goes_on_with_what_was_signed() -> None:
-    made = world()
+    made = row_of_four()
     found = proposed(made.overlay, [*told(made), *interests(made, 1, 4)], NOW)
     assert found.swap is not None
     assert list(yaml.safe_load(edges_lines(make_world({1: 3, 2: 3}, [(1, 2)], {"g1": 1}).overlay))) == ["edges"]
@@ -61,7 +61,7 @@ def test_without_the_owners_word_there_is_nothing_to_organise() -> None:
 
 
 def test_the_next_signing_keeps_the_bars_of_regions_that_stay() -> None:
-    made = world()
+    made = row_of_four()
     organising = made.overlay.policy.organising
     assert organising is not None
     barred = organising.with_bar((1, 4), NOW).with_bar((2, 4), NOW)

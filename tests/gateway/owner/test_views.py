@@ -12,15 +12,13 @@ from gateway.owner.views import _described_view, carried, closes_s, leaving, wit
 from gateway.trust.errors import TrustError
 from gateway.trust.overlay_file import load_overlay
 from tests.gateway.owner.test_attaching import GRACE_S, Changing
-from tests.support.parties import NOW
+from tests.support.parties import NOW, on_disk
 
 DESCRIPTION = Path("overlay.yaml")
 VIEW = RegionView(1, 3, "north", ("r1", "r2", "r3"), False)
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Changing:
-    return Changing(tmp_path)
+world = on_disk(Changing)
 
 
 def entry(name: str = "north", trusted: bool = False) -> RegionEntry:

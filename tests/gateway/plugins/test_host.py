@@ -188,14 +188,14 @@ def test_another_user_neither_inherits_nor_ends_a_session_by_its_client_id(versi
             await owner.barrier()
             owner.cut()
             await until(lambda: not dict(broker.clients())["c"])
-            broker.deliver_local(Publication("secret", b"acknowledged", 1))
+            broker.local.deliver_local(Publication("secret", b"acknowledged", 1))
             for clean in (True, False):
                 assert code(await come("v", clean_start=clean)) == refused
             owner = await come("u", **{**lasting, "clean_start": False})
             assert await owner.published() == [("secret", b"acknowledged")]
             owner.cut()
             await until(lambda: not dict(broker.clients())["c"])
-            broker.lifecycle.end(broker.lifecycle.clients["c"])
+            broker.lifecycle.end_session(broker.lifecycle.clients["c"])
             assert code(await come("v", clean_start=True)) == 0, "the id is free once the session has ended"
 
     asyncio.run(check())

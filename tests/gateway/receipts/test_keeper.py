@@ -19,8 +19,8 @@ async def test_what_was_kept_is_there_after_a_restart(tmp_path: Path) -> None:
     keeper = ReceiptKeeper(tmp_path, lambda: KEY, lambda count: None)
     assert keeper.restored() == []
     assert list(tmp_path.iterdir()) == []  # nothing is made before it is needed
-    keeper.keep(KeepSealed(1, b"one"))
-    keeper.keep(KeepSealed(2, b"two"))
+    keeper.keep_row(KeepSealed(1, b"one"))
+    keeper.keep_row(KeepSealed(2, b"two"))
     keeper.close()
     assert ReceiptKeeper(tmp_path, lambda: KEY, lambda count: None).restored() == [b"one", b"two"]
 
@@ -30,7 +30,7 @@ async def test_a_disk_that_refuses_is_counted(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr("gateway.receipts.keeper.WRITE_EVERY_S", 0.0)
     counted: list[Count] = []
     keeper = ReceiptKeeper(tmp_path / "away", lambda: KEY, counted.append)
-    keeper.keep(KeepSealed(1, b"one"))
+    keeper.keep_row(KeepSealed(1, b"one"))
     await until(lambda: bool(counted))
     assert counted == [Count("receipts_lost", 1)]
     keeper.close()
@@ -42,6 +42,6 @@ async def test_what_the_disk_is_too_slow_for_is_counted(tmp_path: Path, monkeypa
     counted: list[Count] = []
     keeper = ReceiptKeeper(tmp_path, lambda: KEY, counted.append)
     for n in range(5):
-        keeper.keep(KeepSealed(n, b"row"))
+        keeper.keep_row(KeepSealed(n, b"row"))
     assert counted == [Count("receipts_lost")] * 3
     keeper.close()

@@ -10,12 +10,10 @@ from bridge.contract import KeepSealed, ReceiptCame
 from bridge.document import Scope
 from gateway.receipts import ReceiptDatabase, ReceiptsError, by_reader, messages_of, proofs_of, receipts_file
 from tests.bridge.receipts.test_delivery_proof import batch_of, row_of
-from tests.sim.world import World, make_world
+from tests.sim.world import World
+from tests.support.regions import one_region, shared
 
-
-@pytest.fixture(scope="module")
-def world() -> World:
-    return make_world({1: 3}, [], {"site": 1, "lab": 1, "evil": 1}, [Scope("plant/#", receipts=True)])
+world = shared(one_region, "site", "lab", "evil", scopes=[Scope("plant/#", receipts=True)])
 
 
 @pytest.fixture

@@ -59,9 +59,9 @@ def test_somebody_waits_while_a_debt_is_open() -> None:
     one, other = debt(), debt()
     batch = Batch(1, 1, debts=[one, other])
     assert batch.is_awaited
-    one.settle(0)
+    one.settle_debt(0)
     assert batch.is_awaited
-    other.settle(0x97)
+    other.settle_debt(0x97)
     assert not batch.is_awaited
     assert (one.owed.code, other.owed.code) == (0, 0x97)
     assert Batch(1, 1, waiters=[print]).is_awaited
@@ -73,7 +73,7 @@ def test_rows_of_sessions_that_ended_are_not_written_again() -> None:
     batch.sessions = {1: record(1), 2: None}
     batch.subscriptions = {(1, "t"): SUBSCRIPTION, (2, "t"): SUBSCRIPTION, (1, "u"): None}
     batch.received = {1 << 16 | 7: "t", 2 << 16 | 7: "", 1 << 16 | 8: None}
-    changes = batch.changes()
+    changes = batch.changed_rows()
     assert changes.sessions == [("session", 1)]
     assert changes.gone_sessions == [2]
     assert [row[:2] for row in changes.subscriptions] == [(1, "t")]
@@ -88,14 +88,14 @@ def test_a_delivery_names_its_stored_message_and_one_half_done_none() -> None:
     batch.deliveries = {
         41: (record(1), Queued(message, 1, False, 9), 5, 1), 42: (record(1), None, 6, 2),
     }  # fmt: skip
-    changes = batch.changes()
+    changes = batch.changed_rows()
     assert [(row[0], row[1], row[2], row[6]) for row in changes.deliveries] == [(41, 1, 40, 5), (42, 1, 0, 6)]
     assert changes.messages == [message_row(40, message)]
 
 
 def test_retained_and_kept_rows_are_replaced_or_go() -> None:
     message = Message("a", b"x", 0, True)
-    changes = Batch(1, 1, retained={"a": message, "b": None}, kept={b"k": b"v", b"l": None}).changes()
+    changes = Batch(1, 1, retained={"a": message, "b": None}, kept={b"k": b"v", b"l": None}).changed_rows()
     assert (changes.retained, changes.gone_retained) == ([message_row("a", message)], ["b"])
     assert (changes.kept, changes.gone_kept) == ([(b"k", b"v")], [b"l"])
 

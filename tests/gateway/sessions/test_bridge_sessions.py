@@ -19,13 +19,13 @@ async def leave(data: Path) -> None:
         for name in ("$veilmq/bridge/old", "$veilmq/bridge/now", "device"):
             client = broker.lifecycle.create_offline(name)
             client.session.session_expiry_s = 0xFFFF_FFFF
-            broker.exchange.store.opened(client)  # type: ignore[union-attr]
+            broker.exchange.store.note_opened(client)  # type: ignore[union-attr]
         old = await Wire.connect(broker, "device", clean_start=False, properties={"session_expiry_s": 60})
         await old.subscribe("t", 1)
         old.cut()
         old_client, device = broker.lifecycle.clients["$veilmq/bridge/old"], broker.lifecycle.clients["device"]
         for subscription in device.filters.values():
-            broker.exchange.router.subscribe(old_client, subscription.options)
+            broker.exchange.delivery.router.subscribe(old_client, subscription.options)
         writer = await Wire.connect(broker)
         for number in range(2):
             writer.publish("t", b"%d" % number, 1)

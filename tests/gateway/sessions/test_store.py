@@ -308,6 +308,7 @@ def test_what_is_repeated_at_qos_1_does_not_replace_what_its_topic_retained_afte
     asyncio.run(use())
 
 
+@pytest.mark.long
 def test_a_kill_before_the_outbox_has_a_message_has_its_repetition_offered_again_and_delivered_to_nobody_here(
     tmp_path: Path,
 ) -> None:
@@ -504,6 +505,7 @@ def test_what_a_client_below_mqtt_5_sends_while_the_disk_refuses_its_last_messag
     asyncio.run(use())
 
 
+@pytest.mark.long
 def test_amqtts_persistence_plugin_observes_and_our_store_decides(tmp_path: Path) -> None:
     plugins = {
         "amqtt.contrib.persistence.SessionDBPlugin": {
@@ -532,7 +534,7 @@ def test_amqtts_persistence_plugin_observes_and_our_store_decides(tmp_path: Path
         with contextlib.closing(sqlite3.connect(tmp_path / "amqtt.db")) as db:
             assert db.execute("SELECT client_id FROM stored_sessions").fetchall() == [("sub",)]  # it has seen it
         async with durable(tmp_path / "a", plugins=plugins) as broker:
-            assert broker.local_filters() == ["a"]
+            assert broker.local.local_filters() == ["a"]
             sub = await Wire.connect(broker, "sub", username="somebody", **LASTING)
             assert await sub.published() == [("a", b"once")]
 
@@ -615,6 +617,7 @@ class Walker:
         self._wire, self._unanswered = None, []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fails", [False, True])
 @pytest.mark.parametrize("seed", range(3))
 def test_the_disk_holds_what_the_broker_holds(

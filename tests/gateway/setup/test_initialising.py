@@ -78,7 +78,7 @@ def test_a_first_port_in_use_is_told(tmp_path: Path, veilmq: Any) -> None:
 
 def test_a_member_may_be_elsewhere(tmp_path: Path) -> None:
     made = make_overlay(tmp_path / "new", Plan(addresses={"r2": "r2.example.net:8883"}), 21000, NOW)
-    overlay = load_overlay(made.overlay, int(NOW * 1000))
+    overlay = load_overlay(made.overlay_path, int(NOW * 1000))
     assert overlay.members["r2"].address == "r2.example.net:8883"
     assert load(made.directory / "r2" / "broker.yaml").listeners["default"].bind == "0.0.0.0:8883"
 

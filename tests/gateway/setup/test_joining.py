@@ -34,14 +34,14 @@ def test_a_replica_joins_with_its_card_alone(made: Made, tmp_path: Path, veilmq:
     status, out, err = veilmq("join", tmp_path / "r4", "--address", "127.0.0.1:29001")
     assert (status, err) == (0, "")
     assert "--address 127.0.0.1:29001" in out
-    attach = ("overlay", "attach", made.overlay, "--owner", made.directory / "owner", "--region", "region1",
+    attach = ("overlay", "attach", made.overlay_path, "--owner", made.directory / "owner", "--region", "region1",
               "--card", sent(tmp_path / "r4"))  # fmt: skip
     assert "say by --address HOST:PORT" in veilmq(*attach)[2]
     assert "publishes and reads nothing" in veilmq(*attach, "--address", "127.0.0.1:29001", "--read", "plant/#")[2]
     status, out, err = veilmq(*attach, "--address", "127.0.0.1:29001")
     assert (status, err) == (0, "")
     assert "overlay.yaml lists it in region region1" in out
-    shutil.copy(made.overlay, tmp_path / "r4" / "overlay.json")
+    shutil.copy(made.overlay_path, tmp_path / "r4" / "overlay.json")
     assert Party(load(tmp_path / "r4" / "broker.yaml")).name == "r4"
     assert veilmq("join", tmp_path / "r4", "--address", "127.0.0.1:29001")[0] == 2
 

@@ -20,7 +20,7 @@ def members(plan: Plan) -> list[PlannedMember]:
     return [
         PlannedMember(name, role, f"{name}.test:8883", "0.0.0.0:8883", "127.0.0.1:9464",
                       "" if role is Role.KEY_SERVER else plan.region_of(name))
-        for name, role in plan.names.items()
+        for name, role in plan.member_roles.items()
     ]  # fmt: skip
 
 
@@ -35,7 +35,7 @@ PLANS = st.builds(
 
 @given(PLANS)
 def test_every_region_has_its_replicas_and_gateways_take_turns(plan: Plan) -> None:
-    plan.check()
+    plan.check_plan()
     made = members(plan)
     replicas = Counter(member.region for member in made if member.role is Role.REPLICA)
     assert set(replicas.values()) == {plan.replicas}
@@ -85,7 +85,7 @@ def test_every_members_yaml_is_a_configuration(plan: Plan) -> None:
 )
 def test_what_no_overlay_can_be(wrong: dict[str, Any], said: str) -> None:
     with pytest.raises(SetupError, match=said):
-        Plan(**wrong).check()
+        Plan(**wrong).check_plan()
 
 
 @pytest.mark.parametrize(("address", "host"), [("a.test:1", "a.test"), ("[::1]:8883", "::1")])

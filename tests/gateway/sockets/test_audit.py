@@ -67,8 +67,8 @@ def test_after_a_while_a_cause_is_said_again_with_how_often(caplog: pytest.LogCa
     now = 100.0
     audit = Audit(lambda: now)
     for _ in range(7):
-        audit._say(LogEvent.CLIENT_MAY_NOT, "publish", "door", {})
-    audit._say(LogEvent.CLIENT_MAY_NOT, "subscribe", "door", {})  # another cause
+        audit._log_refusal(LogEvent.CLIENT_MAY_NOT, "publish", "door", {})
+    audit._log_refusal(LogEvent.CLIENT_MAY_NOT, "subscribe", "door", {})  # another cause
     now += EVERY_S
-    audit._say(LogEvent.CLIENT_MAY_NOT, "publish", "door", {})
+    audit._log_refusal(LogEvent.CLIENT_MAY_NOT, "publish", "door", {})
     assert [line["times"] for line in _lines(caplog, "may not publish")] == ["", 7]

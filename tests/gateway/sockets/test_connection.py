@@ -237,14 +237,14 @@ def test_a_ping_is_not_answered_before_what_was_asked_earlier() -> None:
             connection, transport = await fake_client(broker, "fake")
             connection.data_received(encode(Publish("t", b"", 1, packet_id=1), Version.V5))
             connection.data_received(encode(PingReq(), Version.V5))
-            connection.gate(7)  # answers wait for the disk
+            connection.hold_bytes(7)  # answers wait for the disk
             await until(lambda: b"".join(transport.writes).endswith(b"\xd0\0"))
             packets = Decoder(Version.V5, role="client").feed(b"".join(transport.writes))
             assert [type(packet) for packet in packets] == [PubAck, PingResp]
             transport.writes.clear()
             connection.data_received(encode(PingReq(), Version.V5))
             assert transport.writes == []
-            connection.release(7)
+            connection.release_bytes(7)
             connection.flush()
             assert transport.writes == [b"\xd0\0"]
             connection.connection_lost(None)
@@ -259,7 +259,7 @@ def test_a_fault_of_ours_at_a_ping_ends_its_connection_and_is_counted(monkeypatc
     async def check() -> None:
         async with serving() as broker:
             connection, transport = await fake_client(broker, "fake")
-            monkeypatch.setattr(ServerSession, "heard", fails)
+            monkeypatch.setattr(ServerSession, "note_sign_of_life", fails)
             connection.data_received(encode(PingReq(), Version.V5))
             assert connection.closed
             (bye,) = Decoder(Version.V5, role="client").feed(b"".join(transport.writes))
@@ -413,9 +413,9 @@ def test_a_fault_of_ours_ends_one_connection_and_is_logged(
 
     async def check() -> None:
         async with serving() as broker:
-            kept = await Wire.connect(broker, "kept")
+            kept = await Wire.connect(broker, "kept_rows")
             with monkeypatch.context() as patched:
-                patched.setattr(broker.lifecycle, "_begin", fails)
+                patched.setattr(broker.lifecycle, "_begin_session", fails)
                 refused = await Wire.open(broker)
                 refused.send(Connect("other"), PingReq())
                 assert [each.code for each in await refused.closed()] == [0x80]  # type: ignore[attr-defined]

@@ -38,13 +38,16 @@ UNSPECIFIED = ReasonCode.UNSPECIFIED_ERROR
 class Broken(FakeOverlay):
     """An overlay with planted faults: in what is published below `broken/`, and in every subscription of it."""
 
+    def publish_run(self, client_id: str, run: object, done: object) -> int:
+        return 0
+
     def publish(self, client_id: str, publication: Publication, done: Callable[[int], None]) -> bool:
         if publication.topic.startswith("broken/"):
             raise IndexError("tuple index out of range")
         return super().publish(client_id, publication, done)
 
-    def subscribed(self, topic_filter: str, wanted: object = None) -> bool:  # type: ignore[override]
-        super().subscribed(topic_filter, wanted)
+    def filter_subscribed(self, topic_filter: str, wanted: object = None) -> bool:  # type: ignore[override]
+        super().filter_subscribed(topic_filter, wanted)
         return not topic_filter.startswith("broken/")
 
 
@@ -128,9 +131,9 @@ async def test_any_other_exception_ends_one_connection_with_its_reason_code(
         client = broker.lifecycle.clients["dev"]
         with monkeypatch.context() as patched:
             if where == "session":
-                patched.setattr(type(client.session), "received_all", fails)
+                patched.setattr(type(client.session), "take_packets", fails)
             elif where == "exchange":
-                patched.setattr(broker.exchange, "forward", fails)
+                patched.setattr(broker.exchange.delivery, "forward", fails)
             else:
                 patched.setattr(broker.lifecycle.subscribing, "subscribe", fails)
             wire.send(Subscribe(7, (Subscription("near/#", 1),)))
@@ -150,7 +153,7 @@ async def test_a_connect_that_we_fail_on_is_refused(monkeypatch: pytest.MonkeyPa
         raise RuntimeError("planted")
 
     async with serving() as broker:
-        monkeypatch.setattr(broker.lifecycle, "_begin", fails)
+        monkeypatch.setattr(broker.lifecycle, "_begin_session", fails)
         for version in (V5, V3):
             wire = await Wire.open(broker, version)
             wire.send(Connect("dev", version))

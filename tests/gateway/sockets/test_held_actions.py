@@ -31,7 +31,7 @@ def test_what_is_taken_comes_in_order_and_the_rest_stays_counted(actions: list[A
     if taken:
         held.put_back(taken[-1])
         rest = [taken[-1], *rest]
-    held.put(b"end")
+    held.put_action(b"end")
     assert (len(held), held.payload_bytes) == (len(rest) + 1, sizes(rest))
     assert list(held) == [*rest, b"end"]
     assert (len(held), held.payload_bytes) == (0, 0)

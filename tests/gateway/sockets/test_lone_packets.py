@@ -185,12 +185,14 @@ async def outcome(broker: Any, kind: type[MqttConnection], version: Version, rea
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("version", [Version.V5, Version.V311], ids=["5", "3.1.1"])
 @pytest.mark.parametrize("name", [*STREAMS, "a payload that looks like packets"])
 def test_however_a_stream_is_cut_the_short_way_and_the_general_one_agree(name: str, version: Version) -> None:
     agree(STREAMS.get(name) or looks_like_packets(version), version, cuts_agree=True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "version"), [(name, version) for version in (Version.V5, Version.V311) for name in publications(version)]
 )
@@ -326,7 +328,7 @@ def test_the_short_way_takes_no_publication_that_needs_more_than_routes() -> Non
                 (exchange, "store", object()),
                 (exchange, "overlay", object()),
                 (exchange, "tracing", object()),
-                (exchange.holding, "behind", {client: object()}),
+                (exchange.delivery.holding, "behind", {client: object()}),
                 (inbound, "accepting", {7: object()}),
                 (inbound, "awaiting_pubrel", {7: ""}),
                 (client.session, "state", Connection.CLOSING),
@@ -352,7 +354,7 @@ def test_a_fault_of_the_broker_at_a_lone_publication_ends_its_client_alone() -> 
             def fails(*of_message: Any) -> bool:
                 raise RuntimeError("a fault")
 
-            broker.exchange.forward = fails
+            broker.exchange.delivery.forward = fails
             connection.data_received(encode(Publish("t", b"x", 1, packet_id=7), Version.V5))
             connection.flush()
             await until(lambda: connection.closed)

@@ -26,14 +26,14 @@ class Peer:
 
 @on_loop
 async def test_nobody_waits_while_there_is_room() -> None:
-    await asyncio.wait_for(Peer().room.wait(), 1)
+    await asyncio.wait_for(Peer().room.wait_for_room(), 1)
 
 
 @on_loop
 async def test_all_who_wait_go_on_when_it_drains_though_one_gave_up() -> None:
     peer = Peer(60)
     peer.room.full()
-    waiting = [asyncio.ensure_future(peer.room.wait()) for _ in range(3)]
+    waiting = [asyncio.ensure_future(peer.room.wait_for_room()) for _ in range(3)]
     await asyncio.sleep(0)
     assert peer.room.is_full
     waiting[0].cancel()
@@ -49,7 +49,7 @@ async def test_all_who_wait_go_on_when_it_drains_though_one_gave_up() -> None:
 async def test_a_peer_that_takes_nothing_is_found_once_and_lets_who_waits_go() -> None:
     peer = Peer()
     peer.room.full()
-    waiting = asyncio.ensure_future(peer.room.wait())
+    waiting = asyncio.ensure_future(peer.room.wait_for_room())
     await until(lambda: peer.stalls > 0)
     await waiting
     looked = peer.looked
@@ -64,16 +64,16 @@ async def test_a_peer_that_takes_a_little_is_slow_and_no_more() -> None:
     peer.room.full()
     await until(lambda: peer.looked > 5)
     assert peer.stalls == 0
-    peer.room.end()
+    peer.room.end_waits()
 
 
 @on_loop
 async def test_the_end_of_a_connection_lets_everybody_go_and_stops_looking() -> None:
     peer = Peer(60)
     peer.room.full()
-    waiting = asyncio.ensure_future(peer.room.wait())
+    waiting = asyncio.ensure_future(peer.room.wait_for_room())
     await asyncio.sleep(0)
-    peer.room.end()
+    peer.room.end_waits()
     await waiting
-    peer.room.end()
+    peer.room.end_waits()
     assert peer.room._timer is None

@@ -41,11 +41,11 @@ def parent_of(span: ReadableSpan) -> int:
 
 def test_one_trace_goes_on_from_the_publisher_to_the_reader() -> None:
     spans, exporter = made()
-    user, end = spans.published("plant/a", 1, 12, USER)
+    user, end = spans.span_of_published("plant/a", 1, 12, USER)
     onward = context_of(user)
     assert onward is not None
     assert user[0] == ("unit", "C")
-    there, ended = spans.opened("site", 7, "plant/a", 12, user)
+    there, ended = spans.span_of_opened("site", 7, "plant/a", 12, user)
     ended()
     end(0)
     end(0x97)  # answered once more, by a store
@@ -66,7 +66,7 @@ def test_one_trace_goes_on_from_the_publisher_to_the_reader() -> None:
 
 def test_a_refusal_is_an_error_and_topics_may_stay_here() -> None:
     spans, exporter = made(topics=False)
-    _, end = spans.published("plant/a", 1, 12, USER)
+    _, end = spans.span_of_published("plant/a", 1, 12, USER)
     end(0x87)
     (span,) = exporter.get_finished_spans()
     assert span.status.description == "refused (0x87)"
@@ -76,18 +76,18 @@ def test_a_refusal_is_an_error_and_topics_may_stay_here() -> None:
 @pytest.mark.parametrize(("draw", "begin", "count"), [(0.0, 0.0, 0), (0.2, 0.3, 1), (0.3, 0.3, 0), (0.99, 1.0, 1)])
 def test_a_share_of_the_others_begins_a_trace(draw: float, begin: float, count: int) -> None:
     spans, exporter = made(draw, begin=begin)
-    user, end = spans.published("t", 0, 1, ())
+    user, end = spans.span_of_published("t", 0, 1, ())
     end(0)
     assert len(exporter.get_finished_spans()) == count
     assert len(user) == count
-    same, done = spans.opened("site", 1, "t", 1, ())
+    same, done = spans.span_of_opened("site", 1, "t", 1, ())
     done()
     assert (same, len(exporter.get_finished_spans())) == ((), count), "a reader begins none"
 
 
 def test_what_the_sender_did_not_sample_is_carried_and_not_sent() -> None:
     spans, exporter = made()
-    user, end = spans.published("t", 1, 1, ((TRACEPARENT, f"{TEXT[:-1]}0"),))
+    user, end = spans.span_of_published("t", 1, 1, ((TRACEPARENT, f"{TEXT[:-1]}0"),))
     end(0)
     context = context_of(user)
     assert context is not None
@@ -119,6 +119,7 @@ async def test_metrics_are_those_of_prometheus() -> None:
     await exporting.stop()
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_collector_of_its_own_gets_all_of_it_at_the_end(tmp_path: Path) -> None:
     secret = tmp_path / "headers"
@@ -127,7 +128,7 @@ async def test_a_collector_of_its_own_gets_all_of_it_at_the_end(tmp_path: Path) 
     with collector(tmp_path) as there:
         exporting = Exporting(settings(otlp=there.address, headers_file=str(secret)), "site", families)
         exporting.start()
-        _, end = exporting.spans.published("plant/a", 1, 12, USER)
+        _, end = exporting.spans.span_of_published("plant/a", 1, 12, USER)
         end(0)
         await exporting.stop()
         (span,) = there.spans()

@@ -60,8 +60,8 @@ def test_an_event_is_signed_and_repeated_under_one_id_until_it_is_taken(
     receiver = Receiver(0, 503, 429, 200)
 
     async def act(hooks: Hooks, broker: Any) -> None:
-        hooks.tell("connected", client="pump")
-        hooks.tell("disconnected", client="pump")  # not wanted
+        hooks.tell_event("connected", client="pump")
+        hooks.tell_event("disconnected", client="pump")  # not wanted
         await until(lambda: hooks.hooks[0].delivered == 1)
 
     told(tmp_path, [{"url": URL, "kinds": ["connected"], "secret_file": secret}], receiver, act)
@@ -79,7 +79,7 @@ def test_a_final_refusal_is_not_repeated(tmp_path: Path, status: int) -> None:
     receiver = Receiver(status)
 
     async def act(hooks: Hooks, broker: Any) -> None:
-        hooks.tell("finding", text="x")
+        hooks.tell_event("finding", text="x")
         await until(lambda: hooks.hooks[0].lost == 1)
 
     told(tmp_path, [{"url": URL, "kinds": ["finding"]}], receiver, act)
@@ -94,7 +94,7 @@ def test_a_receiver_that_never_answers_is_given_up_and_its_queue_is_bounded(
 
     async def act(hooks: Hooks, broker: Any) -> None:
         for number in range(module.QUEUE_MAX + 5):
-            hooks.tell("connected", client=str(number))
+            hooks.tell_event("connected", client=str(number))
         assert hooks.hooks[0].lost == 5
         await until(lambda: hooks.hooks[0].lost >= 6)
 
@@ -105,12 +105,12 @@ def test_a_receiver_that_never_answers_is_given_up_and_its_queue_is_bounded(
 def test_a_client_that_comes_and_goes_without_end_loses_its_own_events() -> None:
     """Attack: its events filled the queue, and nobody heard of the pump that went."""
     waiting = module.WaitingEvents()
-    waiting.put({"kind": "disconnected", "client": "pump"})
-    lost = sum(waiting.put({"kind": "connected", "client": "evil"}) for _ in range(2 * module.QUEUE_MAX))
+    waiting.put_event({"kind": "disconnected", "client": "pump"})
+    lost = sum(waiting.put_event({"kind": "connected", "client": "evil"}) for _ in range(2 * module.QUEUE_MAX))
     assert lost == module.QUEUE_MAX + 1
 
     async def taken() -> list[str]:
-        return [(await waiting.next())["client"] for _ in range(module.QUEUE_MAX)]
+        return [(await waiting.next_event())["client"] for _ in range(module.QUEUE_MAX)]
 
     assert asyncio.run(taken()) == ["pump"] + ["evil"] * (module.QUEUE_MAX - 1)
 
@@ -133,12 +133,12 @@ def test_events_of_others_stay_whatever_names_a_flood_has(flood: Any) -> None:
         ({"kind": "finding", "about": "disk"}, ""),
     ]
     for event, owner in kept:
-        waiting.put(event, owner)
+        waiting.put_event(event, owner)
     for number in range(2 * module.QUEUE_MAX):
-        waiting.put(*flood(number))
+        waiting.put_event(*flood(number))
 
     async def first() -> list[dict[str, Any]]:
-        return [await waiting.next() for _ in kept]
+        return [await waiting.next_event() for _ in kept]
 
     assert asyncio.run(first()) == [event for event, _ in kept]
 

@@ -39,12 +39,12 @@ async def test_what_is_lost_repeated_or_out_of_order_is_seen() -> None:
     subscriber = run._subscribers[0]
 
     def came(number: int, run_id: bytes = run._id) -> None:
-        run._received(subscriber, Publish("load/0", _HEAD.pack(run_id, 0, number, 1) + bytes(40)))
+        run._take_publish(subscriber, Publish("load/0", _HEAD.pack(run_id, 0, number, 1) + bytes(40)))
 
     for number in (0, 2, 1, 1, 4, PROBE, 5, 70_000):
         came(number)
     came(3, b"another.")
-    run._received(subscriber, Publish("load/0", b"short"))
+    run._take_publish(subscriber, Publish("load/0", b"short"))
     found = run._figures(0, 1)
     assert (found.received, found.lost, found.repeated, found.disordered) == (4, 1, 1, 1)
     assert subscriber.heard == {0}

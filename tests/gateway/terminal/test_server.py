@@ -19,10 +19,11 @@ from tests.waits import until
 async def test_a_refused_login_is_one_line_with_code_and_cure(version: Version) -> None:
     async with serving({"allow_anonymous": False}) as broker:
         with pytest.raises(TerminalError, match=r"refused the connection: .*\(0x8[67]\); give --username") as caught:
-            await Server(port=broker.port(), version=version).client().begin()
+            await Server(port=broker.port(), version=version).client().begin_session()
         assert "\n" not in str(caught.value)
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_listener_of_tls_asked_in_clear_and_the_reverse(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
@@ -30,19 +31,19 @@ async def test_a_listener_of_tls_asked_in_clear_and_the_reverse(tmp_path: Path) 
     tls = {"bind": "127.0.0.1:0", "ssl": True, "certfile": str(certfile), "keyfile": str(keyfile)}
     async with serving({"listeners": {"default": tls}}) as broker:
         with pytest.raises(TerminalError, match="TLS"):
-            await Server(port=broker.port()).client().begin()
+            await Server(port=broker.port()).client().begin_session()
         with pytest.raises(TerminalError, match=r"not trusted .*; give --cafile"):
-            await Server(port=broker.port(), tls=TlsFiles(wanted=True).context()).client().begin()
+            await Server(port=broker.port(), tls=TlsFiles(wanted=True).context()).client().begin_session()
         trusted = TlsFiles(cafile=authority.cafile).context()
         with pytest.raises(TerminalError, match=r"of another name .*; give that name as --host"):
-            await Server(port=broker.port(), tls=trusted).client().begin()
+            await Server(port=broker.port(), tls=trusted).client().begin_session()
         any_name = TlsFiles(cafile=authority.cafile, any_name=True).context()
         client = Server(port=broker.port(), tls=any_name).client()
-        await client.begin()
-        await client.end()
+        await client.begin_session()
+        await client.end_session()
     async with serving() as broker:
         with pytest.raises(TerminalError, match="leave the TLS options out"):
-            await Server(port=broker.port(), tls=TlsFiles(wanted=True).context()).client().begin()
+            await Server(port=broker.port(), tls=TlsFiles(wanted=True).context()).client().begin_session()
 
 
 def test_files_that_are_no_certificates_are_named(tmp_path: Path) -> None:
@@ -92,9 +93,9 @@ async def test_a_lost_connection_is_said_once_and_restored(capsys: pytest.Captur
 
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
         client = Server(port=server.sockets[0].getsockname()[1]).client(random=lambda: 0.0)
-        await client.begin()
+        await client.begin_session()
         await until(lambda: client.losses == 1 and client.connected)
-        await client.end()
+        await client.end_session()
     said = capsys.readouterr().err.splitlines()
     assert [line.endswith(("trying again", "is connected again")) for line in said] == [True, True], said
 
@@ -103,13 +104,13 @@ async def test_a_lost_connection_is_said_once_and_restored(capsys: pytest.Captur
 async def test_the_server_forgets_the_session_of_a_command_that_ended() -> None:
     async with serving() as broker:
         client = Server(port=broker.port(), client_id="c").client()
-        await client.begin()
-        await client.end()
+        await client.begin_session()
+        await client.end_session()
         client = Server(port=broker.port(), client_id="c", session_s=60).client()
-        await client.begin()
+        await client.begin_session()
         assert not client.session_present
-        await client.end()
+        await client.end_session()
         client = Server(port=broker.port(), client_id="c", session_s=60).client()
-        await client.begin()
+        await client.begin_session()
         assert client.session_present
-        await client.end()
+        await client.end_session()

@@ -62,6 +62,7 @@ def test_a_process_more_moves_only_those_whom_it_takes() -> None:
     assert len(moved) < 1.2 * len(NAMES) / 5
 
 
+@pytest.mark.long
 def test_entities_of_one_broker_in_two_processes_are_tracked_at_all_of_them(tmp_path: Path) -> None:
     site, first = Site(tmp_path), two_free_ports()
     both = f"127.0.0.1:{first}-{first + 1}"

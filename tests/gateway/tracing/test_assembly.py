@@ -62,7 +62,7 @@ def test_what_is_no_authority_is_named(tmp_path: Path) -> None:
 class Exchange:
     def __init__(self, absent: bool = True, overlay: Any = None) -> None:
         self.host, self.overlay = SimpleNamespace(is_absent=absent), overlay
-        self.router: Router[str] = Router()
+        self.delivery = SimpleNamespace(router=Router(), flood=self.flood)
         self.flooded: list[Publish] = []
         self.local: list[Any] = []
 
@@ -77,6 +77,9 @@ class Exchange:
 class Overlay:
     def __init__(self) -> None:
         self.given: list[Any] = []
+
+    def publish_run(self, client_id: str, run: object, done: object) -> int:
+        return 0
 
     def publish(self, client_id: str, publication: Any, done: Any) -> bool:
         assert client_id == ""
@@ -101,10 +104,10 @@ def test_pings_take_the_short_way_unless_a_plugin_wants_to_see_them() -> None:
 @pytest.mark.parametrize(("stays_here", "across"), [(True, 0), (False, 1)])
 def test_what_is_said_goes_across_unless_it_stays_here(stays_here: bool, across: int) -> None:
     exchange = Exchange(overlay=Overlay())
-    spoken(exchange)[0].say("t", b"x", 1, stays_here=stays_here)
+    spoken(exchange)[0].publish_statement("t", b"x", 1, stays_here=stays_here)
     assert [(p.topic, p.payload, p.qos, p.retain) for p in exchange.local] == [("t", b"x", 1, False)]
     assert len(exchange.overlay.given) == across
-    spoken(Exchange())[0].say("t", b"x", 1, stays_here=False)
+    spoken(Exchange())[0].publish_statement("t", b"x", 1, stays_here=False)
 
 
 def test_what_is_shown_is_for_local_clients_and_advertisements_for_other_brokers() -> None:
@@ -120,7 +123,7 @@ def test_what_is_shown_is_for_local_clients_and_advertisements_for_other_brokers
 
 def test_somebody_listens_who_subscribed_here_or_may_anywhere_in_an_overlay() -> None:
     exchange = Exchange()
-    exchange.router.subscribe("desk", Subscription("a/+", 0))
+    exchange.delivery.router.subscribe("desk", Subscription("a/+", 0))
     made, _ = spoken(exchange)
     assert [made.listens(topic) for topic in ("a/b", "a", "b")] == [True, False, False]
     assert spoken(Exchange(overlay=Overlay()))[0].listens("b")

@@ -37,7 +37,7 @@ def test_the_entity_alone_hears_it_and_answers(tmp_path: Path) -> None:
             async with asyncio.timeout(WAIT_S):
                 while not up:
                     await asyncio.sleep(0.01)
-            others.ask(asked())
+            others.ask_witnesses(asked())
             said = await pump.expect(Publish)
             assert said.payload == b"alive?"
             thief.publish(relayed_from("pump", TOPIC, SESSION), b"it lives", qos=1)
@@ -48,7 +48,7 @@ def test_the_entity_alone_hears_it_and_answers(tmp_path: Path) -> None:
             others.stop()
             assert others._closing is not None
             await others._closing
-            assert others.up == 0
+            assert others.reached_count == 0
 
     asyncio.run(scenario())
 
@@ -57,7 +57,7 @@ def test_what_is_asked_of_ever_more_sessions_stays_bounded() -> None:
     others = OtherWitnesses(OtherWitnessSettings(brokers=["127.0.0.1:1", "127.0.0.1:3-5"]), "gate-2")
     assert len(others._clients) == 4
     for number in range(ASKED_MAX + 5):
-        others.ask(asked(number.to_bytes(16)))
+        others.ask_witnesses(asked(number.to_bytes(16)))
     assert len(others._asked) == ASKED_MAX
     assert next(others._asked.items())[0] == (5).to_bytes(16)
 
@@ -66,9 +66,9 @@ def test_what_is_asked_of_ever_more_sessions_stays_bounded() -> None:
 def test_a_holder_of_thousands_that_are_silent_ends_no_question_of_others() -> None:
     """Attack: thousands of one holder's entities fall silent, and answers of others found nobody who listens."""
     others = OtherWitnesses(OtherWitnessSettings(brokers=["127.0.0.1:1"]), "gate-2")
-    others.ask(asked(SESSION, "door"))
+    others.ask_witnesses(asked(SESSION, "door"))
     for number in range(2 * ASKED_MAX):
-        others.ask(asked(number.to_bytes(16), "evil"))
+        others.ask_witnesses(asked(number.to_bytes(16), "evil"))
     assert others._asked.get(SESSION) is not None
     assert len(others._asked) == ASKED_MAX
 

@@ -29,7 +29,7 @@ K = TraceKind
 
 
 @pytest.fixture
-def overlay(tmp_path: Path) -> Iterator[tuple[OverlayProcesses, list[str]]]:
+def watched(tmp_path: Path) -> Iterator[tuple[OverlayProcesses, list[str]]]:
     """Replicas that trace at a listener beside that of the overlay; a gateway that is an entity at all of them."""
     made = OverlayProcesses(tmp_path).make({"a": 3}, [], {"g1": "a"})
     brokers = []
@@ -55,9 +55,9 @@ def overlay(tmp_path: Path) -> Iterator[tuple[OverlayProcesses, list[str]]]:
 
 @pytest.mark.slow
 def test_a_gateway_dies_by_the_word_of_a_majority_of_its_regions_replicas(
-    overlay: tuple[OverlayProcesses, list[str]],
+    watched: tuple[OverlayProcesses, list[str]],
 ) -> None:
-    members, brokers = overlay
+    members, brokers = watched
     assert "we are g1-entity, of which 2 of 3 decide" in members.veilmq("check", "-c", "g1.yaml")
     members.start(*REPLICAS, "g1")
     with Tracker(members.directory / "desk", brokers) as desk:
@@ -95,10 +95,10 @@ def test_a_gateway_whose_event_loop_hangs_neither_says_that_it_lives_nor_answers
     entity = watched._entity = Ticked()  # type: ignore[assignment]
     for beat_at, said in ((time.monotonic(), 2), (time.monotonic() - STUCK_S - 1, 0)):
         watched._beat_at, entity.said = beat_at, 0
-        watched._tick(0.0)
-        watched._told(0, Told("a", b""), 0.0)
+        watched._advance_machine(0.0)
+        watched._take_told(0, Told("a", b""), 0.0)
         assert entity.said == said
-        deadline = watched._deadline()
+        deadline = watched._machine_deadline()
         assert deadline is not None
         assert (deadline > watched._clock()) == (not said), "and it is looked at later, not all the time"
 

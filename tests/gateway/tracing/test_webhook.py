@@ -51,6 +51,7 @@ def test_alerts_arrive_in_order(endpoint: tuple[str, type[Endpoint]]) -> None:
     assert made.taken == [("application/json", b"%d" % place) for place in range(5)]
 
 
+@pytest.mark.long
 def test_what_is_refused_is_tried_again_and_a_redirect_is_a_refusal(endpoint: tuple[str, type[Endpoint]]) -> None:
     url, made = endpoint
     made.answers += [500, 302]
@@ -73,8 +74,8 @@ def test_an_endpoint_that_is_away_holds_up_nobody(monkeypatch: pytest.MonkeyPatc
 def test_a_group_of_which_thousands_die_keeps_no_alert_of_others_back() -> None:
     """Attack: thousands of one owner's devices go, and the alerts of others were the oldest, and went."""
     waiting = WaitingAlerts()
-    waiting.put("shop", b"door", 1)
-    dropped = [waiting.put("evil", b"%d" % number, 1) for number in range(2 * WAITING_MAX)].count(False)
+    waiting.put_alert("shop", b"door", 1)
+    dropped = [waiting.put_alert("evil", b"%d" % number, 1) for number in range(2 * WAITING_MAX)].count(False)
     assert (dropped, len(waiting)) == (WAITING_MAX + 1, WAITING_MAX)
     assert waiting.take_alert() == ("shop", b"door", 1)
     assert waiting.take_alert()[1] == b"%d" % (WAITING_MAX + 1), "the oldest of the others"

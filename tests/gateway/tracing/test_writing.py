@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import sqlite3
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -18,8 +15,10 @@ import pytest
 from gateway.tracing import writing
 from gateway.tracing.store import TraceStore, TraceStoreError
 from gateway.tracing.writing import TraceWriter
+from tests import forking
 from tests.bridge.traces.test_tracer import NOW_MS, advertised
 from tests.gateway.overlay_processes import ENVIRONMENT
+from tests.waits import wait_until
 
 ADVERTISED = [advertised(f"e{number}", topic=number.to_bytes(16)) for number in range(1, 61)]
 
@@ -58,8 +57,8 @@ def test_changes_of_a_turn_are_one_transaction(tmp_path: Path) -> None:
     async def turn() -> None:
         writer = TraceWriter(disk, raise_)
         for each in ADVERTISED:
-            writer.keep(each)
-        writer.forget(ADVERTISED[0].topic)
+            writer.keep_advertisement(each)
+        writer.forget_topic(ADVERTISED[0].topic)
         done = asyncio.Event()
         writer.when_written(done.set)
         await asyncio.wait_for(done.wait(), 30)
@@ -76,11 +75,11 @@ def test_a_slow_disk_holds_up_nobody_and_tells_nothing_too_early(tmp_path: Path)
 
     async def turns() -> None:
         writer = TraceWriter(disk, raise_)
-        writer.keep(ADVERTISED[0])
+        writer.keep_advertisement(ADVERTISED[0])
         writer.when_written(partial(told.append, "first"))
         await turns_passed()  # the loop goes on, the first write does not
         writer.when_written(partial(told.append, "first again"))
-        writer.keep(ADVERTISED[1])
+        writer.keep_advertisement(ADVERTISED[1])
         writer.when_written(partial(told.append, "second"))
         await turns_passed()
         assert told == []
@@ -102,7 +101,7 @@ def test_more_changes_than_are_kept_in_memory_wait_for_the_disk(
     async def turn() -> None:
         writer = TraceWriter(disk, raise_)
         for each in ADVERTISED:
-            writer.keep(each)
+            writer.keep_advertisement(each)
         writer.close()
 
     asyncio.run(turn())
@@ -117,7 +116,7 @@ def test_a_disk_that_takes_nothing_is_said_and_keeps_nobody_waiting(tmp_path: Pa
 
     async def turn() -> None:
         writer = TraceWriter(store, said.append)
-        writer.keep(ADVERTISED[0])
+        writer.keep_advertisement(ADVERTISED[0])
         writer.when_written(partial(told.append, "first"))
         writer.close()
 
@@ -135,7 +134,7 @@ from tests.gateway.tracing.test_writing import ADVERTISED
 async def main():
     writer = TraceWriter(TraceStore(pathlib.Path(sys.argv[1])), print)
     for each in ADVERTISED:
-        writer.keep(each)
+        writer.keep_advertisement(each)
         writer.when_written(lambda topic=each.topic: print(topic.hex(), flush=True))
         await asyncio.sleep(0)
     await asyncio.sleep(60)
@@ -146,15 +145,12 @@ asyncio.run(main())
 
 @pytest.mark.parametrize("after", [1, 30])
 def test_what_somebody_was_told_of_outlives_a_kill(tmp_path: Path, after: int) -> None:
-    path = tmp_path / "traces.sqlite3"
-    process = subprocess.Popen(
-        [sys.executable, "-c", KILLED, str(path)], stdout=subprocess.PIPE, text=True, env=ENVIRONMENT
-    )
-    assert process.stdout is not None
-    told = [process.stdout.readline().strip() for _ in range(after)]
-    process.send_signal(signal.SIGKILL)
-    told += [line.strip() for line in process.stdout if line.endswith("\n")]
+    path, said = tmp_path / "traces.sqlite3", tmp_path / "said"
+    process = forking.run(["-c", KILLED, str(path)], None, ENVIRONMENT, said, said)
+    assert wait_until(lambda: said.read_text().count("\n") >= after)
+    process.kill()
     process.wait()
+    told = [line.strip() for line in said.read_text().splitlines(keepends=True) if line.endswith("\n")]
     store = TraceStore(path)
     found = {each.topic.hex() for each in store.advertisements(NOW_MS)}
     store.close()
@@ -169,7 +165,7 @@ def test_changes_that_come_during_a_write_are_written_behind_it(tmp_path: Path) 
     async def turns() -> None:
         writer = TraceWriter(disk, raise_)
         for each in ADVERTISED[:10]:
-            writer.keep(each)
+            writer.keep_advertisement(each)
             await asyncio.sleep(0)
         done = asyncio.Event()
         writer.when_written(done.set)

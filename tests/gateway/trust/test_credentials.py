@@ -136,7 +136,7 @@ def test_a_trace_topic_is_kept_for_the_next_life_and_a_damaged_one_is_none(works
     advertisement = Advertisement(
         b"T" * 16, "Availability/Traces/pump", made.certificate, ("*",), 1, 2, "gate"
     ).signed(made.identity)  # fmt: skip
-    made.keep(advertisement)
+    made.keep_advertisement(advertisement)
     assert made.advertisement() == advertisement
     assert stat.S_IMODE((made.directory / "topic.bin").stat().st_mode) == 0o600
     (made.directory / "topic.bin").write_bytes(advertisement.encode()[:-1])
@@ -146,5 +146,5 @@ def test_a_trace_topic_is_kept_for_the_next_life_and_a_damaged_one_is_none(works
 def test_a_disk_that_refuses_costs_nothing_now(works: Works) -> None:
     made = works.issue()
     (made.directory / "topic.bin").mkdir()
-    made.keep(Advertisement(b"T" * 16, "x", made.certificate, (), 1, 2, "gate").signed(made.identity))
+    made.keep_advertisement(Advertisement(b"T" * 16, "x", made.certificate, (), 1, 2, "gate").signed(made.identity))
     assert made.advertisement() is None

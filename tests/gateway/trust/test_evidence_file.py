@@ -18,11 +18,9 @@ from keys.signedheader import header_of
 from tests.bridge.document.test_evidence import evidence, owner_of, signed, two_of_one_number
 from tests.bridge.reader.test_newest_retained import rotated
 from tests.sim.world import World, make_world
+from tests.support.regions import one_region, shared
 
-
-@pytest.fixture(scope="module")
-def world() -> World:
-    return make_world({1: 3}, [], {"site": 1, "evil": 1}, [Scope("plant/#")])
+world = shared(one_region, "site", "evil", scopes=[Scope("plant/#")])
 
 
 def kept(world: World, directory: Path) -> Path:

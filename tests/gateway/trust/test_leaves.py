@@ -80,22 +80,24 @@ def test_a_running_member_shows_the_renewed_certificate_and_no_other(tmp_path: P
     world = Parties(tmp_path, time.time())
     signed = world.sign().overlay
     local = world.local("r1")
-    tls = {name: LinkTls(name, world.local(name).cert, world.local(name).key, signed.members) for name in ("r1", "g1")}
+    tls = {
+        name: LinkTls(name, world.local(name).cert, world.local(name).key_path, signed.members) for name in ("r1", "g1")
+    }
     live = LiveOverlay(world.out, local, tls["r1"], load_overlay(world.out, int(time.time() * 1000)), stamp(world.out))
     before = _served(tls["r1"], tls["g1"])
-    live.changed()
+    live.changed_content()
     assert _served(tls["r1"], tls["g1"]) == before
     assert renew_leaf(local.directory, domain(world), time.time(), 3000, 2900).is_new
     assert _served(tls["r1"], tls["g1"]) == before
-    live.changed()
+    live.changed_content()
     renewed = _served(tls["r1"], tls["g1"])
     assert renewed != before
     assert public_key_of(renewed) == public_key_of(before)
 
     stranger = LocalIdentity.load(world.directory / "r2").cert.read_bytes()
     local.cert.write_bytes(stranger)
-    live.changed()
+    live.changed_content()
     assert _served(tls["r1"], tls["g1"]) == renewed
     local.cert.write_text("no certificate")
-    live.changed()
+    live.changed_content()
     assert _served(tls["r1"], tls["g1"]) == renewed

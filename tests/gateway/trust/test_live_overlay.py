@@ -132,25 +132,25 @@ def live(overlay: OverlayProcesses, name: str) -> LiveOverlay:
     local = LocalIdentity.load(overlay.directory / name)
     seen = stamp(path)
     signed = load_overlay(path, int(time.time() * 1000), local.directory / "overlay.pin")
-    return LiveOverlay(path, local, LinkTls(name, local.cert, local.key, signed.members), signed, seen)
+    return LiveOverlay(path, local, LinkTls(name, local.cert, local.key_path, signed.members), signed, seen)
 
 
 def test_a_replaced_file_is_noticed_once_and_our_own_rewriting_never(overlay: OverlayProcesses) -> None:
     one_region(overlay)
     watched = live(overlay, "site")
-    assert watched.changed() is None
+    assert watched.changed_content() is None
     overlay.veilmq("trust", "revoke", "overlay.json", "--owner", "owner", "--member", "control")
     overlay.hand_out("site")
-    document = watched.changed()
+    document = watched.changed_content()
     assert document is not None
     assert json.loads(document)["name"] == "test"
-    assert watched.changed() is None
+    assert watched.changed_content() is None
     other = live(overlay, "control")
-    other.adopt(watched_overlay := load_overlay(overlay.directory / "overlay.json", int(time.time() * 1000)))
-    assert other.changed() is None
+    other.adopt_overlay(watched_overlay := load_overlay(overlay.directory / "overlay.json", int(time.time() * 1000)))
+    assert other.changed_content() is None
     assert version_at(overlay, "control") == watched_overlay.policy.version == 2
     (overlay.directory / "control-overlay.json").unlink()
-    assert other.changed() is None
+    assert other.changed_content() is None
 
 
 @pytest.mark.parametrize("moment", ["_is_behind", "_write_pin"])
@@ -172,9 +172,9 @@ def test_a_file_that_is_put_there_while_we_write_ours_is_noticed(
         return found
 
     monkeypatch.setattr(overlay_file, moment, meanwhile)
-    watched.adopt(second)
+    watched.adopt_overlay(second)
     assert version_at(overlay, "site") == 3
-    assert watched.changed() is not None
+    assert watched.changed_content() is not None
 
 
 def test_a_file_that_is_put_there_while_the_process_starts_is_noticed(overlay: OverlayProcesses) -> None:
@@ -184,8 +184,8 @@ def test_a_file_that_is_put_there_while_the_process_starts_is_noticed(overlay: O
     local, seen = LocalIdentity.load(overlay.directory / "site"), stamp(path)
     signed = load_overlay(path, int(time.time() * 1000))
     overlay.hand_out("site")
-    watched = LiveOverlay(path, local, LinkTls("site", local.cert, local.key, signed.members), signed, seen)
-    assert watched.changed() is not None
+    watched = LiveOverlay(path, local, LinkTls("site", local.cert, local.key_path, signed.members), signed, seen)
+    assert watched.changed_content() is not None
 
 
 def test_a_listed_key_that_we_do_not_have_is_refused_and_no_other_is_taken(overlay: OverlayProcesses) -> None:

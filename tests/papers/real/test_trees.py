@@ -16,7 +16,7 @@ def nothing(done: float) -> None:
     assert 0 <= done <= 1
 
 
-def world(side: int = 3) -> World:
+def grid_world(side: int = 3) -> World:
     network = grid("a", side)
     return World.on_backbone(network, network.demands)
 
@@ -39,7 +39,7 @@ class Known:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_the_cost_is_eq_2_and_the_best_swap_that_of_the_overlay(seed: int) -> None:
-    here = world()
+    here = grid_world()
     tree = random_tree(9, Draws("trees", seed))
     live = dict(enumerate(tree))
     assert here.cost(tree) == pytest.approx(tree_cost(live, Known(here)))
@@ -59,7 +59,7 @@ def test_the_cost_is_eq_2_and_the_best_swap_that_of_the_overlay(seed: int) -> No
 
 
 def test_swaps_only_lower_the_cost() -> None:
-    here = world(4)
+    here = grid_world(4)
     first = random_tree(16, Draws("lower"))
     last = by_swaps(here, first)
     assert here.cost(last) < here.cost(first)
@@ -73,7 +73,7 @@ def test_the_least_tree_is_least() -> None:
 
 
 def test_the_heuristic_is_played_with_the_demands() -> None:
-    here = world()
+    here = grid_world()
     first = random_tree(9, Draws("played"))
     overlay = Given(here, first, 1, "toy")
     overlay.run(3_000)

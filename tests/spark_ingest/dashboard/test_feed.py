@@ -23,11 +23,12 @@ from spark_ingest.spool.view import SpoolView
 pytest.importorskip("pyarrow")
 
 
+@pytest.mark.long
 def test_looks_at_a_real_spool_and_keeps_nothing_from_being_trimmed(tmp_path: Path) -> None:
     made = write_sample(tmp_path / "sample", rows=6000, devices=8)
     Consumer(made.spool, "archive", SpoolView(made.spool)).register()
     feed = SpoolFeed(made.spool, made.grants)
-    look = feed.look()
+    look = feed.next_look()
     assert look.trouble == ""
     assert look.sealed_batches == made.telemetry + made.availability + made.quarantine
     assert look.read <= READ_ROWS + 500
@@ -37,7 +38,7 @@ def test_looks_at_a_real_spool_and_keeps_nothing_from_being_trimmed(tmp_path: Pa
     (reader,) = look.readers
     assert (reader.name, reader.running, reader.sealed_batches) == ("archive", False, look.sealed_batches)
     assert look.spool_bytes > 0
-    again = feed.look()
+    again = feed.next_look()
     assert (again.sealed_batches, again.read, again.streams["telemetry"]) == (0, 0, 0)
     assert not [path for path in (made.spool / "consumers").glob("*.json") if path.stem != "archive"]
 
@@ -46,11 +47,11 @@ def test_trouble_is_a_line_on_the_page_and_goes_again(tmp_path: Path) -> None:
     made = write_sample(tmp_path / "sample", rows=50, devices=2)
     feed = SpoolFeed(made.spool, made.grants)
     made.grants.chmod(0o644)
-    look = feed.look()
+    look = feed.next_look()
     assert "chmod" in look.trouble or "mode" in look.trouble
     assert "\n" not in look.trouble
     made.grants.chmod(0o600)
-    assert feed.look().trouble == ""
+    assert feed.next_look().trouble == ""
 
 
 @pytest.fixture

@@ -44,7 +44,7 @@ class _Balanced(HTMLParser):
 def full(name: str) -> Board:
     board = Board(cap_bytes=1000)
     for at in (1.0, 3.0, 5.0):
-        board.look(
+        board.take_look(
             Look(
                 sealed_batches=10, read=9, streams={"telemetry": 7, "availability": 1, "quarantine": 1},
                     delays=[(at, 0.2)],
@@ -63,16 +63,16 @@ def full(name: str) -> Board:
 
 def test_names_from_elsewhere_are_text_and_tags_match() -> None:
     for name in (HOSTILE, "plain"):
-        for html in cards(full(name).shown(), 6.0).values():
+        for html in cards(full(name).shown_figures(), 6.0).values():
             parser = _Balanced()
             parser.feed(html)
             assert not parser.open
-    for html in cards(Board().shown(), 6.0).values():
+    for html in cards(Board().shown_figures(), 6.0).values():
         _Balanced().feed(html)
 
 
 def test_cards_say_in_words_what_colours_say() -> None:
-    shown = cards(full("press").shown(), 6.0)
+    shown = cards(full("press").shown_figures(), 6.0)
     assert set(shown) == set(TITLES)
     assert "named a liar" in shown["members"]
     assert "before what was trimmed" in shown["consumers"]
@@ -86,8 +86,8 @@ def test_cards_say_in_words_what_colours_say() -> None:
 def test_cells_say_how_long_ago_entities_were_heard_of() -> None:
     board, day = Board(), board_module.UNHEARD_S
     told = [("fresh", 325 * day - 4), ("old", 1.0), ("nobody knows", None)]
-    board.look(Look(heard=[HeardEntity("g", name, "online", 1, None, at) for name, at in told]), 325 * day)
-    html = cards(board.shown(), 325 * day)["entities"]
+    board.take_look(Look(heard=[HeardEntity("g", name, "online", 1, None, at) for name, at in told]), 325 * day)
+    html = cards(board.shown_figures(), 325 * day)["entities"]
     assert re.findall(r'class="cell (\w+)".*?<b>(.*?)</b><span>online</span>(.*?)</li>', html) == [
         ("warn", "old", "<small>325 days ago</small>"),
         ("fine", "fresh", "<small>4.0 s ago</small>"),
@@ -102,8 +102,8 @@ def test_every_state_of_a_statement_has_its_kind() -> None:
     kinds: dict[str, set[str]] = {"fine": set(), "warn": set(), "bad": set()}
     for state in {"online", "offline", *filter(None, _STATES.values())}:
         board = Board()
-        board.look(Look(heard=[HeardEntity("g", "e", state, 1, None)]), 1.0)
-        (kind,) = re.findall(r'class="cell (\w+)"', cards(board.shown(), 1.0)["entities"])
+        board.take_look(Look(heard=[HeardEntity("g", "e", state, 1, None)]), 1.0)
+        (kind,) = re.findall(r'class="cell (\w+)"', cards(board.shown_figures(), 1.0)["entities"])
         kinds[kind].add(state)
     assert kinds == {
         "fine": {"online", "ready", "alive"},

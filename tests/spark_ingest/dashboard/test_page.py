@@ -17,10 +17,12 @@ from urllib.parse import quote
 
 import pytest
 from prometheus_client import CollectorRegistry, start_http_server
+from typer.testing import CliRunner
 
 pytest.importorskip("nicegui")
 pytest.importorskip("pyarrow")
 
+from spark_ingest.cli import ingest_app
 from spark_ingest.dashboard.page import serve
 from spark_ingest.errors import IngestError
 from spark_ingest.metrics import QueryMetrics, QueryTable
@@ -28,6 +30,7 @@ from spark_ingest.sample.spool import write_sample
 from spark_ingest.secrets.grants import read_grants
 from spark_ingest.spool.writer import SpoolWriter
 from tests.conftest import tool
+from tests.ports import free_ports
 from tests.spark_ingest.chromium import Page, browser
 from tests.spark_ingest.dashboard.test_html import HOSTILE
 from tests.spark_ingest.region import NOW, Link, Overlay, Publisher, write_grants
@@ -83,7 +86,7 @@ class Plant:
         writer.close()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
     """Of a process with two queries, one of them with a name that would like to be a tag."""
     table, registry = QueryTable(), CollectorRegistry()
@@ -101,14 +104,26 @@ def seen(page: Page, rows: int) -> None:
     page.wait_for(f"document.querySelector('section.throughput')?.innerText.includes('{rows}')")
 
 
+@pytest.fixture(scope="module")
+def plant(tmp_path_factory: pytest.TempPathFactory) -> Plant:
+    plant = Plant(tmp_path_factory.mktemp("plant"))
+    plant.write(41, {"pump": "online", HOSTILE: "offline"})
+    return plant
+
+
+@pytest.fixture(scope="module")
+def url(plant: Plant, endpoint: str) -> Iterator[str]:
+    """Of the plant's page."""
+    told = ("--spool", str(plant.spool), "--grants", str(plant.grants), "--metrics", endpoint)
+    with dashboard(free_ports(1)[0], *told, "--cap-bytes", "1000000") as shown:
+        yield shown
+
+
 @pytest.mark.skipif(tool("chromium") is None, reason="needs chromium; run `make tools` as root")
-def test_a_live_page_in_a_browser(tmp_path: Path, free_port: int, endpoint: str) -> None:
+def test_a_live_page_in_a_browser(tmp_path: Path, plant: Plant, url: str) -> None:
     chromium = tool("chromium")
     assert chromium is not None
-    plant = Plant(tmp_path)
-    plant.write(41, {"pump": "online", HOSTILE: "offline"})
-    told = ("--spool", str(plant.spool), "--grants", str(plant.grants), "--metrics", endpoint)
-    with dashboard(free_port, *told, "--cap-bytes", "1000000") as url, browser(chromium, tmp_path / "profile") as page:
+    with browser(chromium, tmp_path / "profile") as page:
         page.open(url, 1280, 800)
         seen(page, 41)
         plant.write(36, {"pump": "offline", "press": "online"})
@@ -154,13 +169,11 @@ def _base64(key: bytes) -> str:
     return base64.b64encode(key).decode()
 
 
-def test_names_of_other_machines_are_refused(tmp_path: Path, free_port: int) -> None:
+def test_names_of_other_machines_are_refused(url: str) -> None:
     """A page of somebody else, whose name suddenly means 127.0.0.1, may not read this one."""
-    made = write_sample(tmp_path / "sample", rows=20, devices=1)
-    with dashboard(free_port, "--spool", str(made.spool), "--grants", str(made.grants)) as url:
-        request = urllib.request.Request(url, headers={"Host": "evil.example"})
-        with pytest.raises(urllib.error.HTTPError, match="400"):
-            urllib.request.urlopen(request, timeout=10)
+    request = urllib.request.Request(url, headers={"Host": "evil.example"})
+    with pytest.raises(urllib.error.HTTPError, match="400"):
+        urllib.request.urlopen(request, timeout=10)
 
 
 @pytest.mark.parametrize(
@@ -185,6 +198,6 @@ def test_what_a_user_gets_wrong_is_one_line(tmp_path: Path, wrong: dict[str, Any
 def test_a_port_in_use_is_one_line_and_exit_status_2(tmp_path: Path, endpoint: str) -> None:
     made = write_sample(tmp_path / "sample", rows=20, devices=1)
     told = ("--spool", str(made.spool), "--grants", str(made.grants), "--bind", endpoint.removeprefix("http://"))
-    done = subprocess.run([*VEILMQ, *told], capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    done = CliRunner().invoke(ingest_app, ["dashboard", *told], standalone_mode=False)
+    assert (done.return_value, done.stderr.count("\n")) == (2, 1)
     assert "in use" in done.stderr

@@ -66,15 +66,15 @@ def test_keys_are_fetched_before_each_task(served: Served) -> None:
     options = served.options(extents=served.start())
     (first, *_) = served.extents()
     fetched = FetchedExtents(options)
-    fetched.renew()
+    fetched.renew_grants()
     copy = fetched.options.grants
     assert copy.read_bytes() == served.keys.read_bytes()
     assert copy.stat().st_mode & 0o777 == 0o600
     before = copy.stat()
-    fetched.renew()
+    fetched.renew_grants()
     assert copy.stat() == before, "what did not change is not read again by who opens rows"
     served.keys.write_bytes(served.keys.read_bytes() + b" ")
-    fetched.renew()
+    fetched.renew_grants()
     assert copy.read_bytes() == served.keys.read_bytes()
     fetched.close()
     assert not copy.exists()

@@ -20,15 +20,19 @@ from spark_ingest.extents.storage import Storage, decode_stretch, encode_stretch
 def test_what_is_put_comes_back_until_it_is_removed(tmp_path: Path) -> None:
     url = (tmp_path / "bucket").as_uri()
     one, other = Storage(url, "one"), Storage(url, "other")
-    assert one.names() == []
-    one.put("main/00000001/1-5", [b"a", b"bc"])
-    one.put("keys/k.json", [b"old"])
-    one.put("keys/k.json", [b"k"])
-    assert bytes(one.get("main/00000001/1-5") or b"") == b"abc"
-    assert (one.names(), other.names()) == (["keys/k.json", "main/00000001/1-5"], [])
-    one.remove("main/00000001/1-5")
-    one.remove("main/00000001/1-5")
-    assert (one.get("main/00000001/1-5"), other.get("keys/k.json"), one.names()) == (None, None, ["keys/k.json"])
+    assert one.object_names() == []
+    one.put_object("main/00000001/1-5", [b"a", b"bc"])
+    one.put_object("keys/k.json", [b"old"])
+    one.put_object("keys/k.json", [b"k"])
+    assert bytes(one.get_object("main/00000001/1-5") or b"") == b"abc"
+    assert (one.object_names(), other.object_names()) == (["keys/k.json", "main/00000001/1-5"], [])
+    one.remove_object("main/00000001/1-5")
+    one.remove_object("main/00000001/1-5")
+    assert (one.get_object("main/00000001/1-5"), other.get_object("keys/k.json"), one.object_names()) == (
+        None,
+        None,
+        ["keys/k.json"],
+    )
 
 
 def test_what_pyarrow_does_not_speak_fsspec_does(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,12 +45,12 @@ def test_what_pyarrow_does_not_speak_fsspec_does(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setitem(sys.modules, "fsspec", SimpleNamespace(core=SimpleNamespace(url_to_fs=told)))
     storage = Storage("fsspec+memory://plant", "one")
-    storage.put("keys/k", [b"1", b"2"])
+    storage.put_object("keys/k", [b"1", b"2"])
     assert held == {"/plant/one/keys/k": b"12"}
-    assert bytes(storage.get("keys/k") or b"") == b"12"
-    assert storage.names() == ["keys/k"]
-    storage.remove("keys/k")
-    assert storage.get("keys/k") is None
+    assert bytes(storage.get_object("keys/k") or b"") == b"12"
+    assert storage.object_names() == ["keys/k"]
+    storage.remove_object("keys/k")
+    assert storage.get_object("keys/k") is None
 
 
 def test_directories_are_made_where_a_storage_has_some(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,8 +61,8 @@ def test_directories_are_made_where_a_storage_has_some(monkeypatch: pytest.Monke
         sys.modules, "fsspec", SimpleNamespace(core=SimpleNamespace(url_to_fs=lambda _: (server, "/srv")))
     )
     storage = Storage("fsspec+sftp://nas/srv", "one")
-    storage.put("keys/k", [b"1"])
-    storage.put("keys/l", [b"2"])
+    storage.put_object("keys/k", [b"1"])
+    storage.put_object("keys/l", [b"2"])
     assert (held, server.made) == ({"/srv/one/keys/k": b"1", "/srv/one/keys/l": b"2"}, ["/srv/one/keys"])
 
 
@@ -126,10 +130,11 @@ class WithDirectories(Held):
         self.made.append(path)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("url", ["file:///proc/none/bucket", "s3://bucket?scheme=none", "gs:// no url"])
 def test_what_a_storage_says_is_one_line(url: str) -> None:
     with pytest.raises(IngestError, match="extents=") as caught:
-        Storage(url, "one").put("main/00000001/1-5", [b"a"])
+        Storage(url, "one").put_object("main/00000001/1-5", [b"a"])
     assert "\n" not in str(caught.value)
 
 

@@ -15,9 +15,7 @@ from typer.testing import CliRunner
 
 from spark_ingest.cli import EXIT_BAD_INPUT, ingest_app
 from spark_ingest.errors import NoJava
-from spark_ingest.jobs.late_numbers import LateNumbers
-from spark_ingest.jobs.runs import JOBS, TWICE, RunSettings, _once, _started, cause
-from spark_ingest.jobs.unread import unread_sealed_batches
+from spark_ingest.jobs.runs import JOBS, TWICE, LateNumbers, RunSettings, _once, _started, cause, unread_sealed_batches
 from spark_ingest.schema_config import KeptSchemas
 from spark_ingest.spool.writer import SpoolWriter
 from tests.spark_ingest.region import NOW, Link, Overlay, Publisher, write_grants
@@ -290,7 +288,7 @@ def test_columns_by_a_schema(spark: Any, spool: Spool, tmp_path: Path, capsys: A
     file.write_text(json.dumps({"properties": fields}))
     config.write_text("climate: {topic: plant/+, schema: climate.json}\n")
     kept = KeptSchemas(config, spool.root)
-    kept.keep()
+    kept.keep_schemas()
     spool.publish("plant/a", b'{"value": 1.5, "ppm": 4}')
     spool.publish("plant/b", b'{"value": "x"}', 1)
     spool.publish("plant/x/other", b"{}", 2)
@@ -307,7 +305,7 @@ def test_columns_by_a_schema(spark: Any, spool: Spool, tmp_path: Path, capsys: A
         query.processAllAvailable()
         file.write_text(json.dumps({"properties": {**fields, "ppm": {"type": "integer"}}}))
         os.utime(file, (2e9, 2e9))
-        kept.renew()
+        kept.renew_schemas()
         spool.publish("plant/a", b'{"value": 2, "ppm": 5}', 3)
         spool.write()
         query.processAllAvailable()

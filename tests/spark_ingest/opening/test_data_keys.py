@@ -17,6 +17,7 @@ from spark_ingest.secrets.grants import Grants
 from spark_ingest.secrets.sharebox import ShareBox
 from spark_ingest.spool.writer import SpooledKey
 from tests.spark_ingest.region import Overlay, Publisher, Sealed
+from tests.support.regions import fresh
 
 LOCAL = hashlib.sha256(b"local key").digest()
 
@@ -44,12 +45,10 @@ class World:
         return sealed, KeyUse(header.key_id, sealed.publication[0], rights_in(scope.filter))
 
     def get(self, *uses: KeyUse, grants: Grants | None = None) -> list[DataKey | str]:
-        return self.opened.get(uses, self.materials, grants or self.overlay.held())
+        return self.opened.keys_for(uses, self.materials, grants or self.overlay.held())
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
+world = fresh(World)
 
 
 def test_a_key_opens_what_was_sealed_with_it(world: World) -> None:
@@ -76,7 +75,7 @@ def test_an_opened_key_is_kept_without_its_material_until_the_scope_keys_change(
     (key,) = world.get(use)
     world.materials.clear()
     assert world.get(use) == [key]
-    world.opened.clear()
+    world.opened.drop_keys()
     assert world.get(use) == ["key: the spool holds no key header for this row"]
 
 

@@ -40,9 +40,9 @@ def held(job: Job, *bumps: int) -> Grants:
 
 
 def test_rows_are_found_by_the_name_of_their_key(job: Job) -> None:
-    found = [KeyNames().rows(group, [NAMES[1]]).tolist() for group in groups(job)]
+    found = [KeyNames().rows_needing(group, [NAMES[1]]).tolist() for group in groups(job)]
     assert found == [[False], [False], [True], [True]]
-    assert [KeyNames().rows(group, NAMES).tolist() for group in groups(job)] == [[True]] * 4
+    assert [KeyNames().rows_needing(group, NAMES).tolist() for group in groups(job)] == [[True]] * 4
 
 
 def test_what_is_missing_is_what_the_file_lacks_or_has_otherwise(job: Job) -> None:
@@ -57,7 +57,7 @@ def test_what_is_missing_is_what_the_file_lacks_or_has_otherwise(job: Job) -> No
 
 def test_shares_under_a_local_key_are_named_by_it() -> None:
     sealed = ShareBox(bytes(32), bytes).seal(SpooledKey(b"header?", b"shares"))
-    assert KeyNames().name(b"header?", sealed.shares) is None, "no header, so nobody waits"
+    assert KeyNames().name_of(b"header?", sealed.shares) is None, "no header, so nobody waits"
 
 
 def test_a_missing_local_key_is_missing(tmp_path: Path) -> None:

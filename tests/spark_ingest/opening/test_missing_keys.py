@@ -88,7 +88,7 @@ def test_a_row_that_the_receiver_gave_up_on_is_no_reason_to_fail(tmp_path: Path)
     job.publisher.new_key("plant/#", bump=1)
     job.link.collector.learn(check_values(job.overlay.names(bumps=(0,))))
     job.link.publish(job.publisher.seal("plant/a"))
-    job.link.collector.tick(NOW + 10)
+    job.link.collector.do_due_work(NOW + 10)
     job.link.write(job.writer)
     assert read(job, onMissingKey="fail") == 0
     assert read(job, stream="quarantine", onMissingKey="fail") == 1
@@ -102,7 +102,7 @@ def test_an_epoch_key_of_a_publishers_own_invention_ends_no_query(job: Job) -> N
     name, invented = KeyName("plant/#", 0, 0), bytes(31) + b"x"
     evil.keys["plant/#"] = make_key(evil.identity, name, job.overlay.hops, 1, 64, invented, evil.random)
     job.publish(evil.seal("plant/a", b"lie"))
-    job.link.collector.tick(NOW + 10)
+    job.link.collector.do_due_work(NOW + 10)
     job.link.write(job.writer)
     job.publish(job.publisher.seal("plant/a", b"5"))
     assert read(job, onMissingKey="fail") == 6

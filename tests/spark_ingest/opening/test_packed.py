@@ -84,6 +84,7 @@ def test_what_stays_closed_is_counted_as_before(job: PackJob, caplog: pytest.Log
     assert "4 x content: a record on a topic" in first
 
 
+@pytest.mark.long
 def test_each_altered_byte_costs_the_pack_and_no_row(job: PackJob, caplog: pytest.LogCaptureFixture) -> None:
     before = job.rows(columns=ALL)
     job.pack()

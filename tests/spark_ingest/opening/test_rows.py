@@ -235,7 +235,7 @@ def test_what_cannot_be_opened_is_a_row_of_the_quarantine_with_its_reason(job: J
     job.publish(job.publisher.seal("plant/good"))
     write_grants(job.grants, job.overlay.held({KeyName("plant/#", 0, 0)}))
     job.link.publish(job.publisher.seal("plant/b"), content=b"")
-    job.link.collector.tick(NOW + 10)
+    job.link.collector.do_due_work(NOW + 10)
     job.link.write(job.writer)
     job.publish(job.publisher.seal("plant/c", inner_topic="elsewhere/d"))
     assert [row["topic"] for row in job.rows()] == ["plant/good"]
@@ -251,7 +251,7 @@ def test_what_cannot_be_opened_is_a_row_of_the_quarantine_with_its_reason(job: J
         from spark_ingest.spool.segments import read_groups
 
         for group in read_groups(extent):
-            reader.rows(group, counted)
+            reader.rows_of(group, counted)
     assert counted.total() == 3
 
 

@@ -37,15 +37,15 @@ def test_an_optional_field_comes_while_the_query_runs(tmp_path: Path) -> None:
     more["properties"]["ppm"] = {"type": "integer"}
     schema = pickle.loads(pickle.dumps(SchemaFile.open(file(tmp_path, "c.json", CLIMATE))))
     file(tmp_path, "c.json", more)
-    schema.renew()
+    schema.renew_texts()
     assert told(schema, b'{"value": 1, "ppm": 400}') == ({"value": 1}, {"ppm": 400})
     with pytest.raises(PayloadError, match="ppm/type"):
         schema.decode(b'{"value": 1, "ppm": "x"}')
     file(tmp_path, "c.json", "{")
-    schema.renew()
+    schema.renew_texts()
     assert told(schema, b'{"value": 1}') == ({"value": 1}, None), "a broken file changes nothing"
     (tmp_path / "c.json").unlink()
-    schema.renew()
+    schema.renew_texts()
     assert told(schema, b'{"value": 1}') == ({"value": 1}, None)
 
 
@@ -53,13 +53,13 @@ def test_avro_and_protocol_buffers_follow_too(tmp_path: Path) -> None:
     newer = {**RECORD, "fields": [*RECORD["fields"], {"name": "ppm", "type": ["null", "int"], "default": None}]}
     schema = SchemaFile.open(file(tmp_path, "c.avsc", RECORD))
     file(tmp_path, "c.avsc", newer)
-    schema.renew()
+    schema.renew_texts()
     told_by = {"value": 1.0, "raw": b"", "at": 0}
     assert told(schema, avro(newer, True, **told_by, ppm=400))[1] == {"ppm": 400}
     assert told(schema, avro(RECORD, True, **told_by))[1] is None, "a publisher that has not changed yet"
     schema = SchemaFile.open(file(tmp_path, "c.proto", PROTO % ""))
     file(tmp_path, "c.proto", PROTO % "optional int32 ppm = 9;")
-    schema.renew()
+    schema.renew_texts()
     assert told(schema, b"\x48\x05")[1] == {"ppm": 5}
 
 

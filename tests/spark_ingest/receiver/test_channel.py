@@ -57,11 +57,11 @@ def test_who_is_gone_is_told_and_gets_nothing_more() -> None:
         for end, sock in zip(ends, (ours, theirs), strict=True):
             sock.setblocking(False)
             await asyncio.get_running_loop().create_connection(lambda end=end: end, sock=sock)
-        ends[1].send(WorkDone([1]))
+        ends[1].send_message(WorkDone([1]))
         ends[1].close()
         assert await found.get() == WorkDone([1])
         await lost.wait()
-        ends[0].send(WorkDone([2]))
+        ends[0].send_message(WorkDone([2]))
         ends[0].close()
 
     asyncio.run(run())

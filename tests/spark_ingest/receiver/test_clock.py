@@ -46,18 +46,18 @@ def test_a_clock_that_is_set_ends_the_session(step_s: float, way: str) -> None:
     clock, overlay = Clock(), Overlay().signed
     session = clock.session()
     clock.passes(7_200)
-    session.check(overlay)
+    session.check_clock(overlay)
     clock.wall += step_s
     with pytest.raises(ClockTrouble, match=way):
-        session.check(overlay)
-    clock.session().check(overlay)
+        session.check_clock(overlay)
+    clock.session().check_clock(overlay)
 
 
 def test_time_that_is_slewed_is_no_trouble() -> None:
     clock, overlay = Clock(), Overlay().signed
     session = clock.session()
     clock.wall -= STEP_S - 1
-    session.check(overlay)
+    session.check_clock(overlay)
 
 
 def test_beyond_the_end_of_most_certificates_the_clock_is_to_blame() -> None:
@@ -67,10 +67,10 @@ def test_beyond_the_end_of_most_certificates_the_clock_is_to_blame() -> None:
     overlay = region.signed
     end = most_ended_s(overlay)
     clock.wall = end
-    clock.session().check(overlay)
+    clock.session().check_clock(overlay)
     clock.wall = 2 * end
     with pytest.raises(ClockTrouble, match="nothing is acknowledged"):
-        clock.session().check(overlay)
+        clock.session().check_clock(overlay)
 
 
 def test_a_receiver_of_such_a_clock_acknowledges_nothing_until_it_is_set(
@@ -125,9 +125,9 @@ def test_only_most_replicas_of_a_region_can_say_that_our_clock_is_off(
 @pytest.mark.parametrize(("ahead_s", "way"), [(-400.0, "ahead of"), (400.0, "behind")])
 def test_a_clock_that_differs_from_those_of_most_replicas_is_trouble(ahead_s: float, way: str) -> None:
     clock = Clock().session()
-    clock.check(Overlay().signed, 0.0)
+    clock.check_clock(Overlay().signed, 0.0)
     with pytest.raises(ClockTrouble, match=f"400 s {way}"):
-        clock.check(Overlay().signed, ahead_s)
+        clock.check_clock(Overlay().signed, ahead_s)
 
 
 def test_attempts_under_a_clock_that_stays_off_become_few() -> None:
@@ -139,6 +139,7 @@ def test_attempts_under_a_clock_that_stays_off_become_few() -> None:
     assert next_pause_s(PAUSE_MAX_S, 1.0, lived_s=3_600.0) == 1.0, "the clock was set just now"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("told", [True, False], ids=["replicas tell the time", "stock brokers do not"])
 def test_at_first_start_with_a_clock_that_is_off_nothing_is_set_apart_and_acknowledged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: bool
@@ -174,7 +175,7 @@ class Subscribing(Replicas):
     subscribed, looks = False, 0
 
     @property
-    def accepted(self) -> bool:  # type: ignore[override]
+    def is_accepted(self) -> bool:  # type: ignore[override]
         self.looks += 1
         return self.subscribed
 

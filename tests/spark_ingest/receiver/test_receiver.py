@@ -79,10 +79,10 @@ class Replicas:
     def home_region(self) -> int:
         return self.directory.home
 
-    def held(self) -> Grants:
+    def held_grants(self) -> Grants:
         return self.directory.held(self.names)
 
-    def want(self, names: Collection[KeyName]) -> None:
+    def want_keys(self, names: Collection[KeyName]) -> None:
         self.wanted |= set(names)
 
     def learn(self, *names: KeyName) -> None:
@@ -92,16 +92,16 @@ class Replicas:
         self.names |= set(names)
         self._loop.call_soon_threadsafe(self._on_keys)
 
-    accepted = reads_back = True
+    is_accepted = reads_back = True
     name = "job"
 
-    def scopes(self) -> tuple[Scope, ...]:
+    def read_scopes(self) -> tuple[Scope, ...]:
         return ()
 
-    def up(self) -> tuple[str, ...]:
+    def connected_replicas(self) -> tuple[str, ...]:
         return ()
 
-    def links(self) -> tuple[ReplicaLink, ...]:
+    def link_states(self) -> tuple[ReplicaLink, ...]:
         return ()
 
     def clocks(self) -> tuple[float, ...]:
@@ -110,13 +110,13 @@ class Replicas:
     def secrets(self) -> list[ScopeSecret]:
         return [ScopeSecret(scope, scope.filter) for scope in self.overlay.policy.scopes]
 
-    def spooled(self, batches: Sequence[SpooledBatch]) -> None:
+    def take_spooled(self, batches: Sequence[SpooledBatch]) -> None:
         self.acknowledged += [each.batch.number for each in batches]
 
-    def prove(self, proof: Any) -> None:
+    def keep_evidence(self, proof: Any) -> None:
         raise AssertionError("nobody lies here")
 
-    def ask(self, replica: str, topic: str, payload: bytes) -> None:
+    def ask_replica(self, replica: str, topic: str, payload: bytes) -> None:
         raise AssertionError("nothing is missing here")
 
     async def run(self, on_arrivals: OnArrivals, on_keys: Callable[[], None]) -> None:
@@ -335,6 +335,7 @@ def test_a_full_spool_acknowledges_nothing_until_it_is_trimmed(
     assert segment_numbers(tmp_path / "main")[0] > 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("packs", [True, False])
 def test_a_receiver_packs_what_it_has_finished_if_it_was_told_to(
     tmp_path: Path, overlay: Overlay, publisher: Publisher, packs: bool, caplog: pytest.LogCaptureFixture
@@ -369,6 +370,7 @@ def epochs_from(now: float) -> Calendar:
     return Calendar(int(now * 1000) - 3_600_000, 3_600, grace_s=60, skew_s=5)
 
 
+@pytest.mark.long
 def test_rows_of_a_new_epoch_show_when_the_file_has_its_key_and_not_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -429,6 +431,7 @@ def test_a_restart_without_the_key_service_goes_on_with_the_keys_in_the_file(tmp
     assert not replicas.wanted
 
 
+@pytest.mark.long
 def test_no_key_is_in_the_log_or_in_the_spool(
     tmp_path: Path, overlay: Overlay, publisher: Publisher, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -462,6 +465,7 @@ def test_a_file_of_keys_that_is_none_fails_the_query_with_one_line(tmp_path: Pat
     assert settings_in(tmp_path).grants.read_text() == "notes of somebody"
 
 
+@pytest.mark.long
 def test_a_second_receiver_waits_and_takes_over(
     tmp_path: Path, overlay: Overlay, publisher: Publisher, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -42,7 +42,7 @@ def batch(*rows: tuple[int, str | None, bytes | None]) -> pa.RecordBatch:
 def test_what_was_seen_is_seen_again(marks: list[tuple[int, bool]]) -> None:
     seen = Seen()
     for sequence, retain in marks:
-        seen.mark(GATEWAY, sequence, "plant/1", retain)
+        seen.mark_written(GATEWAY, sequence, "plant/1", retain)
     again, keys = recovered(state_of(seen, KEYS), [])
     assert again.to_json() == seen.to_json()
     assert keys == KEYS
@@ -50,16 +50,21 @@ def test_what_was_seen_is_seen_again(marks: list[tuple[int, bool]]) -> None:
 
 def test_rows_after_the_state_count_too_and_those_of_the_quarantine_do_not() -> None:
     seen = Seen()
-    seen.mark(GATEWAY, 1, "plant/1", False)
+    seen.mark_written(GATEWAY, 1, "plant/1", False)
     rows = batch((2, None, b"header 3"), (3, "frame: torn", None), (4, None, None))
     again, keys = recovered(state_of(seen, KEYS), [rows])
-    assert [again.has(GATEWAY, number, "plant/1", False) for number in (1, 2, 3, 4)] == [True, True, False, True]
+    assert [again.has_written(GATEWAY, number, "plant/1", False) for number in (1, 2, 3, 4)] == [
+        True,
+        True,
+        False,
+        True,
+    ]
     assert keys == [*KEYS, SpooledKey(b"header 3", b"\x01of header 3")]
 
 
 def test_nothing_is_nothing() -> None:
     seen, keys = recovered(b"", [])
-    assert not seen.knows(GATEWAY)
+    assert not seen.knows_author(GATEWAY)
     assert keys == []
 
 

@@ -56,7 +56,7 @@ def test_rows_of_several_epochs_come_through_real_brokers_and_open(
 
     receiver = Receiver(ReceiverSettings(options.spool, options.grants), connect)
     receiver.start()
-    wait_until(lambda: receiver.failure is not None or (bool(made) and made[-1]._client.accepted))
+    wait_until(lambda: receiver.failure is not None or (bool(made) and made[-1]._client.is_accepted))
     assert receiver.failure is None, receiver.failure
     device = overlay.client("site", "device", paho.MQTTv5)
     sent: dict[bytes, str] = {}

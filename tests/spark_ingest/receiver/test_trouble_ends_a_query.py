@@ -20,15 +20,15 @@ from tests.waits import wait_until
 class Reached(Replicas):
     """Replicas, of which some cannot be reached."""
 
-    up = frozenset({"r1", "r2", "r3"})
+    connected_replicas = frozenset({"r1", "r2", "r3"})
 
-    def links(self) -> tuple[ReplicaLink, ...]:
-        return tuple(ReplicaLink(name, name in self.up, 0, 0) for name in ("r1", "r2", "r3"))
+    def link_states(self) -> tuple[ReplicaLink, ...]:
+        return tuple(ReplicaLink(name, name in self.connected_replicas, 0, 0) for name in ("r1", "r2", "r3"))
 
 
 def fails(receiver: Receiver, match: str, trouble_s: float = 0.0) -> bool:
     try:
-        receiver.check(trouble_s)
+        receiver.check_progress(trouble_s)
     except ReceiverTrouble as error:
         return match in str(error)
     return False
@@ -49,13 +49,13 @@ def test_a_region_out_of_reach_fails_the_query_and_one_replica_less_does_not(tmp
     try:
         replicas.publish(publisher.seal("plant/a", time=time.time()))
         assert wait_until(lambda: spooled(tmp_path) == [1])
-        replicas.up = frozenset({"r1", "r2"})
+        replicas.connected_replicas = frozenset({"r1", "r2"})
         assert wait_until(lambda: any(not link.up for link in receiver.progress.links))
         assert receiver.trouble is None, "two of three make a publication whole"
-        replicas.up = frozenset({"r1"})
+        replicas.connected_replicas = frozenset({"r1"})
         assert wait_until(lambda: fails(receiver, "r2, r3")), receiver.trouble
-        receiver.check(3_600.0)
-        replicas.up = frozenset({"r1", "r3"})
+        receiver.check_progress(3_600.0)
+        replicas.connected_replicas = frozenset({"r1", "r3"})
         assert wait_until(lambda: receiver.trouble is None)
         assert not fails(receiver, "", 1.0)
     finally:

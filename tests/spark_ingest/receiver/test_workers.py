@@ -86,12 +86,15 @@ def test_every_publication_is_one_row_over_kills_and_other_numbers_of_workers(tm
     assert sorted(rows(tmp_path)) == sorted(sent)
 
 
+@pytest.mark.slow
 def test_links_that_are_still_being_made_are_no_trouble_and_those_that_do_not_come_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As of a receiver alone: a start does not look like an outage to whoever watches `receiving`."""
     replicas = Replicas(Overlay())
-    monkeypatch.setattr(replicas, "links", lambda: [ReplicaLink(name, False, 0, 0) for name in ("r1", "r2", "r3")])
+    monkeypatch.setattr(
+        replicas, "link_states", lambda: [ReplicaLink(name, False, 0, 0) for name in ("r1", "r2", "r3")]
+    )
     monkeypatch.setattr("spark_ingest.receiver.workers.SETTLED_S", 3600.0)
     receiver = WorkingReceiver(settings(tmp_path), 2, lambda: replicas)
     receiver.start()
@@ -105,6 +108,7 @@ def test_links_that_are_still_being_made_are_no_trouble_and_those_that_do_not_co
         receiver.stop(30)
 
 
+@pytest.mark.slow
 def test_what_waiting_does_not_cure_ends_it_with_one_line(tmp_path: Path) -> None:
     (tmp_path / "keys.w2of2.json").write_text("{}")
     (tmp_path / "keys.w2of2.json").chmod(0o644)

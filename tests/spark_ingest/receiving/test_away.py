@@ -19,6 +19,7 @@ from spark_ingest.receiving.collector import SpoolCollector
 from spark_ingest.receiving.seen import BLOCKS_MAX, Seen
 from tests.bridge.helpers import NOW, craft, gateway, publish
 from tests.sim.world import World, make_world
+from tests.support.regions import fresh
 
 REPLICAS = ("r1a", "r1b", "r1c")
 HOUR_S, DAY_S = 3600.0, 86_400.0
@@ -44,11 +45,11 @@ class Job:
         """These replicas bring it, and 11 s pass. Rows: number, and the first word of the reason, '' for none."""
         for peer in peers:
             self.collector.receive(peer, wires[peer], self._acknowledge, now)
-        self.collector.tick(now + 11)
-        group = self.collector.take(100)
+        self.collector.do_due_work(now + 11)
+        group = self.collector.take_group(100)
         if group is None:
             return []
-        for ack in self.collector.written(group):
+        for ack in self.collector.note_written(group):
             ack()
         assert all(record.sealed is not None for record in group.records if record.reason is None)
         return [(record.sequence, (record.reason or "").partition(":")[0]) for record in group.records]
@@ -95,9 +96,7 @@ def test_a_job_that_was_started_again_knows_since_when_it_reads(world: World) ->
     assert again.bring(kept, later) == [(2, "")]
 
 
-@pytest.fixture
-def world() -> World:
-    return world_with(REPLICAS)
+world = fresh(world_with, REPLICAS)
 
 
 @pytest.mark.attack(92)
@@ -136,6 +135,6 @@ def test_what_the_account_of_a_publisher_has_forgotten_counts_as_written(world: 
     job, kept = away(world, NOW + 60)
     author = next(iter(job.collector.seen._windows))
     for block in range(1, BLOCKS_MAX + 1):
-        job.collector.seen.mark(author, block * BLOCK_NUMBERS, "plant/t", False)
+        job.collector.seen.mark_written(author, block * BLOCK_NUMBERS, "plant/t", False)
     assert job.bring(kept, NOW + 3 * HOUR_S) == []
     assert job.collector.figures["duplicates_dropped", ""] == 3

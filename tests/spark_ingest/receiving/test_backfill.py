@@ -24,10 +24,10 @@ class Reading:
         self.sent.append((peer, HistoryRequest.decode(payload)))
 
     def tick(self, now: float = NOW) -> None:
-        self.backfill.tick("job", self.world.overlay.policy.scopes, REPLICAS, now)
+        self.backfill.go_on("job", self.world.overlay.policy.scopes, REPLICAS, now)
 
     def page(self, peer: str, payload: bytes) -> None:
-        self.backfill.received(peer, Publish(HISTORY_TOPIC, payload, properties=Properties()), NOW)
+        self.backfill.take_page(peer, Publish(HISTORY_TOPIC, payload, properties=Properties()), NOW)
 
     def answer_all(self) -> None:
         while self.sent:
@@ -98,7 +98,7 @@ def test_workers_ask_under_numbers_of_their_own_by_which_pages_find_them() -> No
         backfill = Backfill(
             BackfillRecord(0), SpoolCollector(world.overlay, 1), None, send, lambda names: None, NOW, lane
         )
-        backfill.tick("job", world.overlay.policy.scopes, REPLICAS, NOW)
+        backfill.go_on("job", world.overlay.policy.scopes, REPLICAS, NOW)
     for lane, numbers in asked.items():
         assert len(numbers) == len(REPLICAS)
         pages = [Publish(HISTORY_TOPIC, HistoryPage(number).encode(), properties=Properties()) for number in numbers]

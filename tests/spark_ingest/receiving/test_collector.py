@@ -1,10 +1,16 @@
-"""What the collector gives to the spool and when it acknowledges: honest replicas, dead ones and liars."""
+"""What the collector gives to the spool and when it acknowledges: honest replicas, dead ones and liars.
+
+Pieces that come a moment before the version of the overlay that gives their publisher its right.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
+from inspect import signature
 from pathlib import Path
+from sys import getsizeof
 
 import pytest
 from hypothesis import given, settings
@@ -12,13 +18,95 @@ from hypothesis import strategies as st
 
 from bridge.document.policy import REFRESH_MESSAGES_MAX
 from bridge.reader.intake import FRESH_S
+from gateway.overlay import RegionClient
 from keys.envelope import Mode
 from keys.sharetree import Hop, Place, decode_shares
 from spark_ingest.receiver.recovery import recovered, state_of
 from spark_ingest.receiving import Seen
-from spark_ingest.receiving.early import EARLY_S
+from spark_ingest.receiving.collector import EARLY_BYTES, EARLY_PIECES, EARLY_S, EarlyPiece, early_pieces, keep_piece
 from spark_ingest.spool.writer import SpoolWriter
 from tests.spark_ingest.region import FAR_MS, NOW, Link, Overlay, Publisher, Wire, corrupt, records
+
+pytestmark = pytest.mark.attack(105)
+
+
+def of_a_newcomer() -> tuple[Link, Publisher, Callable[[], None]]:
+    """A job's link, a publisher that its version does not know, and the version that does."""
+    overlay = Overlay()
+    Publisher(overlay)
+    link, fresh = Link(overlay), Publisher(overlay, "fresh")
+    member = overlay.members.pop(fresh.identity.party_id)
+    return link, fresh, lambda: overlay.members.update({fresh.identity.party_id: member})
+
+
+def test_what_comes_before_the_version_that_allows_it_is_a_row_once_that_is_there() -> None:
+    link, fresh, allow = of_a_newcomer()
+    link.publish(fresh.seal("plant/a"))
+    assert not link.write()
+    assert not link.acknowledged
+    allow()
+    link.follow(NOW + 1)
+    assert len(list(records(link.write()))) == 1
+    assert len(link.acknowledged) == 3
+    assert not [name for name, _ in link.collector.figures if name.startswith("refused")]
+
+
+@pytest.mark.attack(121)
+def test_a_job_that_was_cut_off_loses_nothing_of_before_the_version_that_it_gets_late() -> None:
+    """All replicas bring the same before the version: what all of them were acknowledged for would be gone."""
+    link, fresh, allow = of_a_newcomer()
+    for _ in range(300):
+        link.publish(fresh.seal("plant/a"))
+    assert not link.acknowledged
+    allow()
+    link.follow(NOW + 1)
+    assert len(list(records(link.write()))) == 300
+
+
+@pytest.mark.attack(121)
+def test_the_version_comes_through_whatever_waits_before_it() -> None:
+    window = signature(RegionClient).parameters["receive_maximum"].default
+    assert window // 2 == EARLY_PIECES
+
+
+@pytest.mark.attack(121)
+def test_large_pieces_that_nobody_may_publish_fill_no_memory() -> None:
+    early = early_pieces()
+    large = EarlyPiece("r1", "veilmq/batch/1", bytes(EARLY_BYTES // 2), (("vmq", "h"),), lambda: None, NOW)
+    assert [keep_piece(early, each) for each in (large, large, large._replace(replica="r2"))] == [True, False, True]
+    assert len(early.take_due(NOW + EARLY_S)) == 2
+    assert keep_piece(early, large)
+    assert len(early.take_all()) == 1
+    assert keep_piece(early, large)
+
+
+@pytest.mark.parametrize("char", ["a", "\N{GRINNING FACE}"])
+@pytest.mark.parametrize("of", ["topic", "property"])
+def test_long_topics_and_properties_of_pieces_that_nobody_may_publish_fill_no_memory(char: str, of: str) -> None:
+    """Attack: a replica brings headers of strangers, each on a topic as long as there may be."""
+    early, held = early_pieces(), list[str]()
+    for number in range(EARLY_PIECES):
+        text = char * (65_535 // len(char.encode()) - 4) + f"{number:04}"
+        topic, properties = (text, ()) if of == "topic" else ("veilmq/batch/1", (("vmq", text),))
+        if not keep_piece(early, EarlyPiece("r1", topic, b"", properties, lambda: None, NOW)):
+            break
+        held.append(text)
+    assert held
+    assert sum(map(getsizeof, held)) <= EARLY_BYTES * 1.1
+
+
+def test_a_replica_that_brings_without_end_what_nobody_may_is_refused_at_once() -> None:
+    early = early_pieces()
+    piece = EarlyPiece("r1", "veilmq/batch/1", b"", (), lambda: None, NOW)
+    assert [keep_piece(early, piece) for _ in range(EARLY_PIECES + 1)] == [True] * EARLY_PIECES + [False]
+    other = piece._replace(replica="r2", since=NOW + 1)
+    assert keep_piece(early, other)
+    assert early.next_deadline == NOW + EARLY_S
+    assert early.take_due(NOW + EARLY_S - 1) == []
+    assert early.take_due(NOW + EARLY_S) == [piece] * EARLY_PIECES
+    assert early.take_due(NOW - 3600) == [other]
+    assert (early.take_all(), early.next_deadline) == ([], None)
+
 
 TWO_REGIONS = (Hop(1, 1, 2, 3), Hop(2, 4, 2, 3))
 
@@ -58,11 +146,11 @@ def test_one_share_is_not_enough_and_is_not_acknowledged() -> None:
 def test_nothing_is_acknowledged_before_it_is_written() -> None:
     _, publisher, link = setup()
     link.publish(publisher.seal("plant/a"))
-    group = link.collector.take(10)
+    group = link.collector.take_group(10)
     assert group is not None
     assert not link.acknowledged
     link.send(3, publisher.seal("plant/b").piece(3))
-    for ack in link.collector.written(group):
+    for ack in link.collector.note_written(group):
         ack()
     assert len(link.acknowledged) == 3
 
@@ -71,11 +159,11 @@ def test_a_piece_that_comes_while_its_publication_is_written_waits_for_the_sync(
     _, publisher, link = setup()
     sealed = publisher.seal("plant/a")
     link.publish(sealed, places=(1, 2))
-    group = link.collector.take(10)
+    group = link.collector.take_group(10)
     assert group is not None
     link.publish(sealed, places=(3,))
     assert not link.acknowledged
-    for ack in link.collector.written(group):
+    for ack in link.collector.note_written(group):
         ack()
     assert sorted(place for place, _ in link.acknowledged) == [1, 2, 3]
     assert not link.write()
@@ -137,7 +225,7 @@ def test_a_wrong_share_is_named_and_the_good_ones_are_stored() -> None:
     stored = decode_shares(next(iter(group.keys.values())).shares)
     assert stored == sealed.key[2][1:]
     assert not link.collector.figures["suspected", "r1"], "it did not contradict another one, and k others fitted"
-    link.collector.tick(NOW + 2)
+    link.collector.do_due_work(NOW + 2)
     assert (link.collector.figures["named", "r1"], link.collector.figures["suspected", "r1"]) == (1, 1)
 
 
@@ -180,7 +268,7 @@ def test_strangers_and_publishers_without_the_right_are_refused() -> None:
     link.publish(Publisher(overlay, "elsewhere", publish=("open/own",)).seal("plant/other"))
     assert not link.write()
     assert link.collector.next_deadline == NOW + EARLY_S
-    link.collector.tick(NOW + EARLY_S)
+    link.collector.do_due_work(NOW + EARLY_S)
     assert not link.write()
     assert len(link.acknowledged) == 6, "a refused piece may not fill its sender's window"
     assert link.collector.figures["refused_NotAuthorised", "r1"] == 2
@@ -198,7 +286,7 @@ def test_what_is_of_a_certificate_that_has_ended_is_a_row_as_far_as_replicas_vou
     link.publish(sealed, places=(1, 2, 3), now=late)
     link.publish(forged, places=(1,), now=late)
     assert [(r.sequence, r.reason) for r in records(link.write())] == [(sealed.publication[1], None)]
-    link.collector.tick(late + 11)
+    link.collector.do_due_work(late + 11)
     (apart,) = records(link.write())
     assert (apart.reason or "").startswith("epoch")
     assert apart.sealed is None
@@ -241,7 +329,7 @@ def test_a_replay_after_restart_makes_no_second_row(tmp_path: Path) -> None:
 def test_what_was_sealed_since_the_spool_began_is_no_replay_however_late_it_comes() -> None:
     """Links were cut when a gateway spoke first: what is written is remembered, so this was not; over a restart too."""
     _, publisher, link = setup()
-    link.collector.tick(NOW)
+    link.collector.do_due_work(NOW)
     seen = Seen.from_json(json.loads(json.dumps(link.collector.seen.to_json())))
     for each in (link, Link(publisher.overlay, seen=seen)):
         late = publisher.seal("plant/a", time=NOW + 60)
@@ -332,7 +420,7 @@ def test_more_than_a_key_is_for_is_spooled_with_that_reason() -> None:
     for topic in ("plant/a", "plant/b", "plant/c"):
         link.publish(publisher.seal(topic))
     assert [r.sequence for r in records(link.write())] == [1, 2]
-    link.collector.tick(NOW + 10)
+    link.collector.do_due_work(NOW + 10)
     (record,) = records(link.write())
     assert record.sequence == 3
     assert "2 messages that it is for" in (record.reason or "")
@@ -367,11 +455,11 @@ def test_what_stays_incomplete_is_spooled_with_its_reason_and_acknowledged() -> 
     _, publisher, link = setup()
     link.publish(publisher.seal("plant/a"), places=(1, 2), content=b"")
     deadline = NOW + 10
-    link.collector.tick(deadline - 0.001)
+    link.collector.do_due_work(deadline - 0.001)
     assert link.collector.next_deadline == deadline
     assert not link.write()
     assert not link.acknowledged
-    link.collector.tick(deadline)
+    link.collector.do_due_work(deadline)
     (record,) = records(link.write())
     assert (record.reason or "").startswith("content")
     assert len(link.acknowledged) == 2
@@ -390,7 +478,7 @@ def test_without_key_and_without_shares_are_told_apart() -> None:
     link.publish(publisher.seal("plant/a"), with_key=False)
     publisher.new_key("plant/#")
     link.publish(publisher.seal("plant/b"), places=(1,))
-    link.collector.tick(NOW + 10)
+    link.collector.do_due_work(NOW + 10)
     assert [(r.reason or "").split(":")[0] for r in records(link.write())] == ["key", "shares"]
     assert len(link.acknowledged) == 4
 
@@ -466,7 +554,7 @@ def test_every_history_gives_each_publication_once_and_true(history: list[tuple[
         link.send(place, wire)
         if number % 7 == 3:
             groups += link.write(max_rows=rows)
-    link.collector.tick(NOW + 10)
+    link.collector.do_due_work(NOW + 10)
     groups += link.write(max_rows=rows)
     whole = [r for r in records(groups) if r.reason is None]
     assert len({r.sequence for r in whole}) == len(whole), "a publication came twice"

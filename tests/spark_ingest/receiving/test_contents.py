@@ -22,7 +22,7 @@ def setup(mode: Mode) -> tuple[Sealed, Link]:
 
 
 def asks(collector: SpoolCollector, now: float) -> list[tuple[str, tuple[int, ...]]]:
-    collector.tick(now)
+    collector.do_due_work(now)
     sends = collector.take_asks()
     assert all(send.wire.topic == PULL_TOPIC for send in sends)
     return [(send.peer, PullRequest.decode(send.wire.payload).parts) for send in sends]

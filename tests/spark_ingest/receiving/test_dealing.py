@@ -78,10 +78,10 @@ def test_a_key_goes_to_everybody_and_its_piece_waits_for_all() -> None:
     assert [piece[2:] for piece in whole] == [(b"x", rode.properties.user)]
     assert [piece[2:] for piece in alone] == [(b"", key)] * (WORKERS - 1)
     ticket = whole[0][0]
-    assert made.done(0, [ticket]) == []
-    assert made.done(0, [ticket]) == [], "said twice"
-    assert made.done(2, [ticket]) == []
-    assert made.done(1, [ticket, 99]) == [("r1", rode)]
+    assert made.take_done(0, [ticket]) == []
+    assert made.take_done(0, [ticket]) == [], "said twice"
+    assert made.take_done(2, [ticket]) == []
+    assert made.take_done(1, [ticket, 99]) == [("r1", rode)]
     stands_alone = publish(KEYS_TOPIC, *key, payload=b"")
     assert {told.pieces[0][1:] for _, told in made.deal("r1", [stands_alone], "r1")} == {(KEYS_TOPIC, b"", key)}
 
@@ -90,14 +90,14 @@ def test_what_a_worker_has_not_answered_for_comes_again_with_its_next_session() 
     made = dealer()
     pieces = sealed(30)
     mine = dict(made.deal("r1", pieces[:20], "r1"))[1]
-    made.done(1, [ticket for ticket, *_ in mine.pieces[:2]])
-    made.ended(1)
+    made.take_done(1, [ticket for ticket, *_ in mine.pieces[:2]])
+    made.note_worker_end(1)
     assert 1 not in dict(made.deal("r2", pieces, "r2")), "nobody there"
     again = made.begun(1, 2)
     assert [(told.session, told.replica) for told in again] == [(2, "r1"), (2, "r2")]
     assert again[0].pieces == mine.pieces[2:]
     assert made.begun(1, 3)[0].pieces == again[0].pieces
-    answered = made.done(1, [ticket for told in again for ticket, *_ in told.pieces])
+    answered = made.take_done(1, [ticket for told in again for ticket, *_ in told.pieces])
     assert [sender for sender, _ in answered] == ["r1"] * len(again[0].pieces) + ["r2"] * len(again[1].pieces)
     assert made.begun(1, 4) == []
 

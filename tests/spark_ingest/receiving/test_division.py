@@ -106,7 +106,7 @@ def test_a_time_that_a_replica_altered_makes_no_row_anywhere() -> None:
     links = receivers(overlay, *change(2, 3))
     for link in links:
         link.send(1, type(wire)(wire.topic, wire.payload, properties=((name, forged), *others)), NOW)
-        link.collector.tick(NOW + 100)
+        link.collector.do_due_work(NOW + 100)
         assert not sequences(link)
         assert len(link.acknowledged) == 1
 
@@ -123,7 +123,7 @@ def test_a_part_of_several_changes_goes_by_the_era_of_the_sealing() -> None:
 
 def options(tmp_path: Path, **told: str) -> ReceiverSettings:
     given = {"spool": str(tmp_path / "spool"), "identity": "/i", "overlay": "/o", **told}
-    return ReceiverSettings.of(parse_options(given))
+    return ReceiverSettings.from_options(parse_options(given))
 
 
 def test_options_of_a_receiver_that_is_one_of_several(tmp_path: Path) -> None:

@@ -32,8 +32,9 @@ from keys.envelope import KeyName, Mode
 from spark_ingest.receiving import Group, SpoolCollector, SpooledBatch, SpooledBatches
 from tests.bridge.helpers import NOW, counted, gateway, replica, sent
 from tests.bridge.receipts.helpers import acknowledged, proof_of
-from tests.sim.world import World, make_world
+from tests.sim.world import World
 from tests.spark_ingest.region import Link, Overlay, Publisher
+from tests.support.regions import one_region, shared
 
 SCOPES = [
     Scope("plant/#", receipts=True),
@@ -43,9 +44,7 @@ SCOPES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def world() -> World:
-    return make_world({1: 3}, [], {"site": 1, "job": 1}, SCOPES, jobs=("job",))
+world = shared(one_region, "site", "job", scopes=SCOPES, jobs=("job",))
 
 
 def as_publication(topic: str, payload: bytes, **fields: object) -> Publication:
@@ -82,14 +81,14 @@ class Scene:
 
     def written(self) -> list[Group]:
         groups = []
-        while group := self.collector.take(500):
-            self.collector.written(group)
+        while group := self.collector.take_group(500):
+            self.collector.note_written(group)
             groups.append(group)
         return groups
 
     def spool(self, keys: Mapping[KeyName, bytes] | None = None, since_ms: int = 0) -> list[SpooledBatch]:
         keys = self.keys if keys is None else keys
-        return [b for g in self.written() for b in self.batches.of(g, self.world.secrets, keys, since_ms)]
+        return [b for g in self.written() for b in self.batches.batches_of(g, self.world.secrets, keys, since_ms)]
 
     def receipts(self, now: float = NOW, job: JobNode | None = None) -> list[bytes]:
         effects = (job or self.job).handle(Tick(), now)
@@ -164,7 +163,7 @@ def test_a_batch_that_does_not_open_is_in_no_receipt(scene: Scene) -> None:
     (only,) = scene.spool(wrong)
     assert only.chain.scope == 2
     scene.publish("hidden/b")
-    none = [b for g in scene.written() for b in SpooledBatches().of(g, scene.world.secrets, {}, 0)]
+    none = [b for g in scene.written() for b in SpooledBatches().batches_of(g, scene.world.secrets, {}, 0)]
     assert none == []
 
 
@@ -186,10 +185,10 @@ def test_a_batch_with_a_record_that_may_not_be_shown_is_in_no_receipt(given: dic
     secrets = [ScopeSecret(scope, scope.filter) for scope in overlay.signed.policy.scopes]
     keys = {name: key for scope in overlay.held().scopes.values() for name, key in scope.keys.items()}
     (group,) = link.write()
-    assert SpooledBatches().of(group, secrets, keys, 0) == []
+    assert SpooledBatches().batches_of(group, secrets, keys, 0) == []
     link.publish(publisher.seal("plant/a"))
     (group,) = link.write()
-    assert len(SpooledBatches().of(group, secrets, keys, 0)) == 1
+    assert len(SpooledBatches().batches_of(group, secrets, keys, 0)) == 1
 
 
 def test_a_row_that_never_became_whole_is_in_no_receipt() -> None:
@@ -197,11 +196,11 @@ def test_a_row_that_never_became_whole_is_in_no_receipt() -> None:
     overlay.change(receipts=True)
     link, publisher = Link(overlay), Publisher(overlay)
     link.publish(publisher.seal("plant/a"), places=(1,))
-    link.collector.tick(NOW + 60)
+    link.collector.do_due_work(NOW + 60)
     (group,) = link.write()
     assert group.records[0].reason is not None
     secrets = [ScopeSecret(scope, scope.filter) for scope in overlay.signed.policy.scopes]
-    assert SpooledBatches().of(group, secrets, {}, 0) == []
+    assert SpooledBatches().batches_of(group, secrets, {}, 0) == []
 
 
 # ------------------------------------------------------------------------------------------------ attacks

@@ -57,11 +57,11 @@ def test_in_doubt_nothing_that_looks_like_a_replay_is_acknowledged_and_it_is_a_r
     link.publish(publisher.seal("plant/a", time=NOW - FRESH_S - 100))
     link.publish(publisher.seal("plant/a", time=NOW - FRESH_S - 99), places=(1,))
     for second in range(3):
-        link.collector.tick(NOW + 60 * second)
+        link.collector.do_due_work(NOW + 60 * second)
     assert not link.write()
     assert not link.acknowledged
     link.publish(publisher.seal("plant/a", time=NOW + 120), now=NOW + 120)
-    link.collector.tick(NOW + 121)
+    link.collector.do_due_work(NOW + 121)
     assert [record.reason for record in records(link.write())] == [None, None, None]
     assert len(link.acknowledged) == link.sent
 
@@ -69,10 +69,10 @@ def test_in_doubt_nothing_that_looks_like_a_replay_is_acknowledged_and_it_is_a_r
 def test_what_was_held_is_set_apart_when_replicas_vouch_for_our_clock() -> None:
     publisher, link = setup()
     link.publish(publisher.seal("plant/a", time=NOW - FRESH_S - 1))
-    link.collector.tick(NOW + 60)
+    link.collector.do_due_work(NOW + 60)
     assert not link.write()
     link.collector.vouch(True)
-    link.collector.tick(NOW + 61)
+    link.collector.do_due_work(NOW + 61)
     assert [str(record.reason).partition(":")[0] for record in records(link.write())] == ["stale"]
     assert len(link.acknowledged) == link.sent
 

@@ -33,7 +33,7 @@ def form(size: int = 0) -> Any:
 
 def test_the_oldest_goes_when_there_are_too_many() -> None:
     late, forms = Late(), [form() for _ in range(5)]
-    gone = [late.keep(one) for one in forms]
+    gone = [late.keep_form(one) for one in forms]
     assert gone == [[], [], [], [forms[0]], [forms[1]]]
     assert list(late) == forms[2:]
     assert len(late) == 3
@@ -41,28 +41,28 @@ def test_the_oldest_goes_when_there_are_too_many() -> None:
 
 def test_large_ones_push_out_as_many_as_they_need_and_perhaps_themselves() -> None:
     late, small, large, middle, last, huge = Late(), form(), form(70), form(8), form(89), form(90)
-    late.keep(small)
-    assert late.keep(large) == []
-    assert late.keep(middle) == [small], "81 and 19 bytes are just not too many"
-    assert late.keep(last) == [large, middle]
-    assert late.keep(huge) == [last, huge]
+    late.keep_form(small)
+    assert late.keep_form(large) == []
+    assert late.keep_form(middle) == [small], "81 and 19 bytes are just not too many"
+    assert late.keep_form(last) == [large, middle]
+    assert late.keep_form(huge) == [last, huge]
     assert len(late) == 0
 
 
 def test_one_that_has_grown_is_counted_as_it_is_now_and_is_the_youngest() -> None:
     late, first, second = Late(), form(10), form(10)
-    late.keep(first)
-    late.keep(second)
+    late.keep_form(first)
+    late.keep_form(second)
     first.content = bytes(40)
-    assert late.keep(first) == []
+    assert late.keep_form(first) == []
     assert list(late) == [second, first]
-    assert late.keep(form(20)) == [second], "21 + 51 + 31 bytes are too many"
+    assert late.keep_form(form(20)) == [second], "21 + 51 + 31 bytes are too many"
 
 
 def test_what_is_dropped_counts_no_longer() -> None:
     late, one = Late(), form(80)
-    late.keep(one)
-    assert late.drop(one)
-    assert not late.drop(one)
-    assert late.keep(form(80)) == []
+    late.keep_form(one)
+    assert late.drop_form(one)
+    assert not late.drop_form(one)
+    assert late.keep_form(form(80)) == []
     assert len(late) == 1

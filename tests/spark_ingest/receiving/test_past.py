@@ -29,15 +29,15 @@ def test_what_comes_both_ways_is_one_row_whichever_is_first() -> None:
             past.take_copy(Received(peer, wire, True), NOW)
         assert (live.ready, past.ready) == (1, 1)
         if is_past_first:
-            group = past.take(10, None, LATER)
+            group = past.take_group(10, None, LATER)
             assert group is not None
-            past.written(group)
-            assert live.take(10) is None
+            past.note_written(group)
+            assert live.take_group(10) is None
         else:
-            group = live.take(10)
+            group = live.take_group(10)
             assert group is not None
-            live.written(group)
-            assert past.take(10, None, LATER) is None
+            live.note_written(group)
+            assert past.take_group(10, None, LATER) is None
         assert live.figures["duplicates_dropped", ""] == 1
 
 
@@ -45,7 +45,7 @@ def test_a_past_row_was_received_now_and_published_then() -> None:
     world, _, past = beside()
     for peer, wire in publish(gateway(world, "site"), "plant/t", b"a", sequence=1).items():
         past.take_copy(Received(peer, wire, True), NOW)
-    group = past.take(10, None, LATER)
+    group = past.take_group(10, None, LATER)
     assert group is not None
     assert [(row.published_us, row.received_us) for row in group.records] == [(int(NOW * 1e6), int(LATER * 1e6))]
 

@@ -14,7 +14,7 @@ def test_an_incomplete_publication_that_becomes_whole_is_spooled_again() -> None
     _, publisher, link = setup()
     sealed = publisher.seal("plant/a")
     link.publish(sealed, places=(1,))
-    link.collector.tick(NOW + 10)
+    link.collector.do_due_work(NOW + 10)
     assert [r.reason is None for r in records(link.write())] == [False]
     link.publish(sealed, places=(2,), now=NOW + 60)
     assert [r.reason is None for r in records(link.write())] == [True]
@@ -27,11 +27,11 @@ def test_a_piece_that_completes_during_the_write_of_the_incomplete_form_is_ackno
     _, publisher, link = setup()
     sealed = publisher.seal("plant/a")
     link.publish(sealed, places=(1,))
-    link.collector.tick(NOW + 10)
-    group = link.collector.take(10)
+    link.collector.do_due_work(NOW + 10)
+    group = link.collector.take_group(10)
     assert group is not None
     link.publish(sealed, places=(2,))
-    assert not link.collector.written(group)
+    assert not link.collector.note_written(group)
     assert [r.reason for r in records(link.write())] == [None]
     assert len(link.acknowledged) == 2
 
@@ -56,12 +56,12 @@ def test_a_form_that_is_whole_after_another_and_before_the_disk_makes_no_second_
     publisher.new_key("plant/#")
     anew = publisher.seal("plant/a", sequence=sealed.publication[1])
     link.publish(sealed)
-    group = link.collector.take(10) if is_being_written else None
+    group = link.collector.take_group(10) if is_being_written else None
     link.publish(anew)
     assert not link.acknowledged, "neither is on disk"
     groups = [group] if group is not None else []
     for each in groups:
-        for ack in link.collector.written(each):
+        for ack in link.collector.note_written(each):
             ack()
     assert len(list(records([*groups, *link.write()]))) == 1
     assert len(link.acknowledged) == link.sent
@@ -81,7 +81,7 @@ def test_a_form_that_comes_before_the_disk_and_is_whole_after_it_makes_no_second
     assert len(list(records(link.write()))) == 1
     link.publish(anew)
     assert not link.write()
-    link.collector.tick(NOW + 60)
+    link.collector.do_due_work(NOW + 60)
     assert not link.write(), "nor a row that says that it is incomplete"
     assert len(link.acknowledged) == link.sent
 
@@ -97,13 +97,13 @@ def test_a_form_that_was_given_up_and_becomes_whole_beside_another_makes_no_seco
     publisher.new_key("plant/#")
     anew = publisher.seal("plant/a", sequence=sealed.publication[1])
     link.publish(sealed, places=(1,))
-    link.collector.tick(NOW + 10)
-    group = link.collector.take(10) if is_being_written else None
+    link.collector.do_due_work(NOW + 10)
+    group = link.collector.take_group(10) if is_being_written else None
     link.publish(anew)
     link.publish(sealed, places=(2, 3))
     groups = [group] if group is not None else []
     for each in groups:
-        for ack in link.collector.written(each):
+        for ack in link.collector.note_written(each):
             ack()
     found = list(records([*groups, *link.write(max_rows=rows)]))
     assert [record.reason for record in found].count(None) == 1
@@ -115,17 +115,18 @@ def test_what_is_too_old_is_no_row_either_when_its_shares_come_while_it_waits_fo
     _, publisher, link = setup()
     old = publisher.seal("plant/a", time=NOW - FRESH_S - 1)
     link.publish(old, places=(1,))
-    link.collector.tick(NOW + 10)
+    link.collector.do_due_work(NOW + 10)
     link.publish(old, places=(2, 3))
     assert [(record.reason or "").partition(":")[0] for record in records(link.write())] == ["shares", "stale"]
     assert len(link.acknowledged) == link.sent
 
 
+@pytest.mark.long
 def test_incomplete_publications_in_memory_are_bounded() -> None:
     _, publisher, link = setup()
     for _ in range(LATE_KEPT + 3):
         link.publish(publisher.seal("plant/a"), places=(1,))
-    link.collector.tick(NOW + 10)
+    link.collector.do_due_work(NOW + 10)
     link.write(max_rows=10_000)
     assert len(link.collector._publications._late) == LATE_KEPT
     assert len(link.acknowledged) == LATE_KEPT + 3
@@ -141,7 +142,7 @@ def test_incomplete_publications_in_memory_are_bounded_in_bytes_too() -> None:
         link.send(1, sealed.piece(1, with_key=False))
     for sealed in made[10:]:
         link.send(1, sealed.piece(1, with_key=False, content=b""))
-    link.collector.tick(NOW + 10)
+    link.collector.do_due_work(NOW + 10)
     link.write(max_rows=10_000)
     assert sum(len(form.content or b"") for form in link.collector._publications._late) <= LATE_BYTES
     assert len(link.collector._publications._late) == 7 + 2

@@ -17,17 +17,17 @@ def test_a_job_writes_the_rights_of_the_time_of_sealing(restarts: bool) -> None:
     """Whoever opens the row judges by them: see `spark_ingest.opening`."""
     world = world_of()
     job = SpoolCollector(world.overlay, 1)
-    job.tick(NOW)
+    job.do_due_work(NOW)
     newer, _ = split(world)
     if restarts:
         job = SpoolCollector(newer, 1, seen=Seen.from_json(job.seen.to_json()))
-        job.tick(ADOPTED)
+        job.do_due_work(ADOPTED)
     else:
-        job.adopt(newer, ADOPTED)
+        job.adopt_overlay(newer, ADOPTED)
     at = ADOPTED + BUMP_GRACE_S
     for sealed_at, sequence in ((NOW + 20, 5), (at, 6)):
         job.receive("r1a", batch(world, sealed_at, sequence=sequence), lambda: None, at)
-    group = job.take(10)
+    group = job.take_group(10)
     assert group is not None
     allowed = [entry.admitted.rights.allow(world.secrets[0].wire_topic("open/a/t")) for entry in group.entries]
     assert allowed == [True, False]

@@ -21,21 +21,21 @@ def form(name: str = "a", publication: tuple[bytes, int] = PUBLICATION, state: S
 def test_forms_of_one_publication_are_found_together_and_by_what_was_told() -> None:
     table, one, two, other = FormTable(), form("a"), form("b"), form("c", (b"p" * 16, 8))
     for each in (one, two, other, one):
-        table.add(each)
-    assert list(table.of(PUBLICATION)) == [one, two]
-    assert list(table.of((b"x", 1))) == []
+        table.add_form(each)
+    assert list(table.forms_of(PUBLICATION)) == [one, two]
+    assert list(table.forms_of((b"x", 1))) == []
     assert table.told["b", "topic"] is two
 
 
 def test_one_that_left_may_join_again_and_leaving_twice_is_nothing() -> None:
     table, one = FormTable(), form()
-    table.add(one)
+    table.add_form(one)
     for _ in range(2):
-        table.leave(one)
-    assert list(table.of(PUBLICATION)) == []
+        table.leave_live(one)
+    assert list(table.forms_of(PUBLICATION)) == []
     assert table.told["a", "topic"] is one, "it is recognised all the same"
     table.join(one)
-    assert list(table.of(PUBLICATION)) == [one]
+    assert list(table.forms_of(PUBLICATION)) == [one]
 
 
 def test_what_ended_gives_its_content_back_and_is_recognised_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,22 +43,22 @@ def test_what_ended_gives_its_content_back_and_is_recognised_for_a_while(monkeyp
     table, forms = FormTable(), [form(name) for name in "abc"]
     for each in forms:
         each.content = b"content"
-        table.add(each)
-        table.end(each)
+        table.add_form(each)
+        table.end_form(each)
         assert (each.state, each.content, each.material) == (State.DONE, None, None)
     assert len(table.told) == 3
-    table.forget()
+    table.forget_ended()
     assert sorted(name for name, _ in table.told) == ["b", "c"]
-    assert list(table.of(PUBLICATION)) == []
+    assert list(table.forms_of(PUBLICATION)) == []
 
 
 def test_what_came_anew_under_the_same_name_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sealing_table, "DONE_KEPT", 0)
     table, before, again = FormTable(), form(), form()
-    table.add(before)
-    table.end(before)
-    table.add(again)
-    table.forget()
+    table.add_form(before)
+    table.end_form(before)
+    table.add_form(again)
+    table.forget_ended()
     assert table.told["a", "topic"] is again
 
 
@@ -69,7 +69,7 @@ def test_what_came_anew_under_the_same_name_is_not_forgotten(monkeypatch: pytest
 def test_another_form_that_is_whole_is_the_row_already(state: State, reason: str | None, found: bool) -> None:
     table, mine, other = FormTable(), form("a"), form("b", state=state)
     other.reason = reason
-    table.add(mine)
-    table.add(other)
+    table.add_form(mine)
+    table.add_form(other)
     mine.state = State.READY
     assert table.other_whole(mine) is (other if found else None)

@@ -16,28 +16,28 @@ A, B = b"a" * 16, b"b" * 16
 
 
 def has(seen: Seen, sequence: int, publisher: bytes = A, topic: str = "t", retain: bool = False) -> bool:
-    return seen.has(publisher, sequence, topic, retain)
+    return seen.has_written(publisher, sequence, topic, retain)
 
 
 def written(*sequences: int, publisher: bytes = A, topic: str = "t", retain: bool = False) -> Seen:
     seen = Seen()
     for sequence in sequences:
-        seen.mark(publisher, sequence, topic, retain)
+        seen.mark_written(publisher, sequence, topic, retain)
     return seen
 
 
 def far_behind(seen: Seen) -> int:
     """A sequence that the publisher's window does not reach."""
     for block in range(1, BLOCKS_MAX + 1):
-        seen.mark(A, block * BLOCK_NUMBERS, "other", False)
+        seen.mark_written(A, block * BLOCK_NUMBERS, "other", False)
     return 5
 
 
 def test_what_was_written_is_known_and_gaps_are_not() -> None:
     seen = written(1, 2, 5)
     assert [has(seen, number) for number in range(1, 7)] == [True, True, False, False, True, False]
-    assert seen.knows(A)
-    assert not seen.knows(B)
+    assert seen.knows_author(A)
+    assert not seen.knows_author(B)
     assert not has(seen, 1, publisher=B)
 
 
@@ -52,12 +52,12 @@ def test_retained_state_that_is_older_than_the_window_is_let_in_once() -> None:
     seen = written(1)
     old = far_behind(seen)
     assert not has(seen, old, retain=True)
-    seen.mark(A, old, "t", True)
+    seen.mark_written(A, old, "t", True)
     assert has(seen, old, retain=True)
     assert has(seen, old - 1, retain=True), "of a topic the newest counts"
     assert not has(seen, old + 1, retain=True)
     assert not has(seen, old, topic="other", retain=True)
-    seen.mark(A, old - 3, "t", True)
+    seen.mark_written(A, old - 3, "t", True)
     assert has(seen, old, retain=True), "what is older takes nothing back"
 
 
@@ -66,7 +66,7 @@ def test_topics_of_retained_state_are_bounded(monkeypatch: pytest.MonkeyPatch) -
     seen = written(1)
     old = far_behind(seen)
     for topic in ("x", "y", "x", "z"):
-        seen.mark(A, old, topic, True)
+        seen.mark_written(A, old, topic, True)
     assert [has(seen, old, topic=topic, retain=True) for topic in "xyz"] == [True, False, True]
 
 
@@ -74,14 +74,14 @@ def test_topics_of_retained_state_are_bounded(monkeypatch: pytest.MonkeyPatch) -
 def test_a_restart_changes_nothing(marks: list[tuple[bytes, int, bool]]) -> None:
     seen = Seen()
     for publisher, sequence, retain in marks:
-        seen.mark(publisher, sequence, "t", retain)
+        seen.mark_written(publisher, sequence, "t", retain)
     again = Seen.from_json(json.loads(json.dumps(seen.to_json())))
     assert again.to_json() == seen.to_json()
     for publisher in (A, B):
         for sequence in {number for _, number, _ in marks} | {1, 4_999}:
             for retain in (True, False):
                 args = (publisher, sequence, "t", retain)
-                assert again.has(*args) == seen.has(*args)
+                assert again.has_written(*args) == seen.has_written(*args)
 
 
 @pytest.mark.parametrize("document", [

@@ -50,15 +50,17 @@ def test_equal_seeds_are_equal_regions_and_others_are_not() -> None:
 def test_a_job_with_the_keys_of_bump_0_opens_them_after_a_threshold_of_replicas(bump: int, opens: bool) -> None:
     made = region()
     collector = SpoolCollector(made.overlay, REGION.region)
-    keys = (pair for scope in made.held().scopes.values() for pair in scope.keys.items())
+    keys = (pair for scope in made.held_grants().scopes.values() for pair in scope.keys.items())
     collector.learn({name: Derivation(key).check_value for name, key in keys})
     (sealed,) = SampleGateway(made, "gate").seal(publications(1), bump)
     assert set(sealed.wires) == set(REPLICAS)
     for place, (replica, wire) in enumerate(sealed.wires.items(), 1):
         collector.receive(replica, wire, lambda: None, AT)
         if place < REGION.threshold:
-            assert collector.take(10) is None or not collector.take(10), "fewer than a threshold are nothing"
-    assert bool(collector.take(10)) is opens
+            assert collector.take_group(10) is None or not collector.take_group(10), (
+                "fewer than a threshold are nothing"
+            )
+    assert bool(collector.take_group(10)) is opens
 
 
 def test_nothing_in_clear_is_on_the_wire() -> None:

@@ -16,6 +16,7 @@ from spark_ingest.options import parse_options
 from spark_ingest.sample.spool import Sample, write_sample
 from spark_ingest.source.reader import SpoolReader
 from spark_ingest.spool.standing import standings
+from tests.gateway.overlay_processes import run_veilmq
 
 pytest.importorskip("pyspark")
 
@@ -27,8 +28,7 @@ def rows_of(sample: Sample, **options: str) -> list[dict[str, Any]]:
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "gateway.cli", "ingest", "sample", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    return run_veilmq("ingest", "sample", *arguments)
 
 
 def test_every_stream_has_the_rows_that_it_says(tmp_path: Path) -> None:

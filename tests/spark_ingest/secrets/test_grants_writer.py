@@ -27,7 +27,7 @@ def holding(*names: KeyName) -> Grants:
 
 def renew(writer: GrantsWriter, held: Grants, oldest: int = 1, newest: int = 1) -> bool:
     """Whether the file was written."""
-    content = writer.renew(held, oldest, newest)
+    content = writer.renew_content(held, oldest, newest)
     if content is not None:
         writer.write(content)
     return content is not None
@@ -83,7 +83,7 @@ def test_a_restart_knows_which_segments_need_which_key(path: Path) -> None:
     renew(writer, holding(name(0), name(1), name(2)), newest=2)
     # Killed: what segment 3 holds was not told any more, but the spool knows it.
     again = GrantsWriter(path, 3, [name(2)])
-    assert again.names == {name(0), name(1), name(2)}, "rows under them may go on before the key service answers"
+    assert again.key_names == {name(0), name(1), name(2)}, "rows under them may go on before the key service answers"
     renew(again, holding(), oldest=2, newest=3)
     assert on_disk(path) == {name(1), name(2)}
     renew(again, holding(), oldest=3, newest=3)
@@ -148,7 +148,7 @@ def test_no_row_is_left_without_its_key_and_no_key_outlives_its_rows(
             held.add(name(number))
         elif what == "forget":
             held.discard(name(number))
-        elif what == "use" and name(number) in writer.names:
+        elif what == "use" and name(number) in writer.key_names:
             segments[newest].add(name(number))
             writer.used(newest, [name(number)])
         elif what == "roll":

@@ -172,25 +172,25 @@ def test_a_receiver_in_trouble_fails_the_query_after_a_while(tmp_path: Path) -> 
     class Client:
         overlay, home_region = SimpleNamespace(members={}, by_party={}), None
 
-        def held(self) -> object:
+        def held_grants(self) -> object:
             raise OSError(28, "No space left on device")
 
     settings = ReceiverSettings(tmp_path / "spool", tmp_path / "keys.json")
     receiver = Receiver(settings, Client)  # type: ignore[arg-type]
-    receiver.check(0.0)
+    receiver.check_progress(0.0)
     receiver.start()
     try:
         until(lambda: receiver.trouble is not None)
-        receiver.check(3_600.0)
+        receiver.check_progress(3_600.0)
         with pytest.raises(ReceiverTrouble, match="No space left"):
-            receiver.check(0.0)
+            receiver.check_progress(0.0)
     finally:
         receiver.stop()
 
 
 def test_what_other_receivers_bring_hides_no_trouble_of_ours(tmp_path: Path) -> None:
     class InTrouble:
-        def check(self, trouble_s: float) -> None:
+        def check_progress(self, trouble_s: float) -> None:
             raise ReceiverTrouble(f"for {trouble_s:.0f} s")
 
         def stop(self) -> None:
@@ -222,7 +222,7 @@ def test_a_damaged_spool_ends_the_receiver_at_once(tmp_path: Path) -> None:
     receiver.start()
     until(lambda: receiver.failure is not None)
     with pytest.raises(type(receiver.failure or Exception), match="were synced"):
-        receiver.check(3_600.0)
+        receiver.check_progress(3_600.0)
     receiver.stop()
 
 

@@ -42,7 +42,7 @@ def test_the_row_with_a_context_has_a_span_of_that_trace(tmp_path: Path) -> None
     exporter = InMemorySpanExporter()
     spans = RowSpans("http://127.0.0.1:1", "query", exporter)
     (batch,) = reader.read(part)
-    spans.tell(batch)
+    spans.make_spans(batch)
     spans.close()
     (span,) = exporter.get_finished_spans()
     assert span.parent is not None
@@ -57,6 +57,7 @@ def test_the_row_with_a_context_has_a_span_of_that_trace(tmp_path: Path) -> None
     reader.stop()
 
 
+@pytest.mark.long
 def test_a_task_and_a_small_micro_batch_tell_the_collector(tmp_path: Path) -> None:
     with collector(tmp_path) as there:
         reader, (part,), offsets = planned(filled(tmp_path), otlp=f"{there.address}/")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -15,12 +14,12 @@ from spark_ingest.errors import BadOption, SpoolBusy, SpoolDamaged
 from spark_ingest.spool.consumers import Consumer, ConsumerPlace, forget, make_room, place_of, read_place
 from spark_ingest.spool.segments import CONSUMERS, RECEIVER_NAME, positions_of, segment_numbers, segment_path
 from spark_ingest.spool.view import SpoolView
+from tests.gateway.overlay_processes import run_veilmq
 from tests.spark_ingest.spool.test_segments import fill, opened, sequences_in
 
 
 def cli(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "gateway.cli", "ingest", "consumers", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    return run_veilmq("ingest", "consumers", *arguments)
 
 
 def made(root: Path, rows: int = 400) -> SpoolView:

@@ -60,7 +60,7 @@ def test_a_pack_is_read_as_it_was_written(directory: Path) -> None:
     pack = found(directory)
     assert pack is not None
     assert (pack.table, pack.slot) == (table_of(directory), SLOT)
-    assert [bytes(pack.sealed(run)) for run in pack.table.runs] == RUNS
+    assert [bytes(pack.sealed_run(run)) for run in pack.table.runs] == RUNS
     assert pack_path(directory, 1).stat().st_mode & 0o777 == 0o600
 
 
@@ -81,7 +81,7 @@ def test_each_damage_of_what_is_not_sealed_is_told_with_the_way_out(directory: P
     pack = found(directory)
     assert pack is not None
     with pytest.raises(SpoolDamaged, match="cut short"):
-        pack.sealed(pack.table.runs[1])
+        pack.sealed_run(pack.table.runs[1])
 
 
 def test_the_pack_of_another_segment_is_not_taken_for_its_own(directory: Path, tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_a_crash_at_each_step_leaves_no_pack_or_a_whole_one(
     pack = found(directory)
     renamed = step == "gateway.files.sync_directory"
     assert (pack is not None) == (before or renamed)
-    assert pack is None or [bytes(pack.sealed(run)) for run in pack.table.runs] == RUNS
+    assert pack is None or [bytes(pack.sealed_run(run)) for run in pack.table.runs] == RUNS
     left = [path.name for path in directory.iterdir() if path.name.endswith(".new")]
     assert bool(left) != renamed
     erase_unfinished(directory)

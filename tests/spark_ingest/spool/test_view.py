@@ -1,18 +1,70 @@
-"""Planning a micro-batch costs what the batch costs, however large the spool behind and before it."""
+"""Planning a micro-batch costs what the batch costs, however large the spool behind and before it.
+
+Lists of segments are as fresh as a look at the directory, whatever its times say.
+"""
 
 from __future__ import annotations
 
 import itertools
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from spark_ingest.spool import view as module
 from spark_ingest.spool.index import SegmentIndex
 from spark_ingest.spool.segments import Offset, Size, as_offset, segment_path
-from spark_ingest.spool.view import SpoolView
+from spark_ingest.spool.view import SETTLED_NS, SegmentList, SpoolView
 from spark_ingest.spool.writer import SpoolRecord
 from tests.spark_ingest.spool.test_segments import fill, opened, record
+
+
+def make(directory: Path, *numbers: int) -> None:
+    for number in numbers:
+        segment_path(directory, number).touch()
+
+
+def set_time(directory: Path, ns: int) -> None:
+    os.utime(directory, ns=(ns, ns))
+
+
+def test_what_comes_and_goes_shows_at_once(tmp_path: Path) -> None:
+    known = SegmentList(tmp_path)
+    assert not known.numbers()
+    for number in range(1, 40):
+        make(tmp_path, number)
+        assert list(known.numbers()) == list(range(max(1, number - 5), number + 1))
+        if number > 5:
+            segment_path(tmp_path, number - 5).unlink()
+    assert not SegmentList(tmp_path / "none").numbers()
+
+
+def test_a_directory_that_nobody_changed_is_not_listed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(tmp_path, 1, 2)
+    listed: list[Path] = []
+    real = module.segment_numbers
+    monkeypatch.setattr(module, "segment_numbers", lambda path: listed.append(path) or real(path))
+    known = SegmentList(tmp_path)
+    changed_ns = tmp_path.stat().st_mtime_ns
+    for _ in range(3):  # it may be changed once more in the same tick
+        assert list(known.numbers(changed_ns + SETTLED_NS)) == [1, 2]
+    assert len(listed) == 3
+    for _ in range(3):
+        assert list(known.numbers(changed_ns + SETTLED_NS + 1)) == [1, 2]
+    assert len(listed) == 4
+
+
+def test_a_segment_that_came_without_another_time_shows(tmp_path: Path) -> None:
+    """Of a file system that tells whole seconds."""
+    make(tmp_path, 1)
+    set_time(tmp_path, 10**18)
+    known = SegmentList(tmp_path)
+    assert list(known.numbers()) == [1]
+    make(tmp_path, 2)
+    set_time(tmp_path, 10**18)
+    assert list(known.numbers()) == [1, 2]
+
 
 SEGMENT_BYTES = 4_000
 """Of about three groups."""
@@ -111,9 +163,9 @@ def test_an_index_that_grows_is_read_on(tmp_path: Path) -> None:
     for count in (1, 2, 5):
         fill(writer, range(10 * count))
         index.groups()
-    assert index.size(0, 8).sealed_batches == 80
-    assert index.size(1, 3).sealed_batches == 20
-    assert index.size(3, 3) == Size(0, 0)
+    assert index.size_between(0, 8).sealed_batches == 80
+    assert index.size_between(1, 3).sealed_batches == 20
+    assert index.size_between(3, 3) == Size(0, 0)
     writer.close()
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("pyspark")
-from spark_ingest.writing.dropped_rows import QUERIES_MAX, DroppedRows
+from spark_ingest.writing.repeats import QUERIES_MAX, DroppedRows
 
 PATIENCE_S = 120.0
 

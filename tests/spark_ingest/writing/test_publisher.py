@@ -178,6 +178,7 @@ def test_login_and_tls(threaded_broker: Callable[..., Any], tmp_path: Path) -> N
         publish(broker.port(), rows(1), **login)
 
 
+@pytest.mark.long
 def test_without_a_gateway_the_task_fails_in_time(free_port: int) -> None:
     with pytest.raises(PublishError, match=r"no gateway for 0.3 s"):
         publish(free_port, rows(1), patience_s=0.3)
@@ -186,6 +187,7 @@ def test_without_a_gateway_the_task_fails_in_time(free_port: int) -> None:
 # ------------------------------------------------------------------------------------------------------------- kill -9
 
 
+@pytest.mark.long
 def test_kill_9_of_the_broker_in_mid_batch_loses_nothing_and_repeats_carry_the_same_id(tmp_path: Path) -> None:
     total, killed_at = 3000, (700, 2000)
 

@@ -24,7 +24,7 @@ def test_a_repeated_batch_replaces_its_first_attempt(spark: Any, tmp_path: Path)
     sink.write(rows(spark, '{"id": "m1"}', "no json"), 0)
     sink.write(rows(spark, '{"id": "m2"}'), 1)
     sink.write(rows(spark, '{"id": "m1"}', "no json"), 0)  # after a crash
-    found = list(sink.arrived())
+    found = list(sink.arrived_rows())
     assert found == [*sink.arrived_in(0), *sink.arrived_in(1)]
     assert [(one.sequence, one.topic, one.id) for one in found] == [
         (1, "plant/1", "m1"), (2, "plant/2", None), (1, "plant/1", "m2"),
@@ -32,7 +32,7 @@ def test_a_repeated_batch_replaces_its_first_attempt(spark: Any, tmp_path: Path)
     assert found[0].digest == hashlib.sha256(b'{"id": "m1"}').hexdigest()
     assert list(sink.arrived_in(7)) == []
     again = PublicationSink(tmp_path / "sink.sqlite")
-    assert list(again.arrived()) == found, "kept over a restart"
+    assert list(again.arrived_rows()) == found, "kept over a restart"
     again.write(rows(spark, '{"id": "m3"}'), 2)
     assert list(again.arrived_in(2)) == [Arrived("gw", 1, "plant/1", hashlib.sha256(b'{"id": "m3"}').hexdigest())]
     assert b"m3" not in (tmp_path / "sink.sqlite").read_bytes()

@@ -6,7 +6,7 @@ from clients and their answers are in `exchange.py`. Source: MQTT 5.0 ยง3.3.4, ย
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any
 
@@ -27,8 +27,8 @@ from gateway.plugins import Action, PluginHost
 from gateway.sockets.flushing import Later
 
 
-class Delivering:
-    """Receiving half of an `Exchange`."""
+class ClientDelivery:
+    """Deliverer of publications to the local clients that subscribed to them."""
 
     def __init__(self, host: PluginHost, limits: Limits, now: Callable[[], float]) -> None:
         self.host, self.limits, self.now = host, limits, now
@@ -38,10 +38,10 @@ class Delivering:
         self.circles: Circling | None = None  # circles of bridged messages; None: no bridges
         self.followed: FollowedMessages | None = None  # None: no administrator follows messages
 
-    def adopt(self, limits: Limits) -> None:
+    def adopt_limits(self, limits: Limits) -> None:
         """Takes other bounds from now on."""
         self.limits = self.holding.limits = limits
-        self.router.refuse(partial(fits, limits=limits))
+        self.router.replace_refusals(partial(fits, limits=limits))
 
     def flood(self, sender: Client | None, publish: Publish) -> None:
         """Delivers QoS 0 on the hot path, where no plugin has to be asked. No sender: the broker.
@@ -51,7 +51,7 @@ class Delivering:
         plan, publisher = self.router.plan(publish.topic), "" if sender is None else sender.client_id
         if plan.is_odd:
             if plan.refused is not None:
-                self.reached.note(plan.refused, publisher)
+                self.reached.note_bound(plan.refused, publisher)
                 return
             plan = self._chosen(plan, publish)
         flooded = 0
@@ -82,6 +82,24 @@ class Delivering:
             for group in plan.groups:
                 self.deliver_to_group(group, message, None, self.now())
 
+    def forward_run(self, run: Sequence[Message]) -> bool:
+        """Delivers messages of the overlay on one topic, in order, with the effect of `forward` for each. False:
+        nothing was done.
+        """
+        plan = self.router.plan(run[0].topic)
+        if plan.is_odd or plan.groups:
+            return False
+        for target in plan.targets:
+            client, sent = target.client, 0
+            connection = client.connection
+            if target.qos and client.plain is not None and not target.subscription_ids and connection is not None:
+                packets = client.session.send_run(run, target.qos)
+                connection.write_all(packets)
+                sent = len(packets)
+            for message in run[sent:]:
+                self._deliver_to(target, message, None, self.now())
+        return True
+
     def forward(self, sender: Client | None, message: Message) -> bool:
         """Delivers QoS 1 and 2 without retain flag and properties, with the effect of `route`, on the hot path. False:
         nothing was done, call `route`. No sender: the overlay.
@@ -96,10 +114,10 @@ class Delivering:
             if qos and client.plain is not None and not target.subscription_ids and not target.no_local:
                 connection, session = client.connection, client.session
                 if connection is not None:
-                    if (data := session.send(message, qos)) is not None:
+                    if (data := session.send_at_once(message, qos)) is not None:
                         connection.write(data)
                         continue
-                    if session.wait(message, qos):
+                    if session.queue_at_once(message, qos):
                         continue
             self._deliver_to(target, message, sender, self.now())
         return True
@@ -123,7 +141,7 @@ class Delivering:
         self.traffic.withheld += plan.withheld
         return plan
 
-    def _asked(self, plan: DeliveryPlan[Client]) -> list[Client]:
+    def _judged_clients(self, plan: DeliveryPlan[Client]) -> list[Client]:
         """Returns the clients on whose rights a message of the plan's topic depends."""
         receivers = [target.client for target in plan.targets]
         receivers += [member for group in plan.groups for member in group.members]
@@ -152,11 +170,11 @@ class Delivering:
             return id(view) not in left_out and self.host.verdict(view, message.topic, Action.RECEIVE) is True
 
         if not self.host.is_prompt:
-            views = [client.view for client in self._asked(plan) if id(client.view) not in left_out]
+            views = [client.view for client in self._judged_clients(plan) if id(client.view) not in left_out]
             if None in [self.host.verdict(view, message.topic, Action.RECEIVE) for view in views]:
                 return self._route_asking(plan, message, sender, lost, left_out)
         plan = self._chosen(plan, message, may)
-        receivers = self._asked(plan)
+        receivers = self._judged_clients(plan)
         allowed = [id(client.view) for client in receivers if may(client)]
         self._deliver(plan, message, sender, None if len(allowed) == len(receivers) else set(allowed), lost)
         return None
@@ -170,12 +188,12 @@ class Delivering:
         left_out: Collection[int],
     ) -> None:
         allowed: set[int] = set()
-        for receiver in self._asked(plan):
+        for receiver in self._judged_clients(plan):
             if id(receiver.view) in left_out:
                 continue
             verdict = self.host.verdict(receiver.view, message.topic, Action.RECEIVE)
             if verdict is None:
-                verdict = await self.host.ask(receiver.view, message.topic, Action.RECEIVE)
+                verdict = await self.host.ask_topic_plugins(receiver.view, message.topic, Action.RECEIVE)
             if verdict:
                 allowed.add(id(receiver.view))
         # Subscriptions may have changed meanwhile: the present receivers, as far as plugins were asked about them.
