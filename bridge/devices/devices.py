@@ -27,6 +27,7 @@ from bridge.devices.conventions import (
     Statement,
     base_of,
 )
+from bridge.devices.device_verdicts import FEW, Judging, TurnWords
 from bridge.devices.discovery import OURS, Named
 from bridge.devices.entities import judge_entities
 from bridge.devices.events import (
@@ -40,7 +41,6 @@ from bridge.devices.events import (
     RetainedBefore,
 )
 from bridge.devices.host import Host
-from bridge.devices.judging import FEW, Judging, TurnWords
 from bridge.devices.life_evidence import DeviceLink
 from bridge.devices.rules import DeviceRules, device_name
 from bridge.devices.speaking import SETTLE_S, Device

@@ -3,7 +3,7 @@
 A batch is halved until its parts fit if brokers refuse it as too large without an announced bound. Replicas announce
 their largest packet, and batches are made for that (`gateway.overlay`). A hosted broker may have an unannounced bound,
 or lower a bound below stored batches. A batch is also divided if its records no longer belong to a scope, or may not
-all go (`placing`). On disk the batch stays a single row until its last part is gone. The parts are on disk, too
+all go (`scope_placement`). On disk the batch stays a single row until its last part is gone. The parts are on disk, too
 (`Keep`): after a restart the batch is cut in the same way, since readers know a batch by its number. Also on disk are
 the new scope of a whole QoS 2 batch, which stays there once sealed, since readers know the batch there; a mark for
 each plain chain; and a mark for records a plain scope took and a sealed scope has now: they stay protected.
@@ -32,8 +32,8 @@ from bridge.document import RegionView, ScopeSecret
 from bridge.publisher.entry import ENTRY, Entry, EntryTurn
 from bridge.publisher.former_scopes import FormerScopes
 from bridge.publisher.own_retained import OwnRetained
-from bridge.publisher.placing import Part
 from bridge.publisher.residents import Fleeting, Residents
+from bridge.publisher.scope_placement import Part
 from bridge.publisher.sealed_before import SealedBefore
 from bridge.publisher.windows import Lanes
 from keys.envelope import Mode

@@ -4,7 +4,7 @@
 scopes of their time; the chain of each record is known only once it is read. So after a change new publications wait
 behind everything left on disk before the change, in any scope, and nothing is overtaken. A protected publication never
 goes in clear: this module remembers which former scopes were plain. Both facts are on disk (`Keep`), for a change
-while this gateway was down. `placing` gives each record its scope.
+while this gateway was down. `scope_placement` gives each record its scope.
 
 `OwnRights` says on which topics of a scope this member may publish. Rights are checked before sealing: replicas and
 readers would refuse other publications, and suspect this member. Answers on a scope are remembered until the next

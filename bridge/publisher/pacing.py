@@ -4,9 +4,9 @@
 when made. Entries beyond the budget wait in order, in the outbox like all unsent entries. Replicas allow a larger burst
 (`publisher_guard.BURST_S`) than this module uses, so that entries delayed on a link are no excess there.
 
-`Hindered` holds entries without a key or a right; `sealing` and `placing` give these reasons. A waiting entry delays no
-other one. Each is checked again at a review. An entry that waited a day for the right is given up; `cutting` has the
-row on disk. `windows` limits the flow to each replica.
+`Hindered` holds entries without a key or a right; `sealing` and `scope_placement` give these reasons. A waiting entry
+delays no other one. Each is checked again at a review. An entry that waited a day for the right is given up; `cutting`
+has the row on disk. `windows` limits the flow to each replica.
 """
 
 from __future__ import annotations

@@ -36,7 +36,6 @@ from bridge.publisher.entry import Entry, EntryTurn, Standing, has_enough
 from bridge.publisher.former_scopes import FormerScopes
 from bridge.publisher.own_retained import OwnRetained, snapshots
 from bridge.publisher.pacing import Hindered, Pacing
-from bridge.publisher.placing import home_of, homeless, parts_of
 from bridge.publisher.resealing import hand_over, outdated, unseal, voided
 from bridge.publisher.residents import (
     QOS0_BYTES_MAX,
@@ -48,6 +47,7 @@ from bridge.publisher.residents import (
     check_ours,
     first_lacking,
 )
+from bridge.publisher.scope_placement import home_of, homeless, parts_of
 from bridge.publisher.sealing import Sealer
 from bridge.publisher.windows import Lane, Lanes, Refusals, StandIns
 from bridge.wire import OwnLife, PullRequest

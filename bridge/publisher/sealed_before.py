@@ -1,7 +1,7 @@
 """QoS 2 numbers a former process may have sealed, so that readers may have them.
 
-At QoS 2 a sealed batch keeps its scope and its parts (`placing`), and the outbox does not record sealing. So the
-numbers of sealed entries are kept as rows (`Keep`): a row for each run of numbers, with a bit for each number. An
+At QoS 2 a sealed batch keeps its scope and its parts (`scope_placement`), and the outbox does not record sealing. So
+the numbers of sealed entries are kept as rows (`Keep`): a row for each run of numbers, with a bit for each number. An
 entry that waits for a right or a link beside sealed ones is thus known to be unsealed, and may still change its scope.
 QoS 1 may come twice, and needs no row.
 """

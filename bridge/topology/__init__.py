@@ -12,7 +12,7 @@ from bridge.topology.far_ways import FarWays, asked_of, keeping
 from bridge.topology.placement import SHARING_MIN, Path, Placement, place
 from bridge.topology.planes import Planes
 from bridge.topology.potential import potential_peers
-from bridge.topology.proposing import PlaceStep, ReplicaFigures, next_step
+from bridge.topology.replica_proposals import PlaceStep, ReplicaFigures, next_step
 from bridge.topology.routes import Routes
 from bridge.topology.routing import RoutedCopy, detour, dynamic, planes_of, split_identifiers, static
 from bridge.topology.scot import PlanePlace, PlaneStep, RowTable, Scot, spread, subscribe_all, unsubscribe_all

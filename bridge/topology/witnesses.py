@@ -6,7 +6,7 @@ silent replica reports 0. So with at most n - k liars among them the figure is n
 several regions report on a member, the largest agreed figure counts, since each region follows the same rule. Replicas
 of a member's own region are not asked: they have no link with it.
 
-Pure: links and time come from outside. Not here: the way of reports, the consequences (`proposing`).
+Pure: links and time come from outside. Not here: the way of reports, the consequences (`replica_proposals`).
 """
 
 from __future__ import annotations

@@ -101,14 +101,14 @@ OWNERS: dict[str, dict[str, str]] = {
             bridge.devices.conventions.Conventions _devices _entities _topics
             bridge.devices.dashboards.Dashboards _alerts _described
             bridge.devices.device_tracing.DeviceTracer _heap _topics _voiced
-            bridge.devices.judging.Judging _heap
+            bridge.devices.device_verdicts.Judging _heap
             bridge.devices.speaking.Speaking _children _levels _links _speaks
-            bridge.devices.judging.WorkInTurns _heap _works
+            bridge.devices.device_verdicts.WorkInTurns _heap _works
             gateway.console.door.ConsoleDoor _idle _open""",
         "bridge.devices.devices.WORDS_MAX": """
             bridge.devices.life_evidence.LifeEvidence words""",
         "bridge.devices.speaking.ORIGINS_MAX": """
-            bridge.devices.judging.Judging _at_once
+            bridge.devices.device_verdicts.Judging _at_once
             bridge.devices.speaking.Speaking _names""",
         "fair": """
             bridge.devices.conventions.Conventions _documents _watched _wild
@@ -222,7 +222,7 @@ OWNERS: dict[str, dict[str, str]] = {
             gateway.overlay.dials.Dials _clients _closing _refused_bytes
             gateway.overlay.gateway_overlay.GatewayOverlay _came
             gateway.overlay.loading.Loading _before
-            gateway.overlay.standing.OverlayStanding clocks ends named proposal refusals refused swaps versions
+            gateway.overlay.member_status.OverlayStanding clocks ends named proposal refusals refused swaps versions
             gateway.overlay.wires.Wires _cut _lanes
             keys.fetching.KeyFetcher _named _up
             keys.fetching._Wish tries
@@ -386,7 +386,7 @@ OWNERS: dict[str, dict[str, str]] = {
             bridge.tracking.entity.TracedEntity _nodes
             bridge.tracking.tracker.Tracker _nodes
             gateway.outbox.lingering.Lingering _left_at _on_disk _waiting
-            gateway.overlay.keeping.Keeping _archives_owed
+            gateway.overlay.member_files.Keeping _archives_owed
             gateway.overlay.local_rights.LocalRights _held _lost _refused _said_at
             gateway.party.Party granted outgoing
             keys.epochs.ScopeKeys _keys
@@ -547,7 +547,7 @@ OWNERS: dict[str, dict[str, str]] = {
             bridge.contract.budgets.FairTable _owned _owners _values
             bridge.contract.early_room.EarlyRoom _kept""",
         "turn": """
-            bridge.devices.judging.Judging _effects
+            bridge.devices.device_verdicts.Judging _effects
             gateway.broker.holding.Holding _woken
             gateway.client.batched.BatchedWriter _out
             gateway.clients.routing.Choices _by_slot _clients

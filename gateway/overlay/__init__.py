@@ -11,11 +11,12 @@ from gateway.overlay.dials import Dials
 from gateway.overlay.entities import LocalEntities
 from gateway.overlay.gateway_overlay import GatewayOverlay
 from gateway.overlay.hosted import NOBODY, PLAIN, logins, of_region
-from gateway.overlay.keeping import Keeping
 from gateway.overlay.key_cache import KeyCache
 from gateway.overlay.key_material import DIRECTORY, KeyMaterial, KeyMaterialError
 from gateway.overlay.key_server_overlay import KeyServerOverlay
 from gateway.overlay.local_rights import ScopeRights
+from gateway.overlay.member_files import Keeping
+from gateway.overlay.member_status import OverlayStanding, RegionStanding, standing, summaries
 from gateway.overlay.neighbours import Neighbours
 from gateway.overlay.reader_rows import ReaderRows
 from gateway.overlay.region_client import (
@@ -35,7 +36,6 @@ from gateway.overlay.region_client import (
     read_private,
 )
 from gateway.overlay.replica_overlay import ReplicaOverlay
-from gateway.overlay.standing import OverlayStanding, RegionStanding, standing, summaries
 
 __all__ = [
     "DIRECTORY",

@@ -44,8 +44,8 @@ from gateway.overlay.backpressure import Backpressure
 from gateway.overlay.dials import Dials
 from gateway.overlay.driver import Driver, NoHands
 from gateway.overlay.followed_wires import FollowedWires
-from gateway.overlay.keeping import Keeping
 from gateway.overlay.local_rights import ScopeRights
+from gateway.overlay.member_files import Keeping
 from gateway.overlay.peer_refusals import refusal
 from gateway.overlay.wires import Wires
 

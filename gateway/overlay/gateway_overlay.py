@@ -55,9 +55,9 @@ from gateway.overlay.broker_overlay import BrokerOverlay
 from gateway.overlay.dials import Dials
 from gateway.overlay.driver import OfHistory, OfReceipts
 from gateway.overlay.entities import LocalEntities
-from gateway.overlay.keeping import Keeping
 from gateway.overlay.local_delivery import LocalDelivery
 from gateway.overlay.local_rights import LocalRights, ScopeRights
+from gateway.overlay.member_files import Keeping
 from gateway.overlay.reaching import HomeReaches
 from gateway.overlay.reader_rows import ReaderRows
 from gateway.overlay.receipt_topics import receipts_told

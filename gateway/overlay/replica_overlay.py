@@ -21,8 +21,8 @@ from gateway.overlay.broker_overlay import BrokerOverlay
 from gateway.overlay.delays import Delays
 from gateway.overlay.dials import Dials
 from gateway.overlay.driver import OfHistory
-from gateway.overlay.keeping import Keeping
 from gateway.overlay.loading import Loading
+from gateway.overlay.member_files import Keeping
 
 
 class ReplicaOverlay(BrokerOverlay):

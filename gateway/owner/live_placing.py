@@ -1,9 +1,9 @@
 """Advice from running members on the next replica to attach or detach (A11, A12).
 
-Members are asked at their metrics ports, each by its name: an answer there speaks for that member alone, so f liars
-in a region have f voices. `bridge.topology.witnesses` decides which reports count; omega of a path follows from the
-publications that gateways send and get, as replicas of their regions report; `bridge.topology.proposing` proposes the
-step. `attaching` signs a step.
+Members are asked at their metrics ports, each by its name: an answer there speaks for that member alone, so f liars in
+a region have f voices. `bridge.topology.witnesses` decides which reports count; omega of a path follows from the
+publications that gateways send and get, as replicas of their regions report; `bridge.topology.replica_proposals`
+proposes the step. `attaching` signs a step.
 
 Not here: asking members (the command does), placement of a planned overlay (`replica_numbers`).
 """

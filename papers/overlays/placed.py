@@ -5,7 +5,7 @@ all, fail much more often. Every day the owner asks members for their testimony 
 replica of every region lies), and signs a single step at most. Without placement the failures hit the replicas alike.
 
 Failures are drawn; the product's own functions decide which of them count, and the steps (`topology.witnesses`,
-`topology.proposing`).
+`topology.replica_proposals`).
 """
 
 from __future__ import annotations

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from bridge.contract.machine import Count
 from bridge.devices import speaking
+from bridge.devices.device_verdicts import CALM_S, FORGET_S, LOOKS_AT_ONCE, LOOKS_PER_S, WELL_EVERY_S
 from bridge.devices.devices import WORDS_MAX, Devices
 from bridge.devices.events import Published, Removed, Tell
-from bridge.devices.judging import CALM_S, FORGET_S, LOOKS_AT_ONCE, LOOKS_PER_S, WELL_EVERY_S
 from bridge.devices.life_evidence import LEARNED_S, REJOIN_S, DeviceHealth
 from bridge.devices.rules import DeviceRules, Heartbeat
 from bridge.traces.availability import EntityConnected, EntityGone

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.topology.placement import Path
-from bridge.topology.proposing import ReplicaFigures, next_step
+from bridge.topology.replica_proposals import ReplicaFigures, next_step
 from bridge.topology.witnesses import BIN_S, WINDOW_S, LinkNow, LinkSeen, LinkWitness, agreed
 
 REGIONS = {

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.topology.placement import Path
-from bridge.topology.proposing import DOWN_MIN, ReplicaFigures, carried, next_step, quorum_up
+from bridge.topology.replica_proposals import DOWN_MIN, ReplicaFigures, carried, next_step, quorum_up
 
 NORTH, SOUTH = 1, 2
 PATHS = [Path((NORTH, SOUTH))]

@@ -12,7 +12,7 @@ from bridge.contract.machine import Acked, Committed, Publication
 from bridge.document import SwapNews
 from bridge.document.policy import Scope
 from gateway.base import HistoryState
-from gateway.overlay.standing import _servers_needed, standing
+from gateway.overlay.member_status import _servers_needed, standing
 from keys.epochs import Calendar
 from tests.bridge.helpers import gateway, replica
 from tests.sim.organised_world import BOSS, endorsements, swap_on

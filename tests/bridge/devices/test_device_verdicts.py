@@ -12,11 +12,11 @@ import json
 import pytest
 
 from bridge.contract import Tick
-from bridge.devices import judging, speaking
+from bridge.devices import device_verdicts, speaking
 from bridge.devices.conventions import TOPICS_OF_DEVICE_MAX
+from bridge.devices.device_verdicts import EVENTS_BURST, FEW, LOOKS_AT_ONCE, LOOKS_AT_TICK, WorkInTurns
 from bridge.devices.devices import Devices
 from bridge.devices.events import DeviceEvent, Published
-from bridge.devices.judging import EVENTS_BURST, FEW, LOOKS_AT_ONCE, LOOKS_AT_TICK, WorkInTurns
 from bridge.devices.life_evidence import DeviceHealth
 from bridge.devices.rules import DeviceRules
 from bridge.traces import EntityConnected, EntityGone
@@ -76,7 +76,7 @@ class Counted:
         self.work = 0
         self.devices = Devices(DeviceRules(clients=()))
         self.now = NOW
-        for module, name in ((judging, "judge"), (speaking.Speaking, "device"), (speaking.Speaking, "claim")):
+        for module, name in ((device_verdicts, "judge"), (speaking.Speaking, "device"), (speaking.Speaking, "claim")):
             self._count(monkeypatch, module, name)
         self.handle(EntityConnected("evil", 60, "192.0.2.1"))
 
@@ -159,7 +159,7 @@ def test_the_death_of_a_node_reaches_its_devices_in_turns(counted: Counted, name
     assert max(again) <= 20, "what is under way already is not begun at once again"
     reborn = names - 1
     counted.publish(f"spBv1.0/g/DBIRTH/n/d{reborn}", b"")
-    assert counted.run(names / judging.LOOKS_PER_S * 2 + 5) <= 8 * LOOKS_AT_TICK
+    assert counted.run(names / device_verdicts.LOOKS_PER_S * 2 + 5) <= 8 * LOOKS_AT_TICK
     assert {counted.health(f"g:n:d{number}") for number in range(reborn)} == {DeviceHealth.GONE}
     assert counted.health(f"g:n:d{reborn}") is DeviceHealth.ALIVE, "it was born after the death that it heard of late"
 

@@ -13,8 +13,8 @@ from bridge.document import ScopeSecret
 from bridge.document.policy import Scope
 from bridge.node import GatewayNode
 from bridge.publisher.entry import Entry
-from bridge.publisher.placing import nowhere, parts_of
 from bridge.publisher.publisher import UNAUTHORISED_S
+from bridge.publisher.scope_placement import nowhere, parts_of
 from keys.envelope import Mode
 from keys.epochs import KeyName, scope_key
 from tests.bridge.helpers import NOW, counted, delivered, gateway, sent, subscriber

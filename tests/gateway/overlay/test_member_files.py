@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from gateway.data import StoreError
-from gateway.overlay.keeping import Keeping
 from gateway.overlay.key_material import KeyMaterialError
+from gateway.overlay.member_files import Keeping
 from keys.epochs import Calendar, ScopeKeys
 from keys.identity import Role
 from tests.sim.world import NOW, make_world
