@@ -19,7 +19,7 @@ That content goes over all cross links is no setting: the processes of that row 
 `bridge.wire.pieces.INLINE_BYTES`.
 
 With --json one object a line: bench, work, ours, peer, peer_name, ratio, unit, and with a goal goal and met; ratio is
-ours / peer.
+ours / peer. The first object has the versions.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ from tests.bench import across, bridged, gateways, growth, histories, lone, slow
 from tests.bench.broker import Target
 from tests.bench.load import in_process, open_client, subscribe
 from tests.bench.peers import MOSQUITTO, OURS, Running
+from tests.bench.peers import versions as found
 from tests.gateway.overlay_processes import VEILMQ, OverlayProcesses
 
 RUNS = 5
@@ -494,6 +495,9 @@ def main() -> int:
     if not arguments.json:
         print(f"load of the machine before we begin: {os.getloadavg()[0]:.1f}, cores {os.cpu_count()}")
         print(f"{'work':<38}{'ours':>10}{'peer':>10} {'unit':<6}{'ratio':>7} {'peer':<21}target")
+    else:
+        named = {name: version for name, version in found().items() if name in (OURS, MOSQUITTO)}
+        print(json.dumps({"bench": "forwarding", "versions": named}), flush=True)
     medians = Medians(arguments.seconds, arguments.runs, arguments.messages, arguments.gigabytes)
     for name in arguments.only or TABLES:
         for result in TABLES[name](medians):

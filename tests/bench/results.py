@@ -56,13 +56,14 @@ SHOWN = {
     ),
     "fairness": tuple(f"{kind}: PUBLISH to PUBACK, p99" for kind in ("publish", "connect", "retained", "discovery")),
     "keys": ("open a key as *", "open a key of *"),
-    "forwarding": (
-        "sealed, *",
-        "processor time a message *",
-        "median latency at *",
-        "processor time: a second region",
+    "region": (
+        "throughput | mosquitto x 3",
+        "cpu a message | mosquitto x 3",
+        "p50, 300 msg/s | its goal",
+        "throughput, 1000 in flight | mosquitto x 3",
     ),
-    "base": ("cpu of a lone message, 10 *",),
+    "forwarding": ("processor time: a second region",),
+    "base": ("cpu of a lone message, 10 *", "throughput, *"),
     "history": (
         "history: cpu a message",
         "replay of * | live, 1000 in flight",
