@@ -342,9 +342,7 @@ class Collector:
             held.arrived = waiting.arrived
             return [*repaired, *self._hold(held, now, brought)]
         # The signed flag counts, not that of the packet, which any broker may set.
-        late = away.covers_sealing(
-            header.time_ms, now
-        )  # and no newer one makes up for it: it was published for us, too
+        late = away.covers_sealing(header.time_ms, now)  # no newer one makes up for it: it was published for us, too
         if header.snapshot or (new and header.retain and not late and self._joining.may_be_old(held)):
             held.replayed = True
             return [*repaired, *([] if self._joining.offer(held) else [Count("replays_dropped")])]

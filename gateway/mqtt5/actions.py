@@ -126,5 +126,6 @@ class SessionEnded:
 
 
 # bytes: write them. Publish: a message to authorise and route, then `acknowledge` (QoS 0 too: it is free).
-# Subscribe, Unsubscribe: answer with `subscribed`, `unsubscribed`. Auth: re-authentication, answer with AUTH.
+# Subscribe: answer with `enter_granted`. Unsubscribe: answer with `remove_subscriptions`. Auth: re-authentication,
+# answer with AUTH.
 Action: TypeAlias = bytes | Publish | Subscribe | Unsubscribe | Auth | Close | PublishWill | SessionEnded

@@ -46,7 +46,7 @@ class SessionExchange(Delivery):
     def acknowledge(
         self, publish: Publish, code: int = ReasonCode.SUCCESS, properties: Properties = NO_PROPERTIES
     ) -> bytes:
-        """Returns PUBACK or PUBREC for a message that `received_all` returned, to be written if not empty.
+        """Returns PUBACK or PUBREC for a message that `take_packets` returned, to be written if not empty.
 
         Called with the same object, in the order in which messages came (MQTT-4.6.0-2, 4.6.0-3), once the message is
         processed and as durable as promised. `code` >= 0x80 refuses the message, which 3.x peers cannot be told.

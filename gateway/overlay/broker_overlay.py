@@ -194,7 +194,9 @@ class BrokerOverlay(NoHands):
     # ------------------------------------------------------------------------ members (called by broker)
 
     def recognise(self, certificate_der: bytes, client_id: str) -> str | None:
-        """The neighbour of ours behind a TLS certificate; its client id must be its name."""
+        """Returns the name of the neighbour with a TLS certificate; None for any other, or if the client id is not the
+        name.
+        """
         name = self._keeping.recognise(certificate_der)
         if name is None or name != client_id or not self._is_neighbour(name):
             return None
@@ -202,7 +204,7 @@ class BrokerOverlay(NoHands):
         return name
 
     def _is_neighbour(self, name: str) -> bool:
-        """Not a member of elsewhere, nor a replica that was detached. Those who left us behind may still hear of it."""
+        """Returns False for a member of elsewhere and for a detached replica; True for all once we are removed."""
         return self._node.removed or name in self._node.peers
 
     def peer_connected(self, peer: str, session: object) -> None:

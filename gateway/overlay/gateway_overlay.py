@@ -267,7 +267,7 @@ class GatewayOverlay(BrokerOverlay):
             self._settling.look_at_scopes()
 
     def group_joined(self, group: LocalGroup) -> None:
-        """A shared group has local members."""
+        """Tells the node of a shared group with local members."""
         self._handle(GroupJoined(group.name, group.filter, group.is_whole, group.owner))
 
     def group_left(self, group: str, topic_filter: str) -> None:
@@ -304,12 +304,12 @@ class GatewayOverlay(BrokerOverlay):
         self._is_patient = False
 
     def _when_kept(self, acknowledge: Callable[[], None]) -> None:
-        """Once what it changed is on disk, with what was delivered: so a restart neither loses nor repeats."""
+        """Acknowledges a publication once deliveries and rows are on disk: a restart neither loses nor repeats any."""
         if self._broker is not None:
             self._broker.when_kept(acknowledge, self._is_patient)
 
     def when_accepted(self, topic_filters: Sequence[str], done: Callable[[], None]) -> bool:
-        """Call `done` when our replicas know of these subscriptions. False: there is nothing to wait for."""
+        """Calls `done` when our replicas know of these subscriptions. False: there is nothing to wait for."""
         return bool(self._dials.connected_peers) and self._accepting.wait_for_quorum(topic_filters, done)
 
     def unsettled(self, topic_filters: Sequence[str]) -> list[str]:

@@ -7,7 +7,7 @@ it is on disk waits for its batch:
 * PUBACK and PUBREC, as a debt (`owe`), where a persistent session or a retained message needs the publication.
   PUBACK goes earlier if every persistent session has acknowledged the message first: then it need not be stored.
 * members of the overlay, whose publications are acknowledged when their changes here are written (`when_written`):
-  within a second, since each acknowledgement wakes a replica;
+  within `PATIENT_S`, since each acknowledgement wakes a replica;
 * every other packet that is written to a client after a change of its own persistent session (`hold_later_bytes`):
   CONNACK, SUBACK, PUBREL, PUBCOMP, and PUBLISH of QoS 2, whose packet identifier must not be given away twice.
 
@@ -16,8 +16,7 @@ Batches are committed in order, so the disk always holds a prefix of the changes
 
 Policy when the disk is full: publications of the group that failed, and all that came behind it until a write
 succeeds, are refused with 0x97 where they would have to be stored; everything else goes on, from memory, and is
-written
-later. A write is tried each `RETRY_S` seconds.
+written later. A write is tried each `RETRY_S` seconds.
 """
 
 from __future__ import annotations
@@ -421,9 +420,8 @@ class SessionStore:
         refused = {debt.message for debt in debts}
         for debt in debts:
             pending.received.pop(debt.flow, None)
-        self._settle_debts(
-            debts, error.code
-        )  # before their messages are removed, which would settle the debts as stored
+        # Before their messages are removed, which would settle the debts as stored.
+        self._settle_debts(debts, error.code)
         for record, queued, packet_id, _ in list(pending.deliveries.values()):
             if queued is not None and queued.message in refused:
                 self._withdraw(record, queued, packet_id)

@@ -660,9 +660,8 @@ def test_a_revoked_member_learns_no_key_of_a_later_epoch() -> None:
     old_book = replace(world.book, grants=list(world.book.grants))
     revoke(world.book, "reader", 10)
     log: list[Effect] = []
-    run(
-        fetcher, fetcher.adopt_directory(old_book, now), honest(world), now, now + 2 * DAY_S, log
-    )  # it ignores the policy
+    # It ignores the policy.
+    run(fetcher, fetcher.adopt_directory(old_book, now), honest(world), now, now + 2 * DAY_S, log)
     assert {name for name, _ in keys} == {PRESENT}
     assert [e for e in log if isinstance(e, RefusedByServer)]
     log.clear()

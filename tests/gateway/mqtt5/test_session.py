@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import itertools
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway import mqtt5
 from gateway.mqtt5.codec import Decoder
 from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import (
@@ -671,3 +674,10 @@ def test_the_short_way_of_a_message_is_the_long_one(
         # Closes, where it is of another flow, and otherwise lets the next one go.
         assert long.take_packet(PubAck(acknowledged), NOW) == short.take_packet(PubAck(acknowledged), NOW)
         assert (short.figures, short.held_bytes) == (long.figures, long.held_bytes)
+
+
+def test_the_page_of_the_room_names_methods_that_there_are() -> None:
+    page = Path(mqtt5.__file__).with_name("README.md").read_text("utf-8")
+    named = set(re.findall(r"\bsession\.(\w+)\(", page))
+    assert len(named) > 5
+    assert {name for name in named if not hasattr(ServerSession, name)} == set()
