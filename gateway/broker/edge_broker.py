@@ -412,8 +412,8 @@ class EdgeBroker(Broker):  # type: ignore[misc]
         later = self.exchange.delivery.route(message, None)
         if later is not None:
             await later
-        if receivers := self.exchange.delivery.holding.burdened():
-            await self.exchange.delivery.holding.until_all_taken(receivers)
+        if receivers := self.exchange.holding.burdened():
+            await self.exchange.holding.until_all_taken(receivers)
 
     async def retain_message(
         self,

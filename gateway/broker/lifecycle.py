@@ -95,7 +95,7 @@ class Lifecycle:
             if client.pace is not None or self.limits.publish_rate:
                 client.pace = self._new_pace(client.peer, self.now())
             if client.is_behind and not client.holds:
-                self.exchange.delivery.holding.lift(client)
+                self.exchange.holding.lift(client)
         self.rights_changed()
 
     def rights_changed(self) -> None:
@@ -290,7 +290,7 @@ class Lifecycle:
         client.plain = int(connect.version == Version.V5) if is_plain else None
         connection.established(client)
         self._deadlines.wake(client, self._deadline_of(client), len(self.clients))
-        self.exchange.delivery.holding.given(client)
+        self.exchange.holding.given(client)
         self._restore_from_plugin(client, now)
         self._announce(client, is_named=bool(connect.client_id))
 
@@ -435,7 +435,7 @@ class Lifecycle:
             return
         client.connection = None
         self._audit.disconnected(client, connection, *client.goodbye)
-        self.exchange.delivery.holding.lift(client)
+        self.exchange.holding.lift(client)
         now = self.now()
         client.view.transitions.disconnect()
         for action in client.session.disconnected(now):

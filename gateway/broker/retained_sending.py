@@ -330,7 +330,7 @@ class RetainedSending:
                 now = self._exchange.now()
             if client.is_behind and connection is not None:
                 connection.read_on()  # otherwise its acknowledgements would wait
-                await self._exchange.delivery.holding.until_taken(client)
+                await self._exchange.holding.until_taken(client)
                 now = self._exchange.now()
             if not client.alive:
                 return

@@ -148,7 +148,7 @@ async def _is_waited_for(broker: EdgeBroker) -> None:
     pub = await Wire.connect(broker, "pub")
     for _ in range(5):
         pub.publish("t", qos=1)
-    await until(lambda: broker.exchange.delivery.holding.waiting)
+    await until(lambda: broker.exchange.holding.waiting)
     await until(lambda: broker.exchange.reached.counts["hold_s"])
 
 

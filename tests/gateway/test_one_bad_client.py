@@ -346,7 +346,7 @@ async def test_who_waits_for_a_slow_reader_goes_on_in_turns_when_it_goes(monkeyp
         for wire in bad:
             for _ in range(100):
                 wire.publish("bad/x", b"x", 1)
-        await until(lambda: broker.exchange.delivery.holding.waiting == 5)
+        await until(lambda: broker.exchange.holding.waiting == 5)
         no_turn(monkeypatch)
         for module in (exchange, holding):
             monkeypatch.setattr(module, "TURN_S", 0.0)

@@ -45,11 +45,11 @@ async def test_one_that_reads_loses_nothing_because_another_is_stuck() -> None:
         for name in names:
             await subs[name].subscribe("ward/#", 1)
         wires = await publishers(broker, number)
-        await until(lambda: broker.exchange.delivery.holding.waiting == number - 14)
+        await until(lambda: broker.exchange.holding.waiting == number - 14)
         order = [t.client.client_id for t in broker.exchange.delivery.router.plan("ward/1").targets]
         first, last = subs[order[0]], broker.lifecycle.clients[order[1]]
         await take(first, 14)  # all that it was given
-        await until(lambda: len(broker.exchange.delivery.holding.behind[last].waiting) == number - 14)
+        await until(lambda: len(broker.exchange.holding.behind[last].waiting) == number - 14)
         await Passing(broker).by(1.1 * HOLD_S)  # the other is given up
         for wire in wires:
             await wire.expect(PubAck)
@@ -64,8 +64,8 @@ async def test_what_another_member_took_no_longer_waits() -> None:
         for sub in (slow, fast):
             await sub.subscribe("$share/g/ward/#", 1)
         wires = await publishers(broker, 2 * 14 + 5)
-        await until(lambda: len(broker.exchange.delivery.holding.behind) == 2)
-        await until(lambda: broker.exchange.delivery.holding.waiting == 10)
+        await until(lambda: len(broker.exchange.holding.behind) == 2)
+        await until(lambda: broker.exchange.holding.waiting == 10)
         await take(fast, 14 + 5)
         for wire in wires:
             await wire.expect(PubAck)
@@ -111,9 +111,9 @@ async def test_a_member_that_may_not_receive_lets_nobody_pass(both_behind: bool)
         if both_behind:
             clients["b"].view.remember("b", Action.RECEIVE, True)
             await publishers(broker, 14, "b")
-            await until(lambda: len(broker.exchange.delivery.holding.behind) == 1)
+            await until(lambda: len(broker.exchange.holding.behind) == 1)
         await publishers(broker, 60, names="q")
-        await until(lambda: broker.exchange.delivery.holding.waiting == 60 - 4 - QUEUE // 2)
+        await until(lambda: broker.exchange.holding.waiting == 60 - 4 - QUEUE // 2)
         assert len(clients["a"].session.waiting) == QUEUE // 2
 
 
@@ -129,7 +129,7 @@ async def test_the_overlay_waits_briefly_for_one_that_is_behind_anew() -> None:
         for place in range(number):
             broker.local.deliver_local(Publication("ward/1", b"x", 1))
             broker.local.when_kept(partial(said.append, place))
-        holding, clients = broker.exchange.delivery.holding, broker.lifecycle.clients
+        holding, clients = broker.exchange.holding, broker.lifecycle.clients
         first = next(client.client_id for client, one in holding.behind.items() if one.waiting)
         other = "ab".replace(first, "")
         time = Passing(broker)
@@ -172,7 +172,7 @@ async def test_given_up_while_put_back_of_a_group_comes_once() -> None:
             view[n].remember(n, Action.RECEIVE, True)
         for topic, number in (("b", 4), ("a", 5)):
             await publishers(broker, number, topic, payload=bytes(LARGE), names=topic)
-        holding = broker.exchange.delivery.holding
+        holding = broker.exchange.holding
         await until(lambda: holding.waiting == 1 and len(holding.behind) == 2)
         wires = [await Wire.connect(broker, f"w{place}") for place in range(2)]
         for place, wire in enumerate(wires):
@@ -194,7 +194,7 @@ async def test_a_stuck_member_keeps_nothing_of_what_another_took() -> None:
     async with serving(configured(LONG | {"in_flight": 4})) as broker:
         _, fast = await _group(broker)
         wires = await publishers(broker, 2 * 14 + 5)
-        await until(lambda: broker.exchange.delivery.holding.waiting == 10)
+        await until(lambda: broker.exchange.holding.waiting == 10)
 
         async def publish(wire: Wire) -> None:
             await wire.expect(PubAck)
@@ -205,5 +205,5 @@ async def test_a_stuck_member_keeps_nothing_of_what_another_took() -> None:
         reading = asyncio.ensure_future(take(fast, 1_000_000))
         await asyncio.gather(*map(publish, wires))
         reading.cancel()
-        lines = [len(one.waiting) for one in broker.exchange.delivery.holding.behind.values()]
+        lines = [len(one.waiting) for one in broker.exchange.holding.behind.values()]
         assert max(lines, default=0) <= len(wires)

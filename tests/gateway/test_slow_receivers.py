@@ -45,7 +45,7 @@ async def a_line(broker: EdgeBroker, number: int) -> tuple[Wire, list[Wire], Pas
     sub = await Wire.connect(broker, "sub")
     await sub.subscribe("ward/#", 1)
     wires = await publishers(broker, number)
-    await until(lambda: broker.exchange.delivery.holding.waiting == number - WINDOW - QUEUE // 2)
+    await until(lambda: broker.exchange.holding.waiting == number - WINDOW - QUEUE // 2)
     return sub, wires, Passing(broker)
 
 
@@ -60,7 +60,7 @@ async def read(broker: EdgeBroker, sub: Wire, number: int) -> list[bytes]:
 
 async def read_as_the_timer_is_due(broker: EdgeBroker, sub: Wire, client_id: str) -> None:
     """One acknowledgement is read in the turn of the loop in which the receiver is given up."""
-    holding = broker.exchange.delivery.holding
+    holding = broker.exchange.holding
     behind, heard = holding.behind[broker.lifecycle.clients[client_id]], holding.note_read
 
     def and_then_the_timer(*arguments: Any) -> None:
@@ -87,7 +87,7 @@ async def test_a_receiver_that_reads_is_not_given_up_however_long_it_takes_for_t
             await time.by(0.9 * HOLD_S)
             assert len(await read(broker, sub, WINDOW)) == WINDOW
         await time.by(0.9 * HOLD_S)
-        assert broker.exchange.delivery.holding.waiting
+        assert broker.exchange.holding.waiting
         assert not given_up(broker)
         await take(sub, 2 * WINDOW)
         for wire in wires:
@@ -136,9 +136,9 @@ async def test_what_waits_for_a_receiver_lives_no_longer_for_it() -> None:
     async with serving(configured(LONG)) as broker:
         sub, _, time = await a_line(broker, WINDOW + QUEUE)
         late = await Wire.connect(broker, "late")
-        waiting = broker.exchange.delivery.holding.waiting
+        waiting = broker.exchange.holding.waiting
         late.publish("ward/1", b"late", 1, properties={"message_expiry_s": 500})
-        await until(lambda: broker.exchange.delivery.holding.waiting == waiting + 1)
+        await until(lambda: broker.exchange.holding.waiting == waiting + 1)
         await time.by(0.4 * HOLD_S)
         await take(sub, WINDOW + QUEUE)
         last = await sub.expect(Publish)
@@ -190,7 +190,7 @@ async def test_large_messages_in_flight_fill_the_queue_as_those_that_wait(by_ove
                 broker.local.deliver_local(Publication("ward/1", bytes(LARGE), 1))
         else:
             await publishers(broker, number, payload=bytes(LARGE))
-            await until(lambda: broker.exchange.delivery.holding.waiting == number - 4)
+            await until(lambda: broker.exchange.holding.waiting == number - 4)
         assert len(await take(sub, number)) == number
         assert dropped(broker) == 0
 
@@ -202,13 +202,13 @@ async def test_half_a_queue_of_bytes_is_as_much_as_a_window_of_messages() -> Non
         sub = await Wire.connect(broker, "sub")
         await sub.subscribe("ward/#", 1)
         await publishers(broker, WINDOW, payload=bytes(LARGE))
-        await until(lambda: broker.exchange.delivery.holding.waiting == WINDOW - 4)
+        await until(lambda: broker.exchange.holding.waiting == WINDOW - 4)
         time = Passing(broker)
         for _ in range(2):
             await time.by(0.9 * HOLD_S)
             await read(broker, sub, 4)
         await time.by(0.9 * HOLD_S)
-        assert broker.exchange.delivery.holding.waiting == WINDOW - 12
+        assert broker.exchange.holding.waiting == WINDOW - 12
         assert not given_up(broker)
 
 
@@ -222,7 +222,7 @@ async def test_a_slow_receiver_that_nobody_waits_for_long_is_notgiven_up() -> No
             await take(sub, 1)
             await last.expect(PubAck)
             last.send(Publish("ward/1", b"more", 1, packet_id=packet_id))
-            await until(lambda: broker.exchange.delivery.holding.waiting == 1)
+            await until(lambda: broker.exchange.holding.waiting == 1)
         assert not given_up(broker)
 
 
@@ -236,11 +236,11 @@ async def test_a_plugin_that_stops_waiting_takes_no_turn_of_others() -> None:
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(broker.internal_message_broadcast("ward/1", b"p", 1), 0.05)
         wires = await publishers(broker, 5)
-        await until(lambda: broker.exchange.delivery.holding.waiting == 5)
+        await until(lambda: broker.exchange.holding.waiting == 5)
         await take(sub, 4 + QUEUE // 2 + 1 + 5)
         for wire in wires:
             await wire.expect(PubAck)
-        await until(lambda: not broker.exchange.delivery.holding.behind, 3)
+        await until(lambda: not broker.exchange.holding.behind, 3)
 
 
 @on_loop
@@ -249,7 +249,7 @@ async def test_who_has_waited_for_one_that_connects_anew_does_not_wait_again() -
         sub = await Wire.connect(broker, "sub", properties=STAYS)
         await sub.subscribe("ward/#", 1)
         wires = await publishers(broker, 12, payload=bytes(LARGE))
-        await until(lambda: broker.exchange.delivery.holding.waiting == 8)
+        await until(lambda: broker.exchange.holding.waiting == 8)
         await Passing(broker).by(0.9 * HOLD_S)
         sub = await Wire.connect(broker, "sub", clean_start=False, properties=STAYS)
         for wire in wires:
@@ -264,7 +264,7 @@ async def test_one_that_is_given_up_while_turns_are_put_back_loses_none() -> Non
         sub = await Wire.connect(broker, "sub")
         await sub.subscribe("ward/#", 1)
         wires = await publishers(broker, 7, payload=bytes(LARGE))
-        await until(lambda: broker.exchange.delivery.holding.waiting == 3)
+        await until(lambda: broker.exchange.holding.waiting == 3)
         await read_as_the_timer_is_due(broker, sub, "sub")
         for wire in wires:
             await wire.expect(PubAck)
@@ -294,7 +294,7 @@ async def test_what_expires_while_the_buffer_is_full_leaves_room() -> None:
             wire.publish("ward/1", b"x", 1, properties={"message_expiry_s": 5} if n < 10 else {})
             if n < 10:
                 await wire.expect(PubAck)
-        await until(lambda: broker.exchange.delivery.holding.waiting == 2)
+        await until(lambda: broker.exchange.holding.waiting == 2)
         time = Passing(broker)
         await time.by(6)
         connection.resume_writing()
@@ -329,7 +329,7 @@ async def test_expiry_beside_large_messages_does_not_hide_the_pace(expires: bool
             broker.exchange.inject(Message("ward/1", b"", 1, expires_at=broker.now() + 1 if expires else None))
         pub = await Wire.connect(broker, "pub")
         pub.send(Publish("ward/1", b"", 1, packet_id=1))
-        await until(lambda: broker.exchange.delivery.holding.waiting == 1)
+        await until(lambda: broker.exchange.holding.waiting == 1)
         time = Passing(broker)
         for _ in range(2):
             await time.by(0.9 * HOLD_S)
@@ -369,7 +369,7 @@ async def test_who_may_not_receive_a_publication_does_not_hold_it_up() -> None:
         await sub.subscribe("#", 1)
         for number in range(1, 30):
             pub.send(Publish("mine", b"x", 1, packet_id=number))
-        await until(lambda: broker.exchange.delivery.holding.waiting == 1)
+        await until(lambda: broker.exchange.holding.waiting == 1)
         other = await Wire.connect(broker, "other")
         other.send(Publish("ward/1", b"x", 1, packet_id=1))
         await other.expect(PubAck)
@@ -394,9 +394,9 @@ async def test_who_publishes_to_itself_has_no_more_than_its_queue() -> None:
         sub = await Wire.connect(broker, "sub")
         await sub.subscribe("ward/#", 1)
         await publishers(broker, 4 + QUEUE // 2 + 1)
-        await until(lambda: broker.exchange.delivery.holding.waiting == 1)
+        await until(lambda: broker.exchange.holding.waiting == 1)
         await take(sub, 1)
-        await until(lambda: broker.exchange.delivery.holding.waiting == 0)
+        await until(lambda: broker.exchange.holding.waiting == 0)
         sub.send(*(Publish("ward/1", b"own", 1, packet_id=number) for number in range(1, 201)))
         figures = broker.lifecycle.clients["sub"].session.figures
         await until(lambda: figures.dropped_queue_full >= 200 - QUEUE)

@@ -139,7 +139,7 @@ async def held(version: Version, qos: int) -> AsyncIterator[tuple[EdgeBroker, Wi
         pub = Publisher(broker, version, qos)
         await pub.connect()
         pub.publish(*range(1, NUMBER + 1))
-        await until(lambda: broker.exchange.delivery.holding.waiting == 1)
+        await until(lambda: broker.exchange.holding.waiting == 1)
         yield broker, sub, pub
 
 
@@ -155,7 +155,7 @@ async def test_a_publisher_that_breaks_while_it_waits_for_a_receiver_gets_on(
         for _ in range(times):
             await pub.break_off()
             await pub.connect()
-        assert broker.exchange.delivery.holding.waiting == 1, "one place in the line, however often it connects"
+        assert broker.exchange.holding.waiting == 1, "one place in the line, however often it connects"
         await check(sub, pub, [])
 
 

@@ -262,7 +262,7 @@ class FailingBroker:
     async def receiver(self) -> None:
         """The receiver does not read, and all connections break meanwhile."""
         self.reader.is_holding = True
-        await until(lambda: self.broker.exchange.delivery.holding.waiting >= len(self.programs.clients))
+        await until(lambda: self.broker.exchange.holding.waiting >= len(self.programs.clients))
         self.tap.cut()
         await self.programs.each(lambda sent: sent.connections)
         self.reader.resume()

@@ -222,7 +222,7 @@ async def test_a_plugin_that_broadcasts_waits_for_those_who_are_behind() -> None
                 await broker.internal_message_broadcast("ward/1", str(place).encode(), 1)
 
         telling = asyncio.ensure_future(broadcast())
-        await until(lambda: broker.exchange.delivery.holding.waiting > 0)
+        await until(lambda: broker.exchange.holding.waiting > 0)
         assert len(broker.lifecycle.clients["sub"].session.waiting) == QUEUE // 2 + 1
         assert [int(one) for one in await take(sub, number)] == list(range(number))
         await telling
@@ -250,12 +250,12 @@ async def test_what_fails_after_it_has_waited_ends_its_connection_and_no_other()
         sub = await Wire.connect(broker, "sub")
         await sub.subscribe("ward/#", 1)
         wires = await publishers(broker, 20)
-        await until(lambda: broker.exchange.delivery.holding.waiting == 20 - 4 - QUEUE // 2)
+        await until(lambda: broker.exchange.holding.waiting == 20 - 4 - QUEUE // 2)
 
         def fail() -> None:
             raise RuntimeError("a fault of ours")
 
-        next(iter(broker.exchange.delivery.holding.behind.values())).waiting[0].held.go = fail
+        next(iter(broker.exchange.holding.behind.values())).waiting[0].held.go = fail
         await take(sub, 19)
         await until(lambda: len(broker.lifecycle.connections) == len(wires))
 
@@ -266,11 +266,11 @@ async def test_a_receiver_that_goes_lets_everybody_go_on() -> None:
         sub = await Wire.connect(broker, "sub")
         await sub.subscribe("ward/#", 1)
         wires = await publishers(broker, 40)
-        await until(lambda: broker.exchange.delivery.holding.waiting > 0)
+        await until(lambda: broker.exchange.holding.waiting > 0)
         sub.cut()
         for wire in wires:
             await wire.expect(PubAck)
-        assert not broker.exchange.delivery.holding.behind
+        assert not broker.exchange.holding.behind
 
 
 @on_loop
@@ -316,7 +316,7 @@ async def test_a_client_that_waits_is_answered_and_keeps_what_it_publishes_behin
         sub = await Wire.connect(broker, "sub")
         await sub.subscribe("ward/#", 1)
         await publishers(broker, 30)
-        await until(lambda: broker.exchange.delivery.holding.waiting > 0)
+        await until(lambda: broker.exchange.holding.waiting > 0)
         pub = await Wire.connect(broker, "late")
         pub.send(Publish("ward/1", b"late", 1, packet_id=1), Publish("elsewhere", b"", 1, packet_id=2), PingReq())
         await pub.expect(PingResp)
@@ -331,7 +331,7 @@ async def test_a_waiting_client_that_floods_is_not_read_beyond_a_bound() -> None
         sub = await Wire.connect(broker, "sub")
         await sub.subscribe("ward/#", 1)
         await publishers(broker, 30)
-        await until(lambda: broker.exchange.delivery.holding.waiting > 0)
+        await until(lambda: broker.exchange.holding.waiting > 0)
         flood = await Wire.connect(broker, "flood")
         flood.send(Publish("ward/1", b"", 1, packet_id=1))
         for _ in range(400):

@@ -176,7 +176,7 @@ def test_what_a_user_publishes_waits_behind_nothing_of_others_and_counts_for_the
                 return asyncio.create_task(answering.publish(request))
 
             many = [publishes("bob", "slow/1") for _ in range(8)]
-            await until(lambda: broker.exchange.delivery.holding.waiting > 0)
+            await until(lambda: broker.exchange.holding.waiting > 0)
             assert await publishes("ann", "other/1") == {"topic": "other/1"}
             assert not all(one.done() for one in many)
             assert set(owners) == {"user ann", "user bob"}

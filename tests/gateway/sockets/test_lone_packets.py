@@ -328,7 +328,7 @@ def test_the_short_way_takes_no_publication_that_needs_more_than_routes() -> Non
                 (exchange, "store", object()),
                 (exchange, "overlay", object()),
                 (exchange, "tracing", object()),
-                (exchange.delivery.holding, "behind", {client: object()}),
+                (exchange.holding, "behind", {client: object()}),
                 (inbound, "accepting", {7: object()}),
                 (inbound, "awaiting_pubrel", {7: ""}),
                 (client.session, "state", Connection.CLOSING),
