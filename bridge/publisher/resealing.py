@@ -99,9 +99,8 @@ def is_lacked(entry: Entry, view: RegionView, most_s: float, now: float) -> bool
 
 def _former_epoch(entry: Entry, sealer: Sealer) -> int | None:
     """Returns the epoch in which the entry is sealed, if its present sealing would differ in the epoch alone."""
-    if entry.name is None or not sealer.is_current_but_for_its_epoch(entry):
-        return None
-    return entry.name.epoch
+    assert entry.name is not None
+    return entry.name.epoch if sealer.is_current_but_for_its_epoch(entry) else None
 
 
 def unseal(sequences: Iterable[int], entries: Mapping[int, Entry], residents: Residents, lanes: Lanes) -> None:

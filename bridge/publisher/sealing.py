@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Protocol
 
 from bridge.base import matches, specificity
@@ -107,11 +108,7 @@ class Sealer:
 
     def secret_for(self, topic: str) -> ScopeSecret | None:
         """Returns the most specific scope taking a clear topic; None if the topic stays local."""
-        if topic not in self._secret_for:
-            if len(self._secret_for) >= TOPICS_MAX:
-                self._secret_for.clear()
-            self._secret_for[topic] = next((s for s in self._secrets if matches(s.clear_filter, topic)), None)
-        return self._secret_for[topic]
+        return self._secret_for(topic)
 
     def secret_of(self, publication: Publication) -> ScopeSecret | None:
         """Returns the scope of a publication; a batch names its scope by the clear filter."""
@@ -215,7 +212,8 @@ class Sealer:
 
     def is_current_but_for_its_epoch(self, entry: Entry) -> bool:
         """Returns True if an entry's sealing would be the same in the entry's epoch."""
-        scope, (named, _, bump) = entry.secret.scope, entry.name or KeyName("", 0, 0)
+        assert entry.name is not None
+        scope, (named, _, bump) = entry.secret.scope, entry.name
         present = self._hops[scope.filter], self._data_keys.tree, self._protections[scope.filter]
         return (named, bump, entry.hops, entry.tree, entry.protection) == (scope.filter, scope.bump, *present)
 
@@ -264,8 +262,10 @@ class Sealer:
 
     def _set_secrets(self, secrets: Sequence[ScopeSecret]) -> None:
         usable = [secret for secret in secrets if not secret.scope.retiring]
-        self._secret_for: dict[str, ScopeSecret | None] = {}  # by clear topic
-        self._secrets = sorted(usable, key=lambda s: specificity(s.clear_filter))
+        self._secrets = ordered = sorted(usable, key=lambda s: specificity(s.clear_filter))
+        self._secret_for = lru_cache(TOPICS_MAX)(
+            lambda topic: next((s for s in ordered if matches(s.clear_filter, topic)), None)
+        )
 
     def review_due(self, now: float) -> bool:
         """Returns True if the keys or views for sealing may have changed since the last review."""
@@ -285,18 +285,18 @@ class Sealer:
         self._hops = {wire_filter: self._data_keys.hops(scope) for wire_filter, scope in all_scopes.items()}
         self._protections = {wire_filter: scope.protection for wire_filter, scope in all_scopes.items()}
         self.rights.forget_answers()
-        grace = calendar.start_s(present) + calendar.grace_s if calendar.length_s else 0.0
+        grace = calendar.start_s(present) + calendar.grace_s
         self.review_at = grace if grace > now else calendar.end_s(present)
 
     # -------------------------------------------------------------------------------------------- sealing
 
     def seal_entries(self, entries: Sequence[Entry], now: float) -> tuple[list[int], list[Effect]]:
         """Seals and signs entries that nothing hinders. Returns entries fitting no frame and never will."""
-        stepped = abs(now - self._last_now) > CLOCK_STEP_S and self._last_now > 0
-        if entries:
-            self._last_now = now
-        if entries and stepped:  # a key's age means nothing now
+        if not entries:
+            return [], []
+        if abs(now - self._last_now) > CLOCK_STEP_S:  # a key's age means nothing now
             self._data_keys.end_all_keys()
+        self._last_now = now
         unsealable: list[int] = []
         for entry in entries:
             try:
@@ -313,9 +313,8 @@ class Sealer:
             if header.qos == 2:
                 self.sealed_before.note_sealed(entry.sequence)
             entry.wire = entry.with_pieces((0,) if header.mode in (Mode.COPIES, Mode.PLAIN) else ())
-        sealed = len(entries) - len(unsealable)
-        counted: list[Effect] = [Count("sealed", sealed)] if sealed else []
-        return unsealable, counted + ([Count("unsealable", len(unsealable))] if unsealable else [])
+        counts = (("sealed", len(entries) - len(unsealable)), ("unsealable", len(unsealable)))
+        return unsealable, [Count(name, count) for name, count in counts if count]
 
     def _later(self, before_ms: int, now_ms: int) -> int:
         """Returns the time at which an entry sealed at `before_ms` is sealed anew.
