@@ -132,19 +132,19 @@ class Cuts:
         told = row in self._parts  # whether it is on disk which parts there are
         for secret, records in parts:
             each, moves = entry, secret.clear_filter != before.clear_filter
-            if records and records[0].number != entry.sequence:
-                each = Entry(records[0].number, entry.publication, secret, "", previous, entry.born)
+            if records[0].number != entry.sequence:
+                each = Entry(records[0].number, entry.publication, secret, previous, entry.born)
             each.secret = secret
             if moves:
                 each.previous = 0
                 told |= each.publication.qos == 2 and each.publication.records > 0
-            if secret.scope.filter and (moves or len(parts) > 1):  # other ones than the disk says follow each other
+            if secret.scope.filter:  # other ones than the disk says may follow each other
                 self._predecessors.joins(secret.clear_filter, self._entries)
-            if moves and each is entry and before.scope.filter:
-                self._predecessors.left_chain(entry, before.clear_filter, previous)
-            if records and entry.publication.records:
+            if entry.publication.records:
                 each.publication = packed(secret.clear_filter, records)
             made.append(each)
+        if before.scope.filter and entry.chain != before.clear_filter:
+            self._predecessors.left_chain(entry, before.clear_filter, previous)
         if made != [entry] or told or (took_plain and not _is_plain(entry)):
             for each in made:
                 self._note_part(each, row)
@@ -157,7 +157,8 @@ class Cuts:
         if _is_plain(entry) or entry.is_snapshot or not (entry.publication.in_clear or entry.sequence in self._row_of):
             return
         row = self._row_of.get(entry.sequence, entry.sequence)
-        if self._parts.get(row, {}).get(entry.sequence, ("", True, ()))[1]:
+        told = self._parts.get(row, {}).get(entry.sequence)
+        if told is None or told[1]:
             self._note_part(entry, row)
 
     def _note_part(self, entry: Entry, row: int) -> None:
@@ -299,10 +300,6 @@ class Predecessors:
     def predecessor_of(self, entry: Entry) -> int:
         """Returns the predecessor an entry names; an earlier one may have been dropped later."""
         return self._before_in(entry.chain, entry.previous)
-
-    def __getitem__(self, previous: int) -> int:
-        """Returns the number a follower of `previous` names instead, in any chain."""
-        return self._before_in("", previous)
 
     def _before_in(self, chain: str, previous: int) -> int:
         name = chain.encode()

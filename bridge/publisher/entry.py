@@ -75,11 +75,12 @@ class Entry:
     sequence: int
     publication: Publication
     secret: ScopeSecret
-    topic: str
     previous: int
     born: float
     wire: Wire | None = None
     header: MessageHeader | None = None
+    topic: str = ""
+    """The topic on which the entry was last sealed."""
     signed: UserProperties = ()
     pieces: tuple[bytes, ...] = field(default=(), repr=False)
     name: KeyName | None = None
@@ -128,7 +129,8 @@ class Entry:
     def wire_for(self, peer: str, view: RegionView) -> Wire:
         """Returns the wire for a replica in the home region's view."""
         assert self.wire is not None
-        if self.header is None or self.header.mode not in (Mode.ONE, Mode.BLOCKS):
+        assert self.header is not None
+        if self.header.mode not in (Mode.ONE, Mode.BLOCKS):
             return self.wire
         return self.with_pieces(content.carried(self.header, view.place_of(peer), len(view.members)))
 

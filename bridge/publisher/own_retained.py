@@ -227,7 +227,7 @@ def snapshots(
     for kept in due:
         entry, secret = entries.get(kept.sequence), sealer.secret_for(kept.publication.topic)
         if entry is None and secret is not None:
-            made.append(Entry(kept.sequence, kept.publication, secret, "", 0, now, is_snapshot=True))
+            made.append(Entry(kept.sequence, kept.publication, secret, 0, now, is_snapshot=True))
         elif entry is not None and entry.wire is not None:
             goes_on = not has_enough(entry, view) or is_lacked(entry, view, AWAY_S, now)
             is_anew = kept.seal == FORMER and sealer.is_current(entry)

@@ -129,7 +129,7 @@ class Publisher:
     def could_go(self, publication: Publication, now: float, late: bool = True) -> bool:
         """Returns True if nothing hinders the sealing of a publication. `late`: it was left on disk."""
         secret = home_of(self.sealer, self.scopes.was_plain, late, publication)
-        return self.sealer.hindrance(Entry(0, publication, secret, "", 0, now), now) is None
+        return self.sealer.hindrance(Entry(0, publication, secret, 0, now), now) is None
 
     def changes_at(self, now: float) -> tuple[int, int]:
         """Returns the number of changes of keys and rights, and the epoch; waiting entries may go after a change."""
@@ -150,7 +150,7 @@ class Publisher:
         for sequence, previous, publication in entries:
             if sequence in self._entries:
                 continue
-            stored = Entry(sequence, publication, home(publication), "", previous, now)
+            stored = Entry(sequence, publication, home(publication), previous, now)
             for each in self.cuts.stored(stored, home):
                 each.may_be_had = publication.qos == 2 and self.sealer.sealed_before.may_be(each.sequence)
                 parts = parts_of(each, self.sealer, now)
@@ -158,7 +158,6 @@ class Publisher:
         taken.sort(key=attrgetter("sequence"))
         for entry in taken:
             publication = entry.publication
-            entry.topic = self.sealer.wire_topic_of(entry.secret, publication)
             self.cuts.placed(entry)
             self.predecessors.join_chain(entry)
             self._add_entry(entry, late)
@@ -324,7 +323,6 @@ class Publisher:
         for entry in self._entries.values():  # each keeps its scope as long as that is there
             entry.secret = self.sealer.renewed(entry.secret)
             self.cuts.placed(entry)
-            entry.topic = self.sealer.wire_topic_of(entry.secret, entry.publication)
         return effects + self._pump(now)
 
     def _follow_view(self, view: RegionView, now: float) -> list[Effect]:
@@ -504,7 +502,7 @@ class Publisher:
             self._residents.move(entry, EntryTurn.SEALED)
             if entry.secret.scope.receipts and not entry.is_snapshot:
                 effects += self.told_sealed(entry)
-            if entry.publication.retain and entry.wire is not None:
+            if entry.publication.retain:
                 effects += self.retained.note_sealing(entry, self.sealer, now)
         return effects
 

@@ -12,7 +12,7 @@ SECRET = make_world({1: 3}, [], {"site": 1}).secrets[0]
 
 def entry(sequence: int, age_s: float, expiry_s: int | None = None) -> Entry:
     publication = Publication("plant/t", b"", 1, expiry_s=expiry_s, time_ms=int((NOW - age_s) * 1000))
-    return Entry(sequence, publication, SECRET, "plant/t", 0, NOW)
+    return Entry(sequence, publication, SECRET, 0, NOW)
 
 
 def test_a_message_expires_by_its_own_bound_first() -> None:

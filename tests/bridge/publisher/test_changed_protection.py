@@ -213,6 +213,21 @@ def test_a_part_that_stayed_plain_goes_on_as_such_after_a_restart() -> None:
         assert in_clear(effects)
 
 
+@pytest.mark.attack(124)
+def test_a_part_that_was_protected_for_a_while_does_not_go_in_clear_after_a_restart() -> None:
+    wide, deep = Scope("plant/#", Mode.PLAIN), Scope("plant/deep/#", Mode.PLAIN, number=2)
+    world = make_world({1: 3}, [], {"site": 1}, [wide, deep])
+    rows: dict[bytes, bytes] = {}
+    node, _ = restarted(world, rows, said("plant/a", "plant/deep/t"), NOW)
+    for mode in (Mode.COPIES, Mode.PLAIN):
+        with_scopes(world, wide, replace(deep, mode=mode))
+        node.publisher.adopt_overlay(world.overlay, world.secrets, NOW + 1)
+    rows_of(node.publisher.rows.changed_rows(), rows)
+    _, effects = restarted(world, rows, said("plant/a", "plant/deep/t"), NOW + 10)
+    assert {send.ticket for send in sent(effects)} == {1}
+    assert not in_clear(effects)
+
+
 # -------------------------------------------------------------------------------- what is in flight or retained
 
 

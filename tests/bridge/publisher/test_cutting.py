@@ -28,7 +28,10 @@ from bridge.document.policy import Scope
 from bridge.node import GatewayNode, ReplicaNode
 from bridge.publisher.cutting import may_be_cut
 from bridge.publisher.entry import Entry
-from keys.envelope import Mode
+from bridge.publisher.publisher import Publisher
+from bridge.wire import OwnLife
+from keys.envelope import PROPERTY_KEY, Mode
+from keys.records import encode
 from tests.bridge.helpers import NOW, counted, delivered, replica, sent, subscribe_at, subscriber
 from tests.seldom import slow
 from tests.sim.world import World, make_world
@@ -176,11 +179,75 @@ def test_what_one_broker_has_is_not_cut_since_readers_may_have_it_and_stays_unti
 @pytest.mark.parametrize(("qos", "cut"), [(1, True), (2, False)])
 def test_who_is_away_and_may_have_it_counts_for_qos_2(qos: int, cut: bool) -> None:
     made = make_world({1: 3}, [], {"site": 1}, SCOPES)
-    entry = Entry(7, replace(batch(7, 2), qos=qos), made.secrets[0], "t", 0, NOW, too_large_for={"r1a", "r1b"})
+    entry = Entry(7, replace(batch(7, 2), qos=qos), made.secrets[0], 0, NOW, too_large_for={"r1a", "r1b"})
     assert may_be_cut(entry, made.overlay.views[1], ["r1a", "r1b"]) is cut
     assert not may_be_cut(entry, made.overlay.views[1], ["r1a", "r1b", "r1c"])
     entry.too_large_for.add("r1c")
     assert may_be_cut(entry, made.overlay.views[1], ["r1a", "r1b"])
+    assert not may_be_cut(replace(entry, acked={"r1c"}), made.overlay.views[1], ["r1a", "r1b"])
+    lone = replace(entry, publication=batch(7, 1))
+    assert not may_be_cut(lone, made.overlay.views[1], ["r1a", "r1b"])
+
+
+class Refusing:
+    """A publisher with one batch in flight, and replicas that find it too large."""
+
+    def __init__(self, world: World, count: int = 5) -> None:
+        draw = random.Random(1).randbytes
+        site = world.identities["site"]
+        self.publisher = Publisher(world.overlay, site, "site", world.secrets, world.keys, draw, OwnLife(1))
+        for peer in world.overlay.views[1].members:
+            self.publisher.link_up(peer, NOW)
+        self.publisher.take_entries([(101, 0, batch(101, count))], NOW)
+
+    def refuse(self, *peers: str, number: int = 101) -> list[Effect]:
+        return [e for peer in peers for e in self.publisher.take_refusal(NotTaken(peer, number, Reason.SIZE), NOW)]
+
+
+def test_a_batch_that_all_refused_goes_in_halves_to_all(world: World) -> None:
+    case = Refusing(world)
+    assert not counted(case.refuse("r1a", "r1b"), "batches_cut")
+    effects = case.refuse("r1c")
+    assert counted(effects, "batches_cut") == 1
+    for peer in ("r1a", "r1b", "r1c"):
+        assert [send.ticket for send in sent(effects, peer)] == [101, 103]
+    assert not counted(case.refuse("r1a", "r1b"), "batches_cut")
+    assert [send.ticket for send in sent(case.refuse("r1c"), "r1a")] == [101, 102]
+
+
+def test_a_batch_of_two_goes_in_two_and_one_record_is_not_cut(world: World) -> None:
+    case = Refusing(world, 2)
+    effects = case.refuse("r1a", "r1b", "r1c")
+    assert [send.ticket for send in sent(effects, "r1a")] == [101, 102]
+    case.refuse("r1a", "r1b", "r1c")
+    assert not counted(case.refuse("r1a", "r1b", "r1c"), "batches_cut")
+    assert case.publisher.depth == 2
+
+
+def test_a_record_that_cannot_be_read_goes_with_no_part(world: World) -> None:
+    case = Refusing(world, 1)
+    damaged = encode(bytes([1, 1, 1]), [1, 1, 1], [b"plant/t", b"\xff", b"plant/u"], [b""] * 3, [b"x", b"y", b"z"])
+    case.publisher.take_entries([(200, 101, replace(batch(200, 3), payload=damaged))], NOW)
+    effects = case.refuse("r1a", "r1b", "r1c", number=200)
+    assert [send.ticket for send in sent(effects, "r1a")] == [200, 202]
+
+
+def test_on_a_new_link_a_replica_may_take_larger_packets(world: World) -> None:
+    case = Refusing(world)
+    case.refuse("r1a", "r1b")
+    case.publisher.link_down("r1a")
+    case.publisher.link_up("r1a", NOW)
+    assert not counted(case.refuse("r1c"), "batches_cut")
+    assert counted(case.refuse("r1a"), "batches_cut") == 1
+
+
+def test_a_key_that_rode_on_a_refused_batch_rides_on_the_next_publication(world: World) -> None:
+    case = Refusing(world)
+    case.refuse("r1a")
+    effects = case.publisher.take_entries([(200, 101, batch(200, 1))], NOW)
+    assert {send.peer: PROPERTY_KEY in dict(send.wire.properties) for send in sent(effects)} == {
+        "r1a": True, "r1b": False, "r1c": False,
+    }  # fmt: skip
 
 
 @pytest.mark.attack(54)

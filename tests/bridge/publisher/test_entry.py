@@ -20,7 +20,7 @@ BLOCKS = (b"first", b"other", b"third")
 
 
 def entry(**fields: Any) -> Entry:
-    made = Entry(7, Publication("plant/t", b"x", 1, time_ms=int(NOW * 1000)), SECRET, "v/1", 0, NOW)
+    made = Entry(7, Publication("plant/t", b"x", 1, time_ms=int(NOW * 1000)), SECRET, 0, NOW, topic="v/1")
     for name, value in fields.items():
         setattr(made, name, value)
     return made

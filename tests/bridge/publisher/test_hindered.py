@@ -24,7 +24,7 @@ class Says:
 def entries(*numbers: int) -> dict[int, Entry]:
     secret = make_world({1: 3}, [], {"site": 1}).secrets[0]
     of = [Numbered(at, Publication("plant/t", b"x", 1)) for at in range(2)]
-    return {n: Entry(n, packed("plant/#", of), secret, "t", 0, NOW) for n in numbers}
+    return {n: Entry(n, packed("plant/#", of), secret, 0, NOW) for n in numbers}
 
 
 def test_what_can_be_sealed_is_held_up_by_nothing_and_what_waits_is_counted_once() -> None:

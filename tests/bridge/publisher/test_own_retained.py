@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from bridge.contract import Count, Deliver, Keep, Publication, Wire
-from bridge.document import Scope, ScopeSecret
+from bridge.contract import Count, Deliver, Keep, Numbered, Publication, Wire, packed
+from bridge.document import RegionView, Scope, ScopeSecret
 from bridge.publisher import own_retained
 from bridge.publisher.entry import Entry
-from bridge.publisher.own_retained import RETELL_BURST, RETELL_EVERY_S, ROW, KeptRetained, OwnRetained
+from bridge.publisher.own_retained import (
+    FORMER,
+    LOOK_AGAIN_S,
+    RETELL_BURST,
+    RETELL_EVERY_S,
+    ROW,
+    KeptRetained,
+    OwnRetained,
+    snapshots,
+)
+from bridge.publisher.resealing import AWAY_S
 from keys.epochs import KeyName
 
 NOW = 1000.0
@@ -26,7 +37,7 @@ def value(topic: str = "plant/t", payload: bytes = b"21", expiry_s: int | None =
 def entry(sequence: int, publication: Publication, wire: Wire | None = None, epoch: int = 7) -> Entry:
     secret = ScopeSecret(Scope(SCOPE), SCOPE)
     name = KeyName(SCOPE, epoch, 0)
-    return Entry(sequence, publication, secret, publication.topic, 0, NOW, wire=wire, name=name)
+    return Entry(sequence, publication, secret, 0, NOW, wire=wire, name=name)
 
 
 def sealer(seal: str) -> Any:
@@ -179,7 +190,104 @@ def test_bytes_count_in_clear_and_sealed_and_are_given_back(monkeypatch: pytest.
     assert due(retained) == []
 
 
+def test_what_was_never_sealed_is_not_told() -> None:
+    retained = OwnRetained()
+    retained.take_published(1, value(), True)
+    assert told(retained, seal="") == []
+
+
+def test_a_tombstone_is_as_old_as_its_first_sealing_and_be_that_the_first_of_all() -> None:
+    retained, gone = OwnRetained(), value(payload=b"")
+    retained.take_published(1, gone, True)
+    for epoch, seal in ((0, "one"), (1, "two")):
+        retained.note_sealing(entry(1, gone, Wire("w", b""), epoch=epoch), sealer(seal), NOW)
+    assert due(retained, seal="three", oldest=0) == ["plant/t"]
+    assert due(retained, seal="three", oldest=1) == []
+
+
+def test_owners_are_expected_in_bounds_and_the_longest_expected_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_retained, "EXPECTED_MAX", 2)
+    retained = OwnRetained()
+    for topic in "abac":
+        retained.expect(topic, f"user of {topic}", "client")
+    for sequence, topic in enumerate("abc", 1):
+        retained.take_published(sequence, replace(value(topic), owner="unknown"), True)
+    assert [one.owner for one in retained._kept.values()] == ["user of a\0client", "unknown", "user of c\0client"]
+
+
+# ------------------------------------------------------------------------------------------- when snapshots go
+
+
+VIEW = RegionView(1, 1, "home", ("a", "b", "c"))
+
+
+def judging(is_current: bool, epoch_only: bool = False) -> Any:
+    """As much of a sealer as counts here; what ends with its epoch alone is within its grace."""
+    asked: list[float] = []
+    return SimpleNamespace(
+        asked=asked,
+        ask_review=asked.append,
+        secret_for=lambda topic: ScopeSecret(Scope(SCOPE), SCOPE) if topic.startswith("plant") else None,
+        is_current=lambda _: is_current,
+        is_current_but_for_its_epoch=lambda _: epoch_only,
+        calendar=SimpleNamespace(grace_s=0, may_seal=lambda _epoch, _now: True),
+    )
+
+
+def test_what_is_not_in_memory_goes_as_a_snapshot_if_a_scope_takes_it() -> None:
+    due = [KeptRetained(1, value("plant/t"), True, "one"), KeptRetained(2, value("gone/t"), True, "one")]
+    made, again, effects = snapshots(due, {}, judging(False), VIEW, NOW)
+    assert [(each.sequence, each.is_snapshot, each.born, each.previous) for each in made] == [(1, True, NOW, 0)]
+    assert (again, effects) == ([], [Count("retained_resealed", 1)])
+    assert snapshots([], {}, judging(False), VIEW, NOW) == ([], [], [])
+
+
+@pytest.mark.parametrize(
+    ("acked", "age_s", "seal", "sealer", "goes", "as_snapshot"),
+    [
+        ("a", 0, "one", judging(False), True, False),
+        ("ab", 0, "one", judging(False), True, False),
+        ("ab", AWAY_S + 1, "one", judging(False), True, True),
+        ("abc", 0, "one", judging(False), True, True),
+        ("ab", 0, "one", judging(False, epoch_only=True), False, False),
+        ("ab", AWAY_S + 1, "one", judging(False, epoch_only=True), True, True),
+        ("abc", 0, "one", judging(False, epoch_only=True), True, True),
+        ("a", 0, FORMER, judging(True), False, False),
+        ("a", AWAY_S + 1, FORMER, judging(True), False, False),
+        ("ab", 0, FORMER, judging(True), False, False),
+        ("ab", AWAY_S + 1, FORMER, judging(True), True, True),
+        ("abc", 0, FORMER, judging(True), True, True),
+        ("ab", 0, FORMER, judging(False), True, False),
+    ],
+)
+def test_what_a_replica_may_still_get_becomes_no_snapshot_yet(
+    acked: str, age_s: float, seal: str, sealer: Any, goes: bool, as_snapshot: bool
+) -> None:
+    """Readers would get it late, or never live. Whether it goes is asked again as long as it is none."""
+    there = entry(1, value(), Wire("w", b""))
+    there.acked, there.sealed_ms = set(acked), int((NOW - age_s) * 1000)
+    sealer.asked.clear()
+    kept = KeptRetained(1, value(), True, seal)
+    made, again, effects = snapshots([kept], {1: there}, sealer, VIEW, NOW)
+    assert (made, again, there.is_snapshot) == ([], [1] if goes else [], as_snapshot)
+    assert effects == ([Count("retained_resealed", 1)] if goes else [])
+    assert sealer.asked == ([] if as_snapshot else [NOW + LOOK_AGAIN_S])
+    there.is_snapshot = True
+    assert snapshots([kept], {1: there}, sealer, VIEW, NOW)[1] == [1], "nothing waits for a snapshot"
+    there.wire = None
+    assert snapshots([kept], {1: there}, sealer, VIEW, NOW) == ([], [], []), "it is sealed soon"
+
+
 # ------------------------------------------------------------------------------------------- over restarts
+
+
+def test_a_row_of_an_earlier_version_names_no_owner() -> None:
+    content = packed("plant/t", [Numbered(3, value())]).payload
+    row = (3).to_bytes(8) + b"\x01" + (8).to_bytes(8) + content
+    again = OwnRetained()
+    again.restore([(ROW + b"plant/t", row)], lambda _: False)
+    (one,) = again.due_retained(lambda _: "one", 0, NOW)
+    assert (one.sequence, one.publication, one.protected, one.epoch, one.owner) == (3, value(), True, 7, "")
 
 
 def test_the_next_process_seals_what_this_one_sealed_and_nothing_that_it_dropped() -> None:

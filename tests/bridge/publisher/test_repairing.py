@@ -26,7 +26,7 @@ def entry(sequence: int, mode: Mode = Mode.BLOCKS, pieces: tuple[bytes, ...] = P
         retain=False, tombstone=False, mode=mode, digests=tuple(map(content_digest, pieces)),
     )  # fmt: skip
     wire = Wire("plant/t", b"")
-    return Entry(sequence, Publication("plant/t", b""), SECRET, "plant/t", 0, NOW, wire, header, pieces=pieces)
+    return Entry(sequence, Publication("plant/t", b""), SECRET, 0, NOW, wire, header, "plant/t", pieces=pieces)
 
 
 def request(sequence: int, *parts: int, time_ms: int = 5) -> PullRequest:

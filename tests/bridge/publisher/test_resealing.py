@@ -23,7 +23,7 @@ R1, R2, R3 = VIEW.members
 
 
 def sealed(acked: set[str], age_s: float = 0.0) -> Entry:
-    entry = Entry(7, Publication("plant/t", b"x", 1), MADE.secrets[0], "t", 0, NOW, sealed_ms=int((NOW - age_s) * 1000))
+    entry = Entry(7, Publication("plant/t", b"x", 1), MADE.secrets[0], 0, NOW, sealed_ms=int((NOW - age_s) * 1000))
     entry.wire, entry.acked, entry.standing = Wire("t", b""), acked, Standing.SEALED
     entry.name = KeyName("plant/#", 7, 0)
     return entry

@@ -8,16 +8,17 @@ import pytest
 
 from bridge.contract import Committed, Effect, Forget, OutboxPage, Publication, Send
 from bridge.contract.batches import Numbered, packed, unpacked
-from bridge.contract.machine import Acked, Keep, Received, Restored
+from bridge.contract.machine import Acked, Keep, LinkDown, LinkUp, Received, Restored
 from bridge.document import ScopeSecret
 from bridge.document.policy import Scope
 from bridge.node import GatewayNode
+from bridge.publisher.cutting import DROPPED_ROW, ROW
 from bridge.publisher.entry import Entry
 from bridge.publisher.publisher import UNAUTHORISED_S
 from bridge.publisher.scope_placement import nowhere, parts_of
 from keys.envelope import Mode
 from keys.epochs import KeyName, scope_key
-from tests.bridge.helpers import NOW, counted, delivered, gateway, sent, subscriber
+from tests.bridge.helpers import NOW, counted, delivered, gateway, sent, subscriber, wire_topic
 from tests.sim.world import ROOT, World
 from tests.support.regions import fresh, one_region
 
@@ -202,5 +203,155 @@ def test_what_was_protected_goes_never_in_clear(world: World) -> None:
     effects = adopted(world, site, rescoped(world, "#", mode=Mode.PLAIN))
     effects += site.handle(OutboxPage(((1, 0, batch(1, "open/a/t")),), None), NOW)
     assert (sent(effects), counted(effects, "not_authorised")) == ([], 1)
-    entry = Entry(1, batch(1, "open/a/t"), nowhere(batch(1, "open/a/t"), plain=True), "", 0, NOW)
+    entry = Entry(1, batch(1, "open/a/t"), nowhere(batch(1, "open/a/t"), plain=True), 0, NOW)
     assert parts_of(entry, site.publisher.sealer, NOW)[0][0].clear_filter == "#"
+
+
+# ------------------------------------------------------------------------------------------ what parts leave behind
+
+
+def part_rows(effects: list[Effect]) -> dict[bytes, bytes | None]:
+    return {name: row for e in effects if isinstance(e, Keep) for name, row in e.rows if name[:1] == ROW}
+
+
+def test_what_follows_a_batch_of_which_one_record_left_names_what_stayed(world: World) -> None:
+    site = gateway(world, "site")
+    adopted(world, site, rescoped(world, "open/#", "open/a/#"))
+    rows = ((1, 0, batch(1, "open/x")), (2, 1, batch(2, "open/x", "open/a/t")), (4, 2, batch(4, "open/x")))
+    effects = site.handle(OutboxPage(rows, None), NOW)
+    headers = {n: e.header.previous for n, e in site.publisher._entries.items() if e.header is not None}
+    assert headers == {1: 0, 2: 1, 3: 0, 4: 2}
+    assert not [name for e in effects if isinstance(e, Keep) for name, _ in e.rows if name[:1] == DROPPED_ROW]
+
+
+@pytest.mark.parametrize(("qos", "rows"), [(0, 0), (1, 0), (2, 1)])
+def test_what_went_whole_into_another_scope_has_a_row_where_readers_know_its_number(
+    world: World, qos: int, rows: int
+) -> None:
+    site = gateway(world, "site", links=False)
+    effects = site.handle(Committed(((1, 0, batch(1, "open/a/t", qos=qos)),)), NOW)
+    effects += adopted(world, site, rescoped(world, "open/#", "open/a/#"))
+    assert carried(site)[1][0] == "open/a/#"
+    assert len(part_rows(effects + site.publisher.rows.changed_rows())) == rows
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_a_retained_publication_that_goes_into_another_scope_stays_one(world: World, qos: int) -> None:
+    site = gateway(world, "site", links=False)
+    of = Publication("open/a/t", b"on", qos, retain=True, time_ms=int(NOW * 1000))
+    effects = site.handle(Committed(((1, 0, of),)), NOW)
+    effects += adopted(world, site, rescoped(world, "open/#", "open/a/#"))
+    effects += [e for peer in ("r1a", "r1b", "r1c") for e in site.handle(LinkUp(peer), NOW)]
+    wires = [send.wire for send in sent(effects) if send.ticket == 1]
+    assert [(wire.retain, wire.topic) for wire in wires] == [
+        (True, wire_topic(world, "site", "open/a/t", retain=True))
+    ] * 3
+    assert part_rows(effects) == {}
+
+
+def test_a_snapshot_leaves_no_row(world: World) -> None:
+    """It has none in the outbox, though a plain scope took its publication."""
+    plain = Scope("open/#", Mode.PLAIN, number=20)
+    world.overlay = world.with_policy(scopes=(plain,))
+    world.secrets = [ScopeSecret(plain, "open/#")]
+    site = gateway(world, "site")
+    of = Publication("open/t", b"on", 1, retain=True, time_ms=int(NOW * 1000))
+    effects = site.handle(Committed(((1, 0, replace(of, in_clear=True)),)), NOW)
+    effects += [e for peer in ("r1a", "r1b", "r1c") for e in site.handle(Acked(peer, 1), NOW)]
+    for _ in range(2):
+        world.overlay = world.with_policy(scopes=(Scope("open/#", number=20),))
+        effects += adopted(world, site, [ScopeSecret(world.overlay.policy.scopes[0], "open/#")])
+    assert counted(effects, "retained_resealed") == 1
+    assert part_rows(effects + site.publisher.rows.changed_rows()) == {}
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+def test_parts_take_the_room_of_their_batch_and_give_it_back(world: World, qos: int) -> None:
+    site = gateway(world, "site", links=False)
+    publisher, before = site.publisher, site.publisher.room
+    publisher.take_entries([(1, 0, batch(1, "open/x", "open/a/t", qos=qos))], NOW)
+    adopted(world, site, rescoped(world, "open/#", "open/a/#"))
+    assert (publisher.depth, publisher.unstored, before[0] - publisher.room[0]) == (2, 0 if qos else 2, 2)
+    for peer in ("r1a", "r1b", "r1c"):
+        site.handle(LinkUp(peer), NOW)
+    for peer in ("r1a", "r1b", "r1c"):
+        for number in (1, 2):
+            site.handle(Acked(peer, number), NOW)
+    assert (publisher.depth, publisher.unstored) == (0, 0)
+    for peer in ("r1a", "r1b", "r1c"):
+        site.handle(LinkDown(peer), NOW)
+    assert publisher.room == before
+
+
+# -------------------------------------------------------------------------------------------- rows of parts
+
+
+def divided(world: World, qos: int = 1) -> tuple[GatewayNode, Publication, dict[bytes, bytes | None]]:
+    """A batch of which one record went into another scope, and the row that says so."""
+    site = gateway(world, "site")
+    adopted(world, site, rescoped(world, "open/#", "open/a/#"))
+    stored = batch(1, "open/x", "open/a/t", "open/x", qos=qos)
+    return site, stored, part_rows(site.handle(OutboxPage(((1, 0, stored),), None), NOW))
+
+
+def resumed(world: World, rows: dict[bytes, bytes | None], stored: Publication) -> tuple[GatewayNode, list[Effect]]:
+    again = gateway(world, "site")
+    again.handle(Restored(tuple((name, row) for name, row in rows.items() if row is not None)), NOW)
+    return again, again.handle(OutboxPage(((1, 0, stored),), None), NOW)
+
+
+def test_a_row_says_which_parts_are_left_and_goes_with_the_last(world: World) -> None:
+    site, stored, rows = divided(world)
+    assert list(rows) == [ROW + (1).to_bytes(8)]
+    ended = part_rows([e for peer in ("r1a", "r1b", "r1c") for e in site.handle(Acked(peer, 2), NOW)])
+    assert ended.keys() == rows.keys()
+    again, effects = resumed(world, ended, stored)
+    assert carried(again) == {1: ("open/#", [1, 3], 0)}
+    assert part_rows(effects) == ended, "as it was"
+    for node in (site, again):
+        gone = [e for peer in ("r1a", "r1b", "r1c") for e in node.handle(Acked(peer, 1), NOW)]
+        assert [e.sequences for e in gone if isinstance(e, Forget)] == [(1,)]
+        assert part_rows(gone) == dict.fromkeys(rows)
+    again, _ = resumed(world, rows, stored)
+    assert carried(again) == {1: ("open/#", [1, 3], 0), 2: ("open/a/#", [2], 0)}
+
+
+def test_what_follows_parts_of_a_former_process_follows_the_last_of_its_chain(world: World) -> None:
+    site, stored, _ = divided(world)
+    ended = part_rows([e for peer in ("r1a", "r1b", "r1c") for e in site.handle(Acked(peer, 1), NOW)])
+    again, _ = resumed(world, ended, stored)
+    again.handle(Committed(((4, 0, replace(batch(4, "open/a/t"), topic="open/a/#")),)), NOW)
+    assert carried(again) == {2: ("open/a/#", [2], 0), 4: ("open/a/#", [4], 2)}
+
+
+def test_a_row_that_does_not_fit_its_batch_loses_nothing_that_is_there(world: World) -> None:
+    """A damaged disk must not stop the outbox."""
+    _, stored, rows = divided(world)
+    shorter = batch(1, "open/x", "open/a/t")
+    again, _ = resumed(world, rows, shorter)
+    assert carried(again) == {1: ("open/#", [1], 0), 2: ("open/a/#", [2], 0)}
+    again = gateway(world, "site")
+    name, row = ROW + (5).to_bytes(8), next(iter(rows.values()))
+    assert row is not None
+    damaged = ((name, row[:-1]), (name + b"x", row), (b"z" + name[1:], row), (name[:1], row))
+    again.handle(Restored((*damaged, (ROW + (1).to_bytes(8), row[:9]))), NOW)
+    again.handle(OutboxPage(((5, 0, batch(5, "open/x")), (1, 0, stored)), None), NOW)
+    assert sorted(carried(again)) == [1, 2, 5]
+    foreign = gateway(world, "site")
+    foreign.handle(Restored(((name, row),)), NOW)
+    foreign.handle(OutboxPage(((5, 0, batch(5, "open/x", "open/y")),), None), NOW)
+    assert carried(foreign) == {5: ("open/#", [5, 6], 0)}, "its records are none of those of the row"
+
+
+def test_rows_of_batches_that_are_not_on_disk_go_once_all_is_read(world: World) -> None:
+    _, stored, rows = divided(world)
+    again = gateway(world, "site")
+    (row,) = [row for row in rows.values() if row is not None]
+    names = [ROW + number.to_bytes(8) for number in (1, 50)]
+    again.publisher.rows.restore([(name, row) for name in names])
+    again.publisher.take_entries([(1, 0, stored)], NOW)
+    assert part_rows(again.publisher.rows.changed_rows()).keys() == {names[0]}
+    again.publisher.rows.all_read()
+    assert part_rows(again.publisher.rows.changed_rows()) == {names[1]: None}
+    again.publisher.rows.all_read()
+    assert again.publisher.rows.changed_rows() == again.publisher.cuts.changed_rows() == []

@@ -149,7 +149,7 @@ def sealer_of(world: World, *, reviewed: bool = True) -> Sealer:
 def made_of(sealer: Sealer, of: Publication, sequence: int = 1) -> Entry:
     secret = sealer.secret_of(of)
     assert secret is not None
-    return Entry(sequence, of, secret, "", 0, NOW)
+    return Entry(sequence, of, secret, 0, NOW)
 
 
 def sealed(sealer: Sealer, of: Publication, sequence: int = 1, now: float = NOW) -> Entry:
@@ -440,7 +440,7 @@ def test_a_clock_that_was_set_back_asks_for_a_review_once(world: World) -> None:
 
 def test_a_scope_of_an_entry_that_is_not_ours_any_more_is_reviewed_too(world: World) -> None:
     sealer, before = sealer_of(world), world.secrets[0]
-    entry = Entry(1, value(), before, "", 0, NOW)
+    entry = Entry(1, value(), before, 0, NOW)
     world.secrets = world.secrets[1:]
     sealer.adopt_overlay(world.overlay, world.secrets)
     sealer.review({}, NOW)

@@ -18,7 +18,7 @@ REPLICAS = WORLD.overlay.views[1].members
 
 def entry(sequence: int, scope: int = 0, retain: bool = False) -> Entry:
     publication = Publication("plant/a", b"x", 1, retain)
-    return Entry(sequence, publication, WORLD.secrets[scope], "plant/a", 0, NOW, Wire("plant/a", b"x"))
+    return Entry(sequence, publication, WORLD.secrets[scope], 0, NOW, Wire("plant/a", b"x"))
 
 
 def lanes(*sequences: int, now: float = NOW) -> Lanes:

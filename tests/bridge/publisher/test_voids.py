@@ -23,9 +23,9 @@ class Desk:
     """Entries in memory, sealed and sent to one replica, unless said otherwise."""
 
     def __init__(self, publication: Publication = BATCH, sealed_ms: int = 1) -> None:
-        self.entry = Entry(7, publication, MADE.secrets[0], "wire", 3, NOW, sealed_ms=sealed_ms, acked={"r1a"})
+        self.entry = Entry(7, publication, MADE.secrets[0], 3, NOW, sealed_ms=sealed_ms, acked={"r1a"})
         self.entry.standing = Standing.SEALED
-        self.younger = Entry(9, ONE, MADE.secrets[0], "wire", 7, NOW)
+        self.younger = Entry(9, ONE, MADE.secrets[0], 7, NOW)
         self.entries = {7: self.entry, 9: self.younger}
         self.residents, self.lanes = Residents(), Lanes()
         for each in self.entries.values():
