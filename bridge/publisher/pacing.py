@@ -81,7 +81,7 @@ class Pacing:
 
     def release_waiting(self, entries: Mapping[int, Entry], now: float) -> list[tuple[int, str]]:
         """Returns numbers and chains of waiting entries that still exist, if they may go now."""
-        if not self.held or not self.is_open(now):
+        if not self.is_open(now):
             return []
         held, self.held = self.held, {}
         return [(sequence, entries[sequence].chain) for sequence in held if sequence in entries]

@@ -94,3 +94,29 @@ def test_another_policy_brings_other_budgets() -> None:
     assert len(sent) == 3
     effects = site.publisher.adopt_overlay(world.with_policy(), world.secrets, NOW)
     assert len([e for e in effects if isinstance(e, Send)]) == 3 * 49, "what waited is as new as before"
+
+
+def test_what_a_budget_does_not_cover_waits_and_the_same_budget_is_not_filled_anew() -> None:
+    world = make_world({1: 3}, [], {"site": 1}, SCOPES)
+    overlay = world.with_policy(budgets=MemberBudgets(batches=10))
+    publisher = AcknowledgedPublisher(world, overlay).publisher
+    tickets = [e.ticket for e in publisher.take_entries(entries(50), NOW) if isinstance(e, Send) and e.peer == "r1a"]
+    assert tickets == list(range(1, 11))
+    world.overlay = overlay
+    again = world.with_policy(budgets=MemberBudgets(batches=10))
+    assert not [e for e in publisher.adopt_overlay(again, world.secrets, NOW) if isinstance(e, Send)]
+    at = publisher.next_deadline
+    assert at is not None
+    assert NOW < at <= NOW + 0.11
+    assert not [e for e in publisher.tick(NOW) if isinstance(e, Send)]
+    later = [e.ticket for e in publisher.tick(NOW + 0.5) if isinstance(e, Send) and e.peer == "r1a"]
+    assert later == list(range(11, 16))
+
+
+def test_a_budget_of_bytes_covers_one_that_is_larger_and_no_more() -> None:
+    world = make_world({1: 3}, [], {"site": 1}, SCOPES)
+    overlay = world.with_policy(budgets=MemberBudgets(sealed_bytes=1_000))
+    publisher = AcknowledgedPublisher(world, overlay).publisher
+    large, small = entries(2, size=3_000), [(n, n - 1, of) for n, _, of in entries(4)[2:]]
+    tickets = [e.ticket for e in publisher.take_entries(large + small, NOW) if isinstance(e, Send) and e.peer == "r1a"]
+    assert tickets == [1], "what is smaller does not go past"

@@ -12,6 +12,7 @@ from bridge.contract.batches import Numbered, packed
 from bridge.contract.machine import (
     Acked,
     Committed,
+    Count,
     Effect,
     LinkDown,
     LinkUp,
@@ -22,9 +23,10 @@ from bridge.contract.machine import (
     Tick,
     Wire,
 )
+from bridge.document.member_budgets import MemberBudgets
 from bridge.document.policy import Scope
 from bridge.publisher.publisher import STRAGGLER_S, UNAUTHORISED_S, Publisher
-from bridge.publisher.residents import LEAD_MAX
+from bridge.publisher.residents import LEAD_MAX, REPAIR_S
 from bridge.publisher.windows import WINDOW_MAX
 from bridge.wire import OwnLife
 from bridge.wire.pulling import PULL_TOPIC, PullRequest
@@ -428,3 +430,71 @@ def test_a_record_that_may_not_go_waits_alone(world: World):
     assert {
         send.ticket for send in sent(publisher.adopt_overlay(world.with_policy(grants=tuple(site)), world.secrets, NOW))
     } == {2}
+
+
+def test_the_disk_goes_on_at_the_first_number_that_too_few_have(world: World) -> None:
+    publisher = publisher_of(world)
+    assert publisher.lacking_from == 1
+    publisher.take_entries([entry(n) for n in (5, 6, 8)], NOW)
+    found = [publisher.lacking_from]
+    for number in (5, 8, 6):
+        acknowledge(publisher, number, "r1a", "r1b")
+        found.append(publisher.lacking_from)
+    assert found == [5, 6, 6, 9]
+
+
+def test_a_replica_whose_link_is_down_gets_nothing(world: World) -> None:
+    publisher = publisher_of(world)
+    publisher.link_down("r1a")
+    assert {send.peer for send in sent(publisher.take_entries([entry(1)], NOW))} == {"r1b", "r1c"}
+
+
+@pytest.mark.parametrize("hosted", [(), ("r1b",)])
+def test_what_is_retained_is_repeated_to_a_replica_that_may_have_lost_it_but_to_no_stock_broker(
+    hosted: tuple[str, ...],
+) -> None:
+    publisher = publisher_of(one_region("site", hosted=hosted))
+    publisher.take_entries([entry(1, retain=True), entry(2)], NOW)
+    for number in (1, 2):
+        acknowledge(publisher, number)
+    publisher.link_down("r1b")
+    again = sent(publisher.link_up("r1b", NOW + 1))
+    assert [(send.peer, send.ticket, send.wire.retain) for send in again] == ([] if hosted else [("r1b", 0, True)])
+    assert all(carries_key(send.wire) for send in again)
+
+
+def test_what_stragglers_lack_is_bounded_in_bytes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bridge.publisher.publisher.STRAGGLER_BYTES_MAX", 2 * len("plant/t" + "x"))
+    publisher = publisher_of(world)
+    publisher.take_entries([entry(n) for n in (1, 2, 3)], NOW)
+    gone = [forgotten(acknowledge(publisher, n, "r1a", "r1b")) for n in (2, 1, 3)]
+    assert gone == [set(), set(), {2}], "the one that enough have for longest"
+
+
+def test_what_all_have_in_blocks_is_kept_for_repairs_and_counts_no_more() -> None:
+    publisher = publisher_of(one_region("site", scopes=[Scope("plant/#", Mode.BLOCKS)]))
+    publisher.take_entries([entry(1, payload=bytes(5000))], NOW)
+    assert (publisher.depth, forgotten(acknowledge(publisher, 1))) == (1, set())
+    assert publisher.depth == 0
+    assert publisher.next_deadline == NOW + REPAIR_S
+    assert forgotten(publisher.tick(NOW + REPAIR_S)) == {1}
+    publisher.take_entries([entry(2, payload=bytes(5000))], NOW + REPAIR_S)
+    assert publisher.depth == 1
+
+
+def test_it_is_told_by_which_bound_something_expired(world: World) -> None:
+    publisher = publisher_of(world, max_age_s=100.0, links=False)
+    publisher.take_entries([entry(1, expiry_s=200), entry(2, expiry_s=10), entry(3, expiry_s=10)], NOW)
+    counts = [each for each in publisher.link_up("r1a", NOW + 101) if isinstance(each, Count)]
+    assert counts[:2] == [Count("outbox_expired", 2, "message"), Count("outbox_expired", 1, "age")]
+
+
+def test_what_grew_too_old_behind_a_budget_goes_and_holds_up_nothing(world: World) -> None:
+    world.overlay = world.with_policy(budgets=MemberBudgets(sealed_bytes=100))
+    publisher = publisher_of(world, max_age_s=5.0)
+    publisher.take_entries([entry(1, payload=bytes(10_000))], NOW)
+    acknowledge(publisher, 1)
+    assert not sent(publisher.take_entries([entry(2)], NOW))
+    assert forgotten(publisher.tick(NOW + 6)) == {2}
+    publisher.take_entries([entry(3, time_ms=int((NOW + 200) * 1000))], NOW + 6)
+    assert {send.ticket for send in sent(publisher.tick(NOW + 200))} == {3}

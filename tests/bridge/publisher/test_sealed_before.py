@@ -72,3 +72,11 @@ def test_what_is_below_all_that_is_remembered_counts_as_sealed(monkeypatch: pyte
     for run in (1, 2, 3):
         before.note_sealed(run * RUN_NUMBERS)
     assert [before.may_be(run * RUN_NUMBERS) for run in (1, 2, 3, 4)] == [True, False, False, False]
+
+
+def test_a_row_is_as_long_as_the_highest_of_its_numbers_needs() -> None:
+    before = SealedBefore()
+    for number in (0, 7, 1024 + 8, 2048 + 1023):
+        before.note_sealed(number)
+    (kept,) = before.changed_rows()
+    assert [len(row or b"") for _, row in kept.rows] == [1, 2, 128]
