@@ -31,7 +31,7 @@ class Sender:
     """In the place of the publisher: it takes what it has room for."""
 
     def __init__(self, room: int = 1 << 30) -> None:
-        self.free, self.wants_late = room, False
+        self.free, self.free_bytes, self.wants_late = room, 1 << 30, False
         self.taken: list[OutboxEntry] = []
         self.late: list[OutboxEntry] = []
         self.outdated: list[str] = []
@@ -44,7 +44,7 @@ class Sender:
 
     @property
     def room(self) -> tuple[int, int]:
-        return self.free, 1 << 30
+        return self.free, self.free_bytes
 
     def changes_at(self, now: float) -> tuple[int, int]:
         return self.changes, 0
@@ -179,6 +179,45 @@ def test_what_a_former_process_left_is_read_once_there_is_somebody_to_send_it_to
     desk.sender.wants_late = True
     desk.perform([])
     assert [sequence for sequence, _, _ in desk.sender.late] == [1, 2]
+
+
+def test_qos_0_follows_what_is_stored_before_it_and_nothing_behind_it() -> None:
+    """A former process may have stored that."""
+    outbox = SimulatedOutbox()
+    Desk(outbox, Sender()).stored(1)
+    outbox.forget_entries([1])
+    desk = Desk(outbox, Sender())
+    desk.unstored(2)
+    desk.stored(3)
+    desk.unstored(4)
+    desk.unstored(5, topic="b")
+    desk.stored(9)
+    desk.unstored(8)
+    previous = {sequence: before for sequence, before, _ in desk.sender.taken}
+    assert previous == {2: 1, 3: 0, 4: 3, 5: 0, 9: 3, 8: 0}
+
+
+def test_nothing_new_goes_past_what_was_left_before_scopes_changed() -> None:
+    desk = Desk(SimulatedOutbox(), Sender(room=1))
+    desk.stored(1, 2)
+    desk.sender.free = 10
+    desk.intake._scopes.adopt_scopes([ScopeSecret(Scope("else/#"), "else/#")])
+    desk.stored(3, topic="b")
+    desk.unstored(4, topic="c")
+    assert desk.numbers == [1]
+    assert desk.counted == ["qos0_dropped"]
+    desk.sender.wants_late = True
+    desk.perform([])
+    assert [sequence for sequence, _, _ in desk.sender.late] == [2, 3]
+    desk.stored(5, topic="b")
+    assert desk.numbers == [1, 5]
+
+
+def test_a_room_is_as_large_as_its_bytes() -> None:
+    desk = Desk(SimulatedOutbox(), Sender())
+    desk.sender.free_bytes = 2 * len("a")
+    desk.stored(1, 2, 3)
+    assert desk.numbers == [1, 2]
 
 
 def test_an_unreadable_disk_is_asked_again_after_a_while() -> None:

@@ -11,7 +11,7 @@ import pytest
 from bridge.contract.machine import Publication, Wire
 from bridge.document.policy import Scope
 from bridge.publisher.entry import Entry, Standing
-from bridge.publisher.resealing import AWAY_S, BACK_AFTER_S, STRAGGLERS_MAX, outdated, unseal
+from bridge.publisher.resealing import AWAY_S, BACK_AFTER_S, STRAGGLERS_MAX, is_on_its_way, outdated, unseal
 from bridge.publisher.residents import Residents
 from bridge.publisher.windows import RESEAL_AFTER_S, Lanes
 from keys.epochs import KeyName
@@ -116,3 +116,24 @@ def test_who_had_it_counts_no_more_nor_what_is_on_its_way() -> None:
     assert (entry.wire, entry.acked, entry.standing) == (None, set(), Standing.FRESH)
     assert not lanes.note_acknowledged(R2, 7, NOW), "of the former sealing"
     assert lanes.note_acknowledged(R2, 7, NOW)
+
+
+@pytest.mark.parametrize(
+    ("acked", "age_s", "sealer", "is_on"),
+    [
+        ({R1, R2}, 0, judging(False, epoch_only=True, within_grace=True), True),
+        ({R1, R2}, AWAY_S, judging(False, epoch_only=True, within_grace=True), True),
+        ({R1, R2}, AWAY_S + 1, judging(False, epoch_only=True, within_grace=True), False),
+        ({R1}, 0, judging(False, epoch_only=True, within_grace=True), False),
+        ({R1, R2, R3}, 0, judging(False, epoch_only=True, within_grace=True), False),
+        ({R1, R2}, 0, judging(False, epoch_only=True), False),
+        ({R1, R2}, 0, judging(False, within_grace=True), False),
+        ({R1, R2}, 0, judging(True, epoch_only=True, within_grace=True), False),
+    ],
+)
+def test_what_enough_have_is_on_its_way_to_the_other_while_its_epoch_counts(
+    acked: set[str], age_s: float, sealer: Any, is_on: bool
+) -> None:
+    assert is_on_its_way(sealed(acked, age_s), sealer, VIEW, NOW) is is_on
+    sealer.calendar.grace_s = 60
+    assert is_on_its_way(sealed(acked, age_s), sealer, VIEW, NOW) is (is_on or age_s > AWAY_S)

@@ -278,3 +278,41 @@ def test_who_lacks_nothing_sendable_beyond_what_flies_gets_nothing_forward() -> 
     assert lane.take_into_flight(0.0, lambda sequence: sequence == 0, lacked=1) == [0]
     assert lane.take_into_flight(0.0, lambda sequence: sequence == 3, lacked=1) == [], "that one is on its way"
     assert lane.take_into_flight(0.0, lambda sequence: sequence == 3, lacked=2) == [3]
+
+
+def test_once_all_that_was_late_went_a_scope_is_new_again():
+    lane = Lane(deque())
+    for number in (1, 2):
+        lane.append(number, "t", True)
+    lane.append(3, "t", False)
+    assert list(lane.late) == [(1, "t"), (2, "t"), (3, "t")]
+    assert lane.take_into_flight(0.0, always) == [1, 2, 3]
+    lane.append(4, "t", False)
+    assert (list(lane.late), list(lane.new)) == ([], [(4, "t")])
+
+
+def test_what_ran_ahead_of_late_entries_counts_no_more_when_others_are_late():
+    lane = late_lane(1)
+    for block in range(AHEAD_MAX):
+        lane._ahead.went(FAR + block * BLOCK_NUMBERS)
+    lane.keep_waiting(lambda sequence: sequence != 0)
+    lane.append(1, "t", True)
+    beyond = FAR + AHEAD_MAX * BLOCK_NUMBERS
+    lane.append(beyond, "new", False)
+    assert lane.take_into_flight(0.0, always) == [beyond, 1]
+
+
+def test_a_link_that_is_back_is_told_once():
+    lanes = Lanes()
+    assert not lanes.is_any_back()
+    lanes.open_lane("a", [])
+    assert [lanes.is_any_back(), lanes.is_any_back()] == [True, False]
+
+
+@pytest.mark.parametrize(("sendable", "taken"), [((1,), [1]), ((101,), [101]), ((1, 101), [101, 1]), ((0,), [0])])
+def test_behind_two_queues_that_stand_all_that_may_go_does(sendable: tuple[int, ...], taken: list[int]):
+    """And where one of them goes, nothing comes forward: each keeps its order."""
+    lane = late_lane(3)
+    for number in (100, 101):
+        lane.append(number, "new", False)
+    assert lane.take_into_flight(0.0, lambda sequence: sequence in sendable, lacked=2) == taken
