@@ -313,8 +313,8 @@ class Sealer:
             if header.qos == 2:
                 self.sealed_before.note_sealed(entry.sequence)
             entry.wire = entry.with_pieces((0,) if header.mode in (Mode.COPIES, Mode.PLAIN) else ())
-        counts = (("sealed", len(entries) - len(unsealable)), ("unsealable", len(unsealable)))
-        return unsealable, [Count(name, count) for name, count in counts if count]
+        counts = Count("sealed", len(entries) - len(unsealable)), Count("unsealable", len(unsealable))
+        return unsealable, [count for count in counts if count.amount]
 
     def _later(self, before_ms: int, now_ms: int) -> int:
         """Returns the time at which an entry sealed at `before_ms` is sealed anew.
