@@ -362,3 +362,35 @@ def test_what_is_too_old_is_read_from_the_start_though_pages_passed_it_over() ->
     assert page(intake, outbox, 1) == []
     assert [entry[0] for entry in sender.late] == [2, 4, 1, 3]
     assert intake.left_from is None
+
+
+def test_entries_take_one_place_each_and_qos_0_waits_for_no_later_one() -> None:
+    desk = Desk(SimulatedOutbox(), Sender(room=2))
+    desk.stored(1, 2, 3)
+    assert desk.numbers == [1, 2]
+    desk = Desk(SimulatedOutbox(), Sender())
+    for number in (1, 3):
+        desk.intake.appending((number,))
+    desk.unstored(2)
+    desk.stored(1)
+    assert desk.numbers == [1, 2]
+
+
+def test_all_that_was_appended_together_is_of_the_scopes_of_then() -> None:
+    desk = Desk(SimulatedOutbox(), Sender())
+    desk.intake.appending((4, 5, 6))
+    desk.intake._scopes.adopt_scopes([ScopeSecret(Scope("else/#"), "else/#")])
+    assert [desk.intake._scopes.is_behind(left) for left in (4, 6, 7)] == [True, True, False]
+
+
+def test_the_age_of_what_is_left_is_looked_at_while_there_is_a_bound() -> None:
+    outbox = SimulatedOutbox()
+    Desk(outbox, Sender()).stored(1)
+    outbox.crashed()
+    for max_age_s, at in ((60.0, NOW + LOOK_EVERY_S), (None, None)):
+        desk = Desk(outbox, Sender(), max_age_s)
+        desk.perform([])
+        assert desk.intake.next_deadline == at
+    empty = Desk(SimulatedOutbox(), Sender(), 60.0)
+    empty.perform([])
+    assert empty.intake.next_deadline is None

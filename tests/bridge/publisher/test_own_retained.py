@@ -390,3 +390,24 @@ def test_of_one_user_the_client_with_most_loses_its_oldest(monkeypatch: pytest.M
     flood(retained, "fleet", 100, start=100, client="broken")
     assert [f"plant/fleet/pump/{number}" in retained._kept for number in range(5)] == [True] * 5
     assert "plant/fleet/broken/99" in retained._kept
+
+
+def test_a_restart_brings_back_nothing_older_than_is_known() -> None:
+    rows = [(name, row) for name, row in rows_of(kept("plant/a")).items() if row is not None]
+    retained = OwnRetained()
+    retained.take_published(7, value("plant/a"), True)
+    retained.restore(rows, lambda _: False)
+    assert due(retained, seal="two") == [], "the newer one was never sealed"
+
+
+def test_a_sealing_that_replicas_may_take_for_a_repetition_is_followed_by_a_snapshot_soon() -> None:
+    asked: list[float] = []
+    sealing = SimpleNamespace(seal_of=lambda _: "one", ask_review=asked.append)
+    retained, there = OwnRetained(), entry(1, value(), Wire("w", b""))
+    retained.take_published(1, value(), True)
+    for _ in range(2):
+        retained.note_sealing(there, sealing, NOW)  # type: ignore[arg-type]
+        assert (due(retained, seal="one"), asked) == ([], [])
+    there.had_enough = True
+    retained.note_sealing(there, sealing, NOW)  # type: ignore[arg-type]
+    assert (due(retained, seal="one"), asked) == (["plant/t"], [NOW + LOOK_AGAIN_S])

@@ -120,3 +120,10 @@ def test_a_budget_of_bytes_covers_one_that_is_larger_and_no_more() -> None:
     large, small = entries(2, size=3_000), [(n, n - 1, of) for n, _, of in entries(4)[2:]]
     tickets = [e.ticket for e in publisher.take_entries(large + small, NOW) if isinstance(e, Send) and e.peer == "r1a"]
     assert tickets == [1], "what is smaller does not go past"
+
+
+def test_a_budget_that_is_used_up_to_the_last_byte_is_used_up() -> None:
+    world = make_world({1: 3}, [], {"site": 1}, SCOPES)
+    publisher = AcknowledgedPublisher(world, world.with_policy(budgets=MemberBudgets(sealed_bytes=1_000))).publisher
+    taken = publisher.take_entries(entries(3, size=500 - len("plant/t")), NOW)
+    assert [e.ticket for e in taken if isinstance(e, Send) and e.peer == "r1a"] == [1, 2]

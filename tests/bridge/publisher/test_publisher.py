@@ -23,6 +23,7 @@ from bridge.contract.machine import (
     Tick,
     Wire,
 )
+from bridge.document import Overlay, RegionView
 from bridge.document.member_budgets import MemberBudgets
 from bridge.document.policy import Scope
 from bridge.publisher.publisher import STRAGGLER_S, UNAUTHORISED_S, Publisher
@@ -33,6 +34,7 @@ from bridge.wire.pulling import PULL_TOPIC, PullRequest
 from keys.envelope import Mode
 from keys.errors import BadFrame, NotAuthorised
 from keys.grants import Right
+from keys.identity import Identity
 from tests.bridge.helpers import NOW, counted, gateway, sent
 from tests.bridge.publisher.test_sealing import carries_key, forgotten, signed
 from tests.seldom import slow
@@ -498,3 +500,77 @@ def test_what_grew_too_old_behind_a_budget_goes_and_holds_up_nothing(world: Worl
     assert forgotten(publisher.tick(NOW + 6)) == {2}
     publisher.take_entries([entry(3, time_ms=int((NOW + 200) * 1000))], NOW + 6)
     assert {send.ticket for send in sent(publisher.tick(NOW + 200))} == {3}
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_what_stragglers_lack_is_bounded_in_number(world: World, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    monkeypatch.setattr("bridge.publisher.publisher.STRAGGLER_ENTRIES_MAX", most)
+    publisher = publisher_of(world)
+    publisher.take_entries([entry(n) for n in (1, 2, 3)], NOW)
+    gone = [forgotten(acknowledge(publisher, n, "r1a", "r1b")) for n in (2, 1, 3)]
+    assert gone == ([set(), {2}, {1}] if most == 1 else [set(), set(), {2}])
+
+
+def test_one_whose_window_is_full_keeps_nothing_from_the_others(world: World) -> None:
+    publisher = publisher_of(world)
+    publisher.take_entries([entry(n) for n in range(1, WINDOW_MAX + 1)], NOW)
+    for number in range(1, WINDOW_MAX + 1):
+        acknowledge(publisher, number, "r1b", "r1c")
+    sends = sent(publisher.take_entries([entry(WINDOW_MAX + 1)], NOW))
+    assert [(send.peer, send.ticket) for send in sends] == [("r1b", WINDOW_MAX + 1), ("r1c", WINDOW_MAX + 1)]
+
+
+def test_a_replica_that_may_have_lost_its_memory_hears_of_the_key_again(world: World) -> None:
+    publisher = publisher_of(world)
+    publisher.take_entries([entry(1)], NOW)
+    acknowledge(publisher, 1)
+    publisher.link_down("r1b")
+    publisher.link_up("r1b", NOW)
+    sends = sent(publisher.take_entries([entry(2)], NOW))
+    assert {send.peer: carries_key(send.wire) for send in sends} == {"r1a": False, "r1b": True, "r1c": False}
+
+
+def test_an_acknowledgement_of_one_that_is_ahead_does_not_count_and_it_gets_the_entry_again(world: World) -> None:
+    """It may have closed the view, and refused what was sealed for that."""
+    publisher = publisher_of(world)
+    publisher.take_entries([entry(1)], NOW)
+    assert not publisher.acked(Acked("r1a", 1), NOW, is_ahead=True)
+    assert not forgotten(acknowledge(publisher, 1, "r1b", "r1c"))
+    sends = sent(publisher.adopt_overlay(world.with_policy(), world.secrets, NOW))
+    assert [(send.peer, send.ticket) for send in sends] == [("r1a", 1)]
+    assert not sent(publisher.adopt_overlay(world.with_policy(), world.secrets, NOW)), "once"
+    assert forgotten(acknowledge(publisher, 1, "r1a")) == {1}
+
+
+def test_of_a_scope_with_receipts_it_is_told_what_was_sealed() -> None:
+    publisher, told = publisher_of(one_region("site", scopes=[Scope("plant/#", receipts=True), Scope("open/#")])), []
+    publisher.told_sealed = lambda sealed: told.append(sealed.sequence) or []
+    publisher.take_entries([entry(1), entry(2, "open/t"), entry(3, retain=True)], NOW)
+    for number in (1, 2, 3):
+        acknowledge(publisher, number)
+    assert told == [1, 3]
+    publisher.rotate_identity(Identity.generate(bytes(32)))
+    assert {send.ticket for send in sent(publisher.tick(NOW + 1))} == {3}, "a snapshot"
+    assert told == [1, 3]
+
+
+def test_who_is_in_the_view_gets_what_there_is_and_who_left_it_nothing_more() -> None:
+    world = one_region("site", scopes=[Scope("plant/#", Mode.PLAIN)], replicas=4)
+    names = world.overlay.views[1].members
+    publisher = publisher_of(world)
+    publisher.link_up("r1d", NOW)
+
+    def viewed(number: int, members: tuple[str, ...]) -> list[Effect]:
+        old = world.overlay
+        policy = replace(old.policy, version=old.policy.version + 1)
+        assert world.owner is not None
+        view = RegionView(1, number, "region-1", members)
+        world.overlay = Overlay.sign(world.owner, policy, [view], old.members.values())
+        return publisher.adopt_overlay(world.overlay, world.secrets, NOW)
+
+    publisher.take_entries([entry(1)], NOW)
+    acknowledge(publisher, 1, *names[:3])
+    assert forgotten(viewed(2, names[:3])) == {1}, "all who are left have it"
+    assert {send.peer for send in sent(publisher.take_entries([entry(2)], NOW))} == set(names[:3])
+    assert [(send.peer, send.ticket) for send in sent(viewed(3, names))] == [("r1d", 2)]
+    assert {send.peer for send in sent(publisher.take_entries([entry(3)], NOW))} == set(names)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from bridge.contract import Committed, Effect, Forget, OutboxPage, Publication, Send
+from bridge.contract import Committed, Effect, Forget, OutboxPage, Publication, Send, Wire
 from bridge.contract.batches import Numbered, packed, unpacked
 from bridge.contract.machine import Acked, Keep, LinkDown, LinkUp, Received, Restored
 from bridge.document import ScopeSecret
@@ -15,7 +15,7 @@ from bridge.node import GatewayNode
 from bridge.publisher.cutting import DROPPED_ROW, ROW
 from bridge.publisher.entry import Entry
 from bridge.publisher.publisher import UNAUTHORISED_S
-from bridge.publisher.scope_placement import nowhere, parts_of
+from bridge.publisher.scope_placement import homeless, nowhere, parts_of
 from keys.envelope import Mode
 from keys.epochs import KeyName, scope_key
 from tests.bridge.helpers import NOW, counted, delivered, gateway, sent, subscriber, wire_topic
@@ -355,3 +355,22 @@ def test_rows_of_batches_that_are_not_on_disk_go_once_all_is_read(world: World) 
     assert part_rows(again.publisher.rows.changed_rows()) == {names[1]: None}
     again.publisher.rows.all_read()
     assert again.publisher.rows.changed_rows() == again.publisher.cuts.changed_rows() == []
+
+
+def test_what_only_stands_for_something_is_not_placed_anew(world: World) -> None:
+    """A void has no record of its own, and a snapshot goes where its topic is."""
+    site = gateway(world, "site")
+    sealer, view = site.publisher.sealer, world.overlay.views[1]
+    site.handle(Committed(((1, 0, batch(1, "open/a/t")),)), NOW)
+    entry = site.publisher._entries[1]
+    adopted(world, site, rescoped(world, "open/a/#"))
+    before = ScopeSecret(Scope("open/#", number=1), "open/#")
+    sealed = replace(entry, secret=before, wire=Wire("t", b""), acked=set())
+    assert parts_of(sealed, sealer, NOW)[0][0].clear_filter == "open/a/#"
+    assert homeless({1: sealed}, sealer, view, NOW) == [1]
+    for changes in ({"is_void": True}, {"is_snapshot": True}):
+        other = replace(sealed, **changes)
+        assert parts_of(other, sealer, NOW) == [(before, ())]
+        assert homeless({1: other}, sealer, view, NOW) == []
+    assert homeless({1: replace(sealed, wire=None)}, sealer, view, NOW) == []
+    assert homeless({1: replace(sealed, acked=set(view.members[:2]))}, sealer, view, NOW) == []

@@ -316,3 +316,15 @@ def test_behind_two_queues_that_stand_all_that_may_go_does(sendable: tuple[int, 
     for number in (100, 101):
         lane.append(number, "new", False)
     assert lane.take_into_flight(0.0, lambda sequence: sequence in sendable, lacked=2) == taken
+
+
+def test_what_a_peer_lacks_goes_in_order_in_whichever_order_it_is_named():
+    lanes = Lanes()
+    lanes.open_lane("a", [(3, "t"), (1, "u"), (2, "t")])
+    assert lanes.lanes["a"].take_into_flight(0.0, always) == [1, 2, 3]
+
+
+def test_nothing_stands_in_an_empty_lane():
+    asked: list[int] = []
+    assert Lane(deque()).take_into_flight(0.0, lambda sequence: bool(asked.append(sequence)), lacked=5) == []
+    assert asked == []
