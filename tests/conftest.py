@@ -24,6 +24,7 @@ from hypothesis import Phase, settings
 
 import keys.identity
 from gateway.base.logs import OURS
+from keys.identity import Identity
 from tests.ports import free_ports
 from tests.second_chance import SecondChance
 from tests.spreading import (
@@ -42,6 +43,8 @@ __all__ = [
 ]
 
 QUICK_EXAMPLES = 20
+SIGNATURES = 16_384
+IDENTITIES = 2_048
 # Speed is measured in benches: an example that waits for a busy machine is no failure.
 settings.register_profile("veilmq", deadline=None, max_examples=50)
 settings.register_profile("quick", deadline=None, max_examples=QUICK_EXAMPLES)
@@ -52,7 +55,11 @@ settings.load_profile("veilmq")
 typer.main.get_command = cache(typer.main.get_command)
 
 # All members of a simulation verify the same signature, and a good one stays good; a bad one raises, and is not kept.
-keys.identity.crypto_sign_open = lru_cache(maxsize=4096)(keys.identity.crypto_sign_open)
+keys.identity.crypto_sign_open = lru_cache(maxsize=SIGNATURES)(keys.identity.crypto_sign_open)
+# Most worlds come from one seed, and an identity never changes: one of each private key derives its keys for boxes and
+# signs the same bytes once.
+Identity.from_private_bytes = lru_cache(maxsize=IDENTITIES)(Identity.from_private_bytes)  # type: ignore[method-assign]
+Identity.sign = lru_cache(maxsize=SIGNATURES)(Identity.sign)  # type: ignore[method-assign]
 
 ROOT = Path(__file__).resolve().parents[1]
 MQTTJS = ROOT / ".tools" / "node_modules" / "mqtt"
