@@ -72,7 +72,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: turn(item.path.relative_to(ROOT).as_posix()))
+    items.sort(key=lambda item: turn(item.nodeid.partition("::")[0]))
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:

@@ -1,11 +1,12 @@
-"""Seconds of a processor by test file: `pytest --times 20` prints the twenty files that took most, and the longest tests.
+"""Seconds of a processor by test file: `pytest --times 20` prints the twenty files and the twenty tests that took most.
 
-Two cores are busy all the while `make test` runs, so that the seconds of a processor are what the run takes, whoever
-waits for whom meanwhile. Counted are those of the test's process and of all that descend from it, Java and brokers, too.
+Two cores are busy all the while `make test` runs, so that its length follows from what tests take of a processor, and
+not from what they wait for. Counted is the process of a test with all that descend from it, such as Java and brokers.
 """
 
 from __future__ import annotations
 
+import os
 import resource
 import time
 from collections import defaultdict
@@ -15,7 +16,7 @@ from typing import Any
 
 import pytest
 
-PER_TICK_S = 0.01
+PER_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -24,7 +25,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     if shown := config.getoption("--times"):
-        config.pluginmanager.register(Times(shown, config))
+        config.pluginmanager.register(Times(shown))
 
 
 def processor_s() -> float:
@@ -54,13 +55,15 @@ def _with_descendants_s(process: str) -> float:
 class Times:
     """Plugin that adds up what each test took. With xdist, workers measure and the process without tests adds up."""
 
-    def __init__(self, shown: int, config: pytest.Config) -> None:
+    def __init__(self, shown: int) -> None:
         self.shown = shown
-        self.config = config
         self.until = 0.0
         self.before: list[float] = []
         self.files: dict[str, float] = defaultdict(float)
         self.tests: dict[str, float] = defaultdict(float)
+
+    def pytest_configure(self, config: pytest.Config) -> None:
+        self.config = config
 
     def _since(self) -> float:
         until, self.until = self.until, processor_s()
