@@ -61,6 +61,7 @@ class Times:
         self.before: list[float] = []
         self.files: dict[str, float] = defaultdict(float)
         self.tests: dict[str, float] = defaultdict(float)
+        self.lasted: dict[str, float] = defaultdict(float)
 
     def pytest_configure(self, config: pytest.Config) -> None:
         self.config = config
@@ -81,6 +82,8 @@ class Times:
     def pytest_runtest_logreport(self, report: Any) -> None:
         self.files[report.nodeid.partition("::")[0]] += report.processor_s
         self.tests[report.nodeid] += report.processor_s
+        for name in (report.nodeid.partition("::")[0], report.nodeid):
+            self.lasted[name] += report.duration
 
     def pytest_sessionfinish(self) -> None:
         if hasattr(self.config, "workeroutput"):
@@ -95,5 +98,6 @@ class Times:
         terminalreporter.section(f"{whole:,.0f} s of a processor, by file; {sum(self.before):,.0f} s until tests begin")
         for taken in (self.files, self.tests):
             for name, seconds in sorted(taken.items(), key=lambda each: -each[1])[: self.shown]:
-                terminalreporter.write_line(f"{seconds:8.1f} s {100 * seconds / (whole or 1):5.1f} %  {name}")
+                part = 100 * seconds / (whole or 1)
+                terminalreporter.write_line(f"{seconds:8.1f} s {part:5.1f} %  in {self.lasted[name]:6.1f} s  {name}")
             terminalreporter.write_line("")
