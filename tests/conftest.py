@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,8 +24,8 @@ import typer.main
 from hypothesis import Phase, settings
 
 import keys.identity
+import keys.sealedbox
 from gateway.base.logs import OURS
-from keys.identity import Identity
 from tests.ports import free_ports
 from tests.second_chance import SecondChance
 from tests.spreading import (
@@ -56,10 +57,11 @@ typer.main.get_command = cache(typer.main.get_command)
 
 # All members of a simulation verify the same signature, and a good one stays good; a bad one raises, and is not kept.
 keys.identity.crypto_sign_open = lru_cache(maxsize=SIGNATURES)(keys.identity.crypto_sign_open)
-# Most worlds come from one seed, and an identity never changes: one of each private key derives its keys for boxes and
-# signs the same bytes once.
-Identity.from_private_bytes = lru_cache(maxsize=IDENTITIES)(Identity.from_private_bytes)  # type: ignore[method-assign]
-Identity.sign = lru_cache(maxsize=SIGNATURES)(Identity.sign)  # type: ignore[method-assign]
+# Most worlds come from one seed: the same keys are derived again and again. Only functions of libraries are remembered,
+# since a fault that `tests.mutation` puts into one of ours would not be met.
+keys.sealedbox.MLKEM768PrivateKey = SimpleNamespace(
+    from_seed_bytes=lru_cache(maxsize=IDENTITIES)(keys.sealedbox.MLKEM768PrivateKey.from_seed_bytes)
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 MQTTJS = ROOT / ".tools" / "node_modules" / "mqtt"
