@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ import typer.main
 from hypothesis import Phase, settings
 
 import keys.identity
+import keys.sealedbox
 from gateway.base.logs import OURS
 from tests.ports import free_ports
 from tests.second_chance import SecondChance
@@ -42,6 +44,8 @@ __all__ = [
 ]
 
 QUICK_EXAMPLES = 20
+SIGNATURES = 16_384
+IDENTITIES = 2_048
 # Speed is measured in benches: an example that waits for a busy machine is no failure.
 settings.register_profile("veilmq", deadline=None, max_examples=50)
 settings.register_profile("quick", deadline=None, max_examples=QUICK_EXAMPLES)
@@ -52,7 +56,12 @@ settings.load_profile("veilmq")
 typer.main.get_command = cache(typer.main.get_command)
 
 # All members of a simulation verify the same signature, and a good one stays good; a bad one raises, and is not kept.
-keys.identity.crypto_sign_open = lru_cache(maxsize=4096)(keys.identity.crypto_sign_open)
+keys.identity.crypto_sign_open = lru_cache(maxsize=SIGNATURES)(keys.identity.crypto_sign_open)
+# Most worlds come from one seed: the same keys are derived again and again. Only functions of libraries are remembered,
+# since a fault that `tests.mutation` puts into one of ours would not be met.
+keys.sealedbox.MLKEM768PrivateKey = SimpleNamespace(
+    from_seed_bytes=lru_cache(maxsize=IDENTITIES)(keys.sealedbox.MLKEM768PrivateKey.from_seed_bytes)
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 MQTTJS = ROOT / ".tools" / "node_modules" / "mqtt"

@@ -33,7 +33,8 @@ TAKES_HOURS = re.compile(r"\btimeout\(7_200\)")
 LONGEST = (
     *("tests/sim/test_organiser.py", "tests/sim/test_wrapped_paths.py", "tests/sim/test_restarts.py"),
     *("tests/sim/test_planes.py", "tests/sim/test_key_repository.py", "tests/test_repository.py"),
-    *("tests/interop/test_hosted_brokers.py", "tests/gateway/test_region.py", "tests/bridge/test_witnesses.py"),
+    *("tests/interop/test_hosted_brokers.py", "tests/gateway/test_region.py", "tests/gateway/test_attach_detach.py"),
+    *("tests/gateway/test_shared_groups.py", "tests/sim/test_flood.py", "tests/sim/test_faults.py"),
     *("tests/gateway/console/test_page.py", "tests/sim/test_behaviours.py", "tests/sim/test_content.py"),
     *("tests/sim/test_trees.py", "tests/sim/test_placements.py", "tests/sim/test_history.py"),
 )
@@ -72,7 +73,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: turn(item.path.relative_to(ROOT).as_posix()))
+    items.sort(key=lambda item: turn(item.nodeid.partition("::")[0]))
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import importlib
 import os
 import re
@@ -87,8 +88,12 @@ def test_every_file_and_test_that_a_page_names_exists(page: Path) -> None:
 
 
 @pytest.fixture
-def generate(monkeypatch: pytest.MonkeyPatch) -> None:
+def generate(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Lets modules of the site be imported. They parse code: to look for garbage meanwhile would take longer."""
     monkeypatch.syspath_prepend(str(ROOT / "docs" / "generate"))
+    gc.disable()
+    yield
+    gc.enable()
 
 
 def test_every_invariant_and_attack_has_a_marked_test_and_every_marker_a_row(generate: None) -> None:

@@ -6,6 +6,7 @@ The limits of a package are never raised.
 from __future__ import annotations
 
 import ast
+import gc
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,14 @@ DANGLING = re.compile(
 )
 RIDDLE = re.compile(r"(What|Who|Whoever|Which|Whose|That) ")
 PRONOUN = re.compile(r"\b(it|they|them|that|what|which|who|whoever|those|these|one|its|their|this)\b")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_garbage_among_trees() -> Iterator[None]:
+    """Looks for none while modules are parsed, which takes longer than to parse them."""
+    gc.disable()
+    yield
+    gc.enable()
 
 
 class Prose(NamedTuple):

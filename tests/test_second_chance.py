@@ -40,7 +40,12 @@ def run(folder: Path, content: str, *options: str) -> subprocess.CompletedProces
         "    if config.option.numprocesses != 0 and not hasattr(config, 'workerinput'):\n"
         "        config.pluginmanager.register(SecondChance())\n"
     )
-    paths = {**os.environ, "PYTHONPATH": os.fspath(Path(__file__).resolve().parents[1])}
+    paths = {
+        **os.environ,
+        "PYTHONPATH": os.fspath(Path(__file__).resolve().parents[1]),
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # hypothesis and others, which each process would import
+        "PYTEST_ADDOPTS": "-p xdist",
+    }
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options, "gateway"]
     return subprocess.run(command, cwd=folder, env=paths, capture_output=True, text=True, timeout=120, check=False)
 

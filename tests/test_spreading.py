@@ -27,7 +27,7 @@ def test_tests_are_collected_in_that_order(request: pytest.FixtureRequest) -> No
 
 def test_the_longest_come_between_spark_and_all_others() -> None:
     assert turn("tests/spark_ingest/test_functions.py") < turn(LONGEST[0]) < turn(LONGEST[-1])
-    assert turn(LONGEST[-1]) < turn("tests/gateway/test_attach_detach.py") < turn("tests/keys/test_issuing.py")
+    assert turn(LONGEST[-1]) < turn("tests/gateway/test_durability.py") < turn("tests/keys/test_issuing.py")
     assert not [path for path in LONGEST if not (ROOT / path).is_file() or rank(path) == 0]
 
 

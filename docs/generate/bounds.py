@@ -9,6 +9,7 @@ import importlib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from functools import cache
 from pathlib import Path
 
 from fair_by import FAIR_BY
@@ -45,6 +46,7 @@ def named(markdown: str) -> set[str]:
     return {name for row in re.findall(r"^\| (`[a-z_]+\.[^|]+) \|", markdown, re.MULTILINE) for name in _names(row)}
 
 
+@cache
 def owners(markdown: str) -> dict[str, str]:
     """Returns by whom each bound is fair: constants of the page and of `FAIR_BY`, and limits of the configuration."""
     found, is_limits = dict(FAIR_BY), False
@@ -58,6 +60,7 @@ def owners(markdown: str) -> dict[str, str]:
     return found | dict.fromkeys(re.findall(r"`(overlay\.\w+)`", markdown), "client")
 
 
+@cache
 def comments() -> dict[str, str]:
     """Returns all bounds of the code, by module and name, with the comment or docstring of each, on one line."""
     found: dict[str, str] = {}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from bounds import ROOT, UNBOUNDED
@@ -37,6 +38,7 @@ WHY = {
 """Reasons that are no constant and no limit."""
 
 
+@cache
 def tables() -> dict[str, str]:
     """Returns the kind of every table, by module, class and attribute."""
     found: dict[str, str] = {}
@@ -49,7 +51,8 @@ def tables() -> dict[str, str]:
 
 def tables_of(path: Path) -> Iterator[tuple[str, str]]:
     """Yields class and attribute of each table of a module, and its kind."""
-    for made in ast.walk(ast.parse(path.read_text("utf-8"))):
+    source = path.read_text("utf-8")
+    for made in ast.walk(ast.parse(source)) if "class " in source else ():
         for step in made.body if isinstance(made, ast.ClassDef) else ():
             if isinstance(step, ast.FunctionDef) and step.name in ("__init__", "__post_init__"):
                 for one in ast.walk(step):

@@ -9,6 +9,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator
+from functools import cache
+from itertools import chain
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -32,6 +34,7 @@ def rows(markdown: str) -> Iterator[tuple[str, Row]]:
             yield line, (kind, int(found["number"]))
 
 
+@cache
 def holders() -> dict[Row, list[str]]:
     """Returns the tests that are marked for each row: a file, or a file and a function, as pytest names them."""
     found: dict[Row, list[str]] = {}
@@ -46,7 +49,8 @@ def holders() -> dict[Row, list[str]]:
 
 def marked(module: ast.Module) -> Iterator[tuple[str, Row]]:
     """Yields the name of each marked test with a row that it holds; an empty name for the whole module."""
-    for node in ast.walk(module):
+    classes = [node.body for node in module.body if isinstance(node, ast.ClassDef)]
+    for node in chain(module.body, *classes):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield from ((node.name, row) for row in _rows_of(node.decorator_list))
         elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark":

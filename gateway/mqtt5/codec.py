@@ -155,6 +155,8 @@ class Decoder:
             # Collected until the packet is whole, not parsed again at each read: a large packet in many
             # small reads would otherwise cost quadratic time.
             self._held += data
+            if not data:  # an empty message of a WebSocket
+                return packets
             if len(self._held) < self._needed:
                 self._look_ahead()
                 return packets

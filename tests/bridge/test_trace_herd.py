@@ -18,8 +18,8 @@ from keys.delegation import Advertisement
 from keys.tracesession import Registration, TraceSession, Word, open_registered
 from tests.bridge.traces.test_tracer import NOW, NOW_MS, advertised
 from tests.keys.test_delegation import AUTHORITY, NODE, PUMP, certified
+from tests.seldom import slow
 
-HERD = 10_000
 ROUND_TRIP_S = 0.002
 
 
@@ -78,17 +78,20 @@ class Herd:
             self.take(effects, now)
 
 
-def test_ten_thousand_at_once_are_kept_within_bounds_and_pinged_evenly(monkeypatch: pytest.MonkeyPatch) -> None:
-    herd = Herd(monkeypatch, HERD)
-    for place in range(HERD):  # all in one instant: the worst that can come
+@pytest.mark.parametrize("number", [3_000, *slow([10_000])])
+def test_thousands_at_once_are_kept_within_bounds_and_pinged_evenly(
+    monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    herd = Herd(monkeypatch, number)
+    for place in range(number):  # all in one instant: the worst that can come
         herd.register(place, NOW)
     herd.run(NOW + SPEAKS_S + 2.5, NOW)
-    assert len(herd.tracer) == HERD
+    assert len(herd.tracer) == number
     assert herd.most_at_once <= DUE_AT_ONCE
     assert not herd.counted["traces_unauthorised"], "nobody was suspected: there was nothing to tell"
     begun = NOW + SPEAKS_S  # nobody speaks before
     tenths = Counter(int((at - begun) * 10) for at in herd.pinged if begun + 1.5 <= at < begun + 2.5)
-    assert sum(tenths.values()) == pytest.approx(2 * HERD, rel=0.02), "newcomers are pinged twice a second"
+    assert sum(tenths.values()) == pytest.approx(2 * number, rel=0.02), "newcomers are pinged twice a second"
     assert max(tenths.values()) < 2 * sum(tenths.values()) / 10, "no tenth of a second has twice its share"
 
 

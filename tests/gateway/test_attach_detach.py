@@ -141,7 +141,7 @@ class Changing:
 
 
 @pytest.mark.parametrize(("changes", "rate"), [
-    (2, 100),
+    (2, 50),
     pytest.param(20, 500, marks=pytest.mark.slow),
 ])  # fmt: skip
 def test_replicas_come_and_go_under_load(overlay: OverlayProcesses, changes: int, rate: int) -> None:

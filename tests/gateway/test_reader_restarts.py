@@ -68,7 +68,7 @@ async def lives(overlay: OverlayProcesses, how: signal.Signals) -> None:
             payload = b"%d" % number
             topic = f"plant/{number % 7}" if number % 10 else f"plant/kept/{number // 10 % RETAINED}"
             sent[device.publish(topic, payload, 2, retain=number % 10 == 0).mid] = payload
-            await asyncio.sleep(0.004)
+            await asyncio.sleep(0.01)
 
     publishing = asyncio.create_task(publish())
     for _ in range(LIVES):

@@ -177,20 +177,20 @@ def test_a_replica_is_killed_and_comes_back_under_load(overlay: OverlayProcesses
     assert accepted(overlay, "control")
     time.sleep(1)  # the statement crosses to the other region; nothing at this gateway shows when
     device = overlay.client("site", "device")
-    for number in range(600):
+    for number in range(300):
         device.publish(f"plant/{number % 3}", b"%d" % number, qos=1)
-        if number == 150:
+        if number == 75:
             overlay.kill("north2")
-        if number == 300:
+        if number == 150:
             overlay.start("north2")
-        if number == 400:
+        if number == 200:
             overlay.kill("south1")
-        if number == 500:
+        if number == 250:
             overlay.start("south1")
-        time.sleep(0.004)
-    assert wait_until(lambda: sum(len(reader.payloads(f"plant/{lane}")) for lane in range(3)) >= 600)
+        time.sleep(0.008)
+    assert wait_until(lambda: sum(len(reader.payloads(f"plant/{lane}")) for lane in range(3)) >= 300)
     for lane in range(3):
-        assert reader.payloads(f"plant/{lane}") == [b"%d" % n for n in range(lane, 600, 3)]
+        assert reader.payloads(f"plant/{lane}") == [b"%d" % n for n in range(lane, 300, 3)]
 
 
 # ------------------------------------------------------------------------------------ who is refused

@@ -107,7 +107,7 @@ def test_every_behaviour_in_every_mode(mode_way: tuple[Mode, Behaviour]) -> None
 # --------------------------------------------------------------------------------------------------------- bytes
 
 
-COUNTED = 50  # publications
+COUNTED = 25  # publications
 
 
 def bytes_a_message(mode: Mode, extra_bytes: int, monkeypatch: pytest.MonkeyPatch, everywhere: bool = False) -> float:

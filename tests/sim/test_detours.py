@@ -22,7 +22,7 @@ from tests.sim.world import NOW, Traffic, make_world, subscribe
 pytestmark = pytest.mark.invariant(16)
 
 READERS = {"mid": 2, "far": 3, "side": 4}
-COUNT, EVERY_S = 100, 0.02
+COUNT, EVERY_S = 50, 0.04
 SLOW_S = 3.0
 
 

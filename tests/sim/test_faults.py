@@ -39,8 +39,8 @@ def test_an_outbox_rides_out_days_without_uplink(seed: int):
     kernel.run(NOW + 4)
     for replica in REGION_1:
         kernel.cut("site", replica)
-    for n in range(300):
-        traffic.publish(kernel, NOW + 5 + n * 600, f"plant/{n % 3}", b"%d" % n, qos=n % 2 + 1)
+    for n in range(150):
+        traffic.publish(kernel, NOW + 5 + n * 1200, f"plant/{n % 3}", b"%d" % n, qos=n % 2 + 1)
     kernel.run(NOW + 200_000)
     for replica in REGION_1:
         kernel.heal("site", replica)
@@ -55,8 +55,8 @@ def test_an_outbox_rides_out_days_without_uplink(seed: int):
 def test_one_replica_of_each_region_may_be_cut_off(seed: int):
     """The same majority stays connected on every link of the path, so that nothing may be lost."""
     _, kernel, traffic = two_regions(seed)
-    for n in range(200):
-        traffic.publish(kernel, NOW + 5 + n * 0.1, f"plant/{n % 3}", b"%d" % n)
+    for n in range(100):
+        traffic.publish(kernel, NOW + 5 + n * 0.2, f"plant/{n % 3}", b"%d" % n)
     links = [*(("r1b", r) for r in (*REGION_2, "site")), *((r, "r2c") for r in (*REGION_1, "control"))]
     kernel.run(NOW + 8)
     for a, b in links:
@@ -191,7 +191,7 @@ def test_late_joiners_get_what_is_retained_in_its_last_state_and_then_live_ones(
     subscribe(kernel, "control", "plant/#")
     traffic = Traffic("site")
     last: dict[str, int] = {}
-    for n in range(40):
+    for n in range(20):
         topic = f"plant/{n % 4}"
         last[topic] = traffic.publish(kernel, NOW + 5 + n, topic, b"%d" % n, retain=True)
     subscribe(kernel, "late", "plant/#", NOW + 4000)
@@ -231,8 +231,8 @@ def test_after_all_replicas_were_killed_a_reader_whose_links_come_up_later_lacks
     replicas = [f"r{region}{letter}" for region in sizes for letter in "abc"]
     for replica in replicas:
         kernel.crash(replica)
-    for number in range(40):
-        traffic.publish(kernel, NOW + 11 + number * 0.25, f"plant/{number % 3}", b"meanwhile", qos=1 + number % 2)
+    for number in range(20):
+        traffic.publish(kernel, NOW + 11 + number * 0.5, f"plant/{number % 3}", b"meanwhile", qos=1 + number % 2)
     kernel.run(NOW + 40)
     near = [replica for replica in replicas if replica.startswith(f"r{regions}")]
     for replica in near:
@@ -262,8 +262,8 @@ def test_five_replicas_two_of_them_bad_in_each_region_anything_mixed(seed: int):
     for reader in ("control", "near"):
         subscribe(kernel, reader, "#")
     traffic = Traffic("site")
-    for n in range(150):
-        traffic.publish(kernel, NOW + 5 + n * 0.1, f"plant/{n % 5}", b"%d" % n, qos=n % 3, retain=rng.random() < 0.2)
+    for n in range(75):
+        traffic.publish(kernel, NOW + 5 + n * 0.2, f"plant/{n % 5}", b"%d" % n, qos=n % 3, retain=rng.random() < 0.2)
     honest = [m for m in world.overlay.members if m not in world.liars and m not in ("site", "control", "near")]
     for n in range(3):  # a restart of an honest one loses what it held, so one more must be spared by the liars
         kernel.run(NOW + 60 + n)

@@ -29,7 +29,7 @@ SCOPE = Scope("plant/#", Mode.PLAIN, shown=(ShownAttribute(("room",)),), planes=
 ROOMS = ("hall", "attic", "cellar", "attic", "garden")
 GATEWAYS = {"site": 1, **{f"near{at}": 1 for at in range(3)}, **{f"mid{at}": 2 for at in range(3)},
             **{f"far{at}": 3 for at in range(6)}}  # fmt: skip
-COUNT, EVERY_S = 60, 0.02
+COUNT, EVERY_S = 40, 0.03
 BOUND_S = 1.5
 """What a replica that stops may delay a message by, as in `test_planes`."""
 

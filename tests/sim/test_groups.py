@@ -93,7 +93,7 @@ def world_of(tokens: bool = True, liars: dict[str, frozenset[Behaviour]] | None 
     return world
 
 
-def publish(kernel: Kernel, gateway: str, start: float, end: float, every: float = 0.04) -> Traffic:
+def publish(kernel: Kernel, gateway: str, start: float, end: float, every: float = 0.08) -> Traffic:
     traffic = Traffic(gateway)
     when = start
     while when < end:
@@ -129,7 +129,7 @@ def test_each_publication_goes_to_one_gateway_of_the_group(seed: int, liars: dic
     kernel.run(NOW + 60)
     assert missing_and_repeated(members, [site, two]) == ([], [])
     shares = Counter({name: sum(p == "site" for p, _ in one.got) for name, one in members.items()})
-    assert all(shares[name] > 40 for name in ("one", "two", "three")), shares  # of 200, evenly
+    assert all(shares[name] > 20 for name in ("one", "two", "three")), shares  # of 100, evenly
     assert {(p, s) for p, s in members["two"].got if p == "two"} == {("two", s) for s in two.published}
 
 
@@ -186,8 +186,8 @@ def test_a_gateway_that_was_cut_off_serves_its_own_devices_and_nobody_does_so_ag
         kernel.heal("one", replica)
     later = Traffic("site")
     later._next = 10_000
-    for number in range(100):
-        later.publish(kernel, NOW + 310 + number * 0.05, "plant/a", b"site %d" % (10_000 + number))
+    for number in range(50):
+        later.publish(kernel, NOW + 310 + number * 0.1, "plant/a", b"site %d" % (10_000 + number))
     kernel.run(NOW + 400)
     assert set(members["two"].ordinary) >= {("one", sequence) for sequence in own.published}
     assert missing_and_repeated(members, [own, site, later]) == ([], [])

@@ -136,7 +136,7 @@ def lying(world: World, rng: random.Random, lies: dict[str, str]) -> Kernel:
     return kernel
 
 
-def publish_some(kernel: Kernel, rng: random.Random, until: float, count: int = 60) -> Traffic:
+def publish_some(kernel: Kernel, rng: random.Random, until: float, count: int = 30) -> Traffic:
     traffic = Traffic("site")
     for at in sorted(rng.uniform(NOW + 4, until) for _ in range(count)):
         payload = rng.randbytes(rng.choice((3, 40, 600, 6000)))
@@ -206,7 +206,7 @@ def test_what_a_liar_hands_out_is_charged_to_no_link() -> None:
     reread(kernel, world, NOW + 4_000)
     kernel.run(NOW + 4_120)
     check_alike(kernel, traffic)
-    assert kernel.trace.figures["history_misfit{content}"] > 30
+    assert kernel.trace.figures["history_misfit{content}"] > 15
     assert not kernel.nodes["late"]._links.charged  # type: ignore[attr-defined]
 
 
@@ -257,7 +257,7 @@ def test_whatever_happens_inside_the_span(seed: int) -> None:
     lies = {rng.choice(("r2a", "r2b", "r2c")): rng.choice(LIES)} if seed % 3 else {}
     kernel = lying(world, rng, lies)
     subscribe(kernel, "desk", "plant/#")
-    traffic = publish_some(kernel, rng, NOW + 80, 80)
+    traffic = publish_some(kernel, rng, NOW + 80, 50)
     kernel.run(NOW + 10)
     for _ in range(5):
         change(kernel, world, rng.choice(CHANGES if lies else (*CHANGES, "attach here")), rng)
@@ -347,7 +347,7 @@ def test_a_gateway_that_was_away_for_hours_goes_on_where_it_was(lie: str) -> Non
     world = a_world(21)
     kernel, rows = living(world, rng, {"r2b": lie})
     subscribe(kernel, "desk", "plant/#")
-    traffic = publish_some(kernel, rng, NOW + 12_000, 300)
+    traffic = publish_some(kernel, rng, NOW + 12_000, 150)
     kernel.run(NOW + 1_500)
     before = len(kernel.trace.delivered["desk"])
     assert before
@@ -370,7 +370,7 @@ def test_a_gateway_that_dies_again_meanwhile_goes_on_where_it_was_then() -> None
     world = a_world(22)
     kernel, rows = living(world, rng, {})
     subscribe(kernel, "desk", "plant/#")
-    traffic = publish_some(kernel, rng, NOW + 9_000, 400)
+    traffic = publish_some(kernel, rng, NOW + 9_000, 200)
     kernel.run(NOW + 1_000)
     kernel.crash("desk")
     kernel.run(NOW + 8_000)

@@ -110,7 +110,7 @@ def test_random_outages_leave_no_gap(seed: int) -> None:
     kernel = lying(world, rng, {liar: rng.choice(LIES)})
     subscribe(kernel, "desk", "plant/#")
     traffic = Traffic("site")
-    for at in sorted(rng.uniform(NOW + 4, NOW + 1_500) for _ in range(150)):
+    for at in sorted(rng.uniform(NOW + 4, NOW + 1_500) for _ in range(75)):
         traffic.publish(kernel, at, f"plant/{rng.randrange(3)}", rng.randbytes(30), qos=rng.choice((1, 2)))
     kernel.run(NOW + 20)
     while kernel.now < NOW + 1_200:

@@ -20,7 +20,7 @@ from tests.sim.world import NOW, World
 
 ORGANISING = Organising(links=RING, interval_s=10)
 END = NOW + 45
-RATE = 10
+RATE = 5
 
 
 def measured(liars: Sequence[str] = (), seed: int = 1, scope=PLAIN) -> tuple[World, Kernel, dict]:  # type: ignore[no-untyped-def, type-arg]

@@ -69,7 +69,7 @@ def owners(world: World, edges: tuple[Edge, ...], now: float, **policy: object) 
 def test_what_spares_comes_into_force_everywhere_and_nothing_is_lost(scope: Scope) -> None:
     world = organised(scope)
     kernel = running(world, random.Random(1), (2, 3))
-    traffic = load(kernel, world, 20, 5)
+    traffic = load(kernel, world, 20, 3)
     trace = kernel.run(NOW + 35)
     assert all_have(kernel, CLOSED)
     assert all(overlay_of(kernel, name).trees.phase is Phase.ALONE for name in kernel.nodes)
@@ -85,7 +85,7 @@ def test_without_an_organiser_nothing_is_swapped_and_nothing_else_changes() -> N
     world = organised()
     kernel = running(world, random.Random(1), (2, 3))
     kernel.crash(BOSS)
-    traffic = load(kernel, world, 10, 4)
+    traffic = load(kernel, world, 10, 2)
     judge(kernel.run(NOW + 40), traffic, world)
     assert all(edges_of(overlay_of(kernel, name)) == ROW for name in kernel.nodes)
 
@@ -97,7 +97,7 @@ def test_swaps_under_load_with_liars_crashes_and_a_view_that_changes(seed: int) 
     for region in (1, 3):
         world.liars[f"r{region}{rng.choice('abc')}"] = frozenset(rng.sample(LIES, 2))
     kernel = running(world, rng, (2, 3))
-    traffic = load(kernel, world, 45, 3)
+    traffic = load(kernel, world, 45, 2)
     for n, edge in enumerate([(2, 3), (1, 4), (1, 2)]):
         slowed(kernel, edge)
         kernel.run(NOW + 8 + 14 * n)
@@ -134,7 +134,7 @@ STEPS_S = {
 def test_an_end_of_the_removed_edge_is_killed_in_any_step(step: str) -> None:
     world = organised(SEALED)
     kernel = running(world, random.Random(4), (2, 3))
-    traffic = load(kernel, world, 16, 4)
+    traffic = load(kernel, world, 16, 2)
     while not overlay_of(kernel, BOSS).offered:
         kernel.run(kernel.now + 0.01)
     kernel.run(kernel.now + STEPS_S[step])
@@ -151,7 +151,7 @@ def test_who_hears_late_loses_nothing_and_makes_nobody_suspect() -> None:
     """Neither by document nor by news: one region is a while behind."""
     world = organised()
     kernel = running(world, random.Random(2), (2, 3))
-    traffic = load(kernel, world, 16, 4)
+    traffic = load(kernel, world, 16, 2)
     kernel.run(NOW + 8)
     late = [name for name in kernel.nodes if name in ("third", "second")]
     deaf(kernel, late, NOW + 14)
@@ -168,7 +168,7 @@ def test_two_swaps_of_one_number_name_the_organiser_and_part_nobody(seed: int) -
     """Each half of its region hears another one, and f of each region endorse both."""
     world = organised()
     kernel = running(world, random.Random(seed), (2, 3), signs=False)
-    traffic = load(kernel, world, 20, 4)
+    traffic = load(kernel, world, 20, 2)
     world.liars = dict.fromkeys([BOSS, *of_regions(ALL, "c")], frozenset())
     agreeable(kernel, of_regions(ALL, "c"))
     kernel.run(NOW + 14)
@@ -206,7 +206,7 @@ def test_harm_is_endorsed_by_liars_alone_and_never_in_force(harm: str) -> None:
     world = organised()
     slow = [(2, 3), (1, 4)] if harm == "no gain" else [(2, 3)]
     kernel = running(world, random.Random(1), *slow, signs=False)
-    traffic = load(kernel, world, 16, 4)
+    traffic = load(kernel, world, 16, 2)
     liars = of_regions(ALL, "c")
     agreeable(kernel, liars)
     kernel.run(NOW + 14)
@@ -223,7 +223,7 @@ def test_a_good_one_needs_no_liar_and_liars_hold_nothing_up() -> None:
     kernel = running(world, random.Random(1), (2, 3))
     for name in of_regions(ALL, "c"):
         kernel.nodes[name].keeper.swaps.objection = lambda overlay, swap, now: "no"  # type: ignore[attr-defined]
-    traffic = load(kernel, world, 16, 4)
+    traffic = load(kernel, world, 16, 2)
     judge(kernel.run(NOW + 40), traffic, world)
     assert all_have(kernel, CLOSED)
 
@@ -254,7 +254,7 @@ def test_what_was_in_force_once_is_not_in_force_again_when_it_is_replayed() -> N
 def test_edges_and_a_revocation_of_an_owner_that_knows_of_no_swap_count_at_once(moment: str) -> None:
     world = organised()
     kernel = running(world, random.Random(2), (2, 3))
-    traffic = load(kernel, world, 24, 4)
+    traffic = load(kernel, world, 24, 2)
     while not overlay_of(kernel, BOSS).offered:
         kernel.run(kernel.now + 0.01)
     kernel.run(kernel.now + {"offered": 0.3, "settling": 2.0, "in force": 4.0, "closed": 12.0}[moment])
@@ -278,7 +278,7 @@ def test_edges_and_a_revocation_of_an_owner_that_knows_of_no_swap_count_at_once(
 def test_a_revocation_alone_leaves_the_swap_and_the_organiser_goes_with_its_certificate() -> None:
     world = organised()
     kernel = running(world, random.Random(2), (2, 3))
-    load(kernel, world, 24, 4)
+    load(kernel, world, 24, 2)
     kernel.run(NOW + 20)
     assert all_have(kernel, CLOSED)
     organising = world.overlay.policy.organising
@@ -327,7 +327,7 @@ def test_an_edge_that_carries_nothing_is_taken_back_and_barred() -> None:
 def test_what_made_it_worse_is_taken_back_before_the_tree_has_rested() -> None:
     world = organised(PLAIN, dwell_s=300, links=((4, 1),))
     kernel = running(world, random.Random(1), (2, 3))
-    traffic = load(kernel, world, 60, 3)
+    traffic = load(kernel, world, 60, 2)
     while not overlay_of(kernel, BOSS).swaps:
         kernel.run(kernel.now + 0.1)
     slowed(kernel, (1, 4))
@@ -349,7 +349,7 @@ def test_who_has_the_other_of_two_rivals_takes_the_owners_version() -> None:
     second before they hear of the owner's version, some the other way round."""
     world = organised(PLAIN, grace_s=6)
     kernel = running(world, random.Random(3), signs=False)
-    traffic = load(kernel, world, 60, 3)
+    traffic = load(kernel, world, 60, 2)
     kernel.run(NOW + 5)
     base = world.overlay
     one = swap_on(base, world, *GOOD, kernel.now, grace_s=6)

@@ -105,8 +105,8 @@ def test_replicas_crash_and_come_back(seed: int):
     subscribe(kernel, "control", "plant/#")
     traffic = Traffic("site")
     victims = [f"r{1 + rng.randrange(2)}{'abc'[rng.randrange(3)]}" for _ in range(4)]
-    for number in range(400):
-        traffic.publish(kernel, NOW + 5 + number * 0.05, f"plant/{number % 4}", b"%d" % number)
+    for number in range(200):
+        traffic.publish(kernel, NOW + 5 + number * 0.1, f"plant/{number % 4}", b"%d" % number)
     when = NOW + 6
     for victim in victims:
         kernel.run(when)

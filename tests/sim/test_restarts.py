@@ -172,8 +172,8 @@ def test_a_reader_that_was_dead_while_the_tree_changed_and_the_former_one_was_cl
     world = make_world({1: 3, 2: 3}, [(1, 2)], {"site": 1, "control": 2}, [Scope("plant/#")])
     kernel = lives_of(world, random.Random(3), ["plant/#"])
     traffic = Traffic("site")
-    for number in range(80):
-        traffic.publish(kernel, NOW + 4 + number / 4, "plant/t", b"%d" % number, qos=2)
+    for number in range(40):
+        traffic.publish(kernel, NOW + 4 + number / 2, "plant/t", b"%d" % number, qos=2)
     kernel.run(NOW + 10)
     document = canonical(regrown(world, world.overlay, ((2, 1),), kernel.now))
     for name in ("site", "r2a"):
@@ -200,9 +200,9 @@ def test_new_tokens_neither_lose_nor_repeat_anything(mode: Mode, told: str, come
     world = make_world({1: 3, 2: 3}, [(1, 2)], {"site": 1, "control": 2}, [Scope("plant/#", mode, tokens=True)])
     kernel = lives_of(world, random.Random(f"{told}{comes_back}"), ["plant/#"])
     traffic = Traffic("site")
-    for number in range(240):
+    for number in range(120):
         topic = "plant/kept" if number % 20 == 7 else "plant/t"
-        traffic.publish(kernel, NOW + 4 + number / 1.25, topic, b"%d" % number, qos=2, retain=topic == "plant/kept")
+        traffic.publish(kernel, NOW + 4 + number / 0.625, topic, b"%d" % number, qos=2, retain=topic == "plant/kept")
     kernel.run(NOW + 10)
     for generation in (1, 2):
         knew = world.overlay, world.secrets

@@ -112,8 +112,8 @@ def test_no_replica_refuses_anything_after_a_cut_of_longer_than_the_grace(mode: 
     traffic = Traffic("site")
     kernel.run(NOW + 8)
     kernel.cut("site", "r1c")
-    for n in range(600):
-        traffic.publish(kernel, NOW + 8 + n * 0.015, f"plant/{n % 3}", b"%d" % n + bytes(2000))
+    for n in range(300):
+        traffic.publish(kernel, NOW + 8 + n * 0.03, f"plant/{n % 3}", b"%d" % n + bytes(2000))
     kernel.run(NOW + 18)
     learn(kernel, world, FIRST + 1)
     kernel.run(NOW + 25)

@@ -65,8 +65,8 @@ def test_a_publisher_that_hears_first_of_its_next_key_loses_nothing(mode: Mode, 
     kernel, traffic = world.kernel(random.Random(f"site{latency_s}"), latency_s=latency_s), Traffic("site")
     for reader in READERS:
         subscribe(kernel, reader, "plant/#")
-    for n in range(240):
-        traffic.publish(kernel, NOW + 5 + n / 60, f"plant/{n % 2}", b"%d" % n, qos=1 + n % 2)
+    for n in range(120):
+        traffic.publish(kernel, NOW + 5 + n / 30, f"plant/{n % 2}", b"%d" % n, qos=1 + n % 2)
     kernel.run(NOW + 6.02)
     overlay, identity = with_next_key(world, "site")
     tell(kernel, world, overlay, "site")
@@ -89,6 +89,6 @@ def test_who_hears_first_of_a_new_right_loses_nothing(first: str, latency_s: tup
     newer = world.with_policy(grants=(*world.overlay.policy.grants, Grant("site", "plant/#", Right.PUBLISH)))
     tell(kernel, world, newer, first)
     at = until_adopted(kernel, "site", newer.policy.version, NOW + 8)
-    for n in range(240):
-        traffic.publish(kernel, at + 0.001 + n / 60, f"plant/{n % 2}", b"%d" % n, qos=1 + n % 2)
+    for n in range(120):
+        traffic.publish(kernel, at + 0.001 + n / 30, f"plant/{n % 2}", b"%d" % n, qos=1 + n % 2)
     check_nothing_lost(kernel, traffic)

@@ -115,7 +115,7 @@ def line(count: int, n: int = 3, **more: object) -> World:
 READERS = ("near", "second", "third", "control")
 
 
-def deliver(world: World, seed: int, wrapper: Callable[[str, Machine], Machine] | None = None, burst: int = 12):
+def deliver(world: World, seed: int, wrapper: Callable[[str, Machine], Machine] | None = None, burst: int = 6):
     """Publications past whoever lies; every reader gets every one, once, in order. Returns the trace."""
     kernel = world.kernel(random.Random(seed))
     if wrapper is not None:
@@ -126,7 +126,7 @@ def deliver(world: World, seed: int, wrapper: Callable[[str, Machine], Machine] 
     for start in (5.0, 70.0):  # a key each
         for number in range(burst):
             payload = b"%d %d" % (start, number)
-            traffic.publish(kernel, NOW + start + number * 0.2, f"plant/{number % 3}", payload, qos=number % 3,
+            traffic.publish(kernel, NOW + start + number * 0.4, f"plant/{number % 3}", payload, qos=number % 3,
                             retain=number == 4)  # fmt: skip
     trace = kernel.run(NOW + 130)
     for reader in READERS:
@@ -428,8 +428,8 @@ def test_replicas_and_a_reader_that_start_anew_lose_nothing() -> None:
     kernel = world.kernel(random.Random(9))
     subscribe(kernel, "control", "plant/#")
     traffic = Traffic("site")
-    for number in range(120):
-        traffic.publish(kernel, NOW + 5 + number * 0.25, f"plant/{number % 3}", b"%d" % number)
+    for number in range(60):
+        traffic.publish(kernel, NOW + 5 + number * 0.5, f"plant/{number % 3}", b"%d" % number)
     kernel.run(NOW + 6)
     for region in range(1, 7):
         victim = name(region, 1 + region % 3)

@@ -381,6 +381,16 @@ def test_round_trip_whole_split_and_byte_by_byte(version: Version, role: str, da
     assert b"".join(encode(packet, version) for packet in sent) == read
 
 
+@pytest.mark.parametrize("version", Version)
+def test_an_empty_read_in_the_middle_of_a_packet_changes_nothing(version: Version) -> None:
+    """As an empty message of a WebSocket is."""
+    sent = Subscribe(1, (Subscription("+", 0),))
+    read = encode(sent, version)
+    for cut in range(len(read)):
+        decoder = Decoder(version, 1 << 20, S)
+        assert [packet for piece in (read[:cut], b"", read[cut:]) for packet in decoder.feed(piece)] == [sent]
+
+
 @pytest.mark.parametrize(("name", "kept"), [("plant/a", True), ("$veil/a", True), ("$Constrained/Traces/a", False)])
 def test_names_of_which_each_client_has_its_own_are_written_and_read_and_not_kept(name: str, kept: bool) -> None:
     publish = Publish(name, b"x", 0)
