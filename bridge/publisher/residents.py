@@ -61,7 +61,8 @@ class Residents:
         self._bytes[entry.standing] -= entry.size
         self._settled.pop(entry.sequence, None)
         if entry.standing is Standing.SEALED:
-            self._lead.subtract(entry.acked)
+            for peer in entry.acked:
+                self._lead[peer] -= 1
 
     def move(self, entry: Entry, turn: EntryTurn) -> None:
         """Moves an entry as the table of its life says."""
