@@ -54,7 +54,8 @@ class Residents:
         if entry.standing is Standing.SETTLED:
             self._settled[entry.sequence] = None
         if entry.standing is Standing.SEALED:
-            self._lead.update(entry.acked)
+            for peer in entry.acked:
+                self._lead[peer] += 1
 
     def remove_entry(self, entry: Entry) -> None:
         self._count[entry.standing] -= 1
