@@ -7,24 +7,25 @@ and looks that up in tables that have left its caches, too. Of pages of 2 MiB th
 from __future__ import annotations
 
 import ctypes
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 LARGE_BYTES = 2 << 20
-MOST_BYTES = 64 << 20
-"""Bytes that are moved at most: stops a start that waits for a heap of many sessions, some milliseconds a page."""
+MOVED_BYTES_MAX = 64 << 20
+"""Bytes that move at most: stops a start that waits for the heap of many sessions, some milliseconds a page."""
 _COLLAPSE = 25  # MADV_COLLAPSE of Linux 6.1
 
 
 def use_large_pages(maps: Path = Path("/proc/self/smaps")) -> None:
     """Moves the heap to large pages; does nothing where the system has none."""
-    if sys.platform != "linux" or not maps.exists():
+    try:
+        told = maps.read_text()
+    except OSError:
         return
     madvise = ctypes.CDLL(None).madvise
     madvise.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
-    left = MOST_BYTES
-    for start, end in filled(maps.read_text()):
+    left = MOVED_BYTES_MAX
+    for start, end in filled(told):
         size = min(end - start, left)
         madvise(start, size, _COLLAPSE)
         left -= size
