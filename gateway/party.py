@@ -30,6 +30,7 @@ from gateway.base import (
     Settings,
     collect_by_clock,
     stamp,
+    use_large_pages,
 )
 from gateway.base.log_events import LogEvent
 from gateway.broker import LINK_LIMITS, EdgeBroker, Lifecycle, run_broker
@@ -379,6 +380,7 @@ async def _serve(
                 neighbours.advertise(settings, broker.port)
             collect_by_clock(asyncio.get_running_loop())
 
+        use_large_pages()
         try:
             await run_broker(settings, links, overlay_context=party.tls.server, started=started, read=read)
         finally:

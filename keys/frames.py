@@ -171,7 +171,7 @@ def to_property(data: bytes) -> str:
     """Returns a frame as the value of an MQTT user property: unpadded base64url (RFC 4648 §5). Raises `OurFault` if too
     long.
     """
-    value = base64.urlsafe_b64encode(data).rstrip(b"=").decode("ascii")
+    value = binascii.b2a_base64(data, newline=False).rstrip(b"=").translate(_TO_URLSAFE).decode("ascii")
     if len(value) > PROPERTY_LENGTH_LIMIT:
         raise OurFault(f"a frame of {len(data)} bytes does not fit a user property")
     return value
@@ -203,6 +203,7 @@ def of_base64(text: str) -> bytes:
 
 
 _TO_STANDARD = bytes.maketrans(b"-_+/=", b"+/!!!")
+_TO_URLSAFE = bytes.maketrans(b"+/", b"-_")
 """base64url as `binascii` reads it; characters of the standard alphabet alone become an invalid one."""
 _LAST = {1: "", 2: "AQgw", 3: "AEIMQUYcgkosw048"}
 """The characters that may stand last, by length modulo 4."""

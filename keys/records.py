@@ -355,7 +355,7 @@ def _check_padding(data: bytes, count: int, topics: int, ends: Iterable[int]) ->
     at = _fixed(count, topics)
     used = (at[0] + count, at[2] + 2 * count, at[3] + 4 * count, at[4] + 4 * count, at[5] + 2 * topics, *ends)
     for end in used:
-        if end & 7 and data[end : _padded(end)].strip(b"\0"):
+        if end & 7 and data[end : end + 7 & -8].strip(b"\0"):
             raise BadFrame("padding is not zeros")
 
 

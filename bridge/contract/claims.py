@@ -5,15 +5,16 @@ They serve to drop wires unread. Nothing is believed, remembered or charged by t
 
 from __future__ import annotations
 
-import base64
 import binascii
+import struct
 from functools import lru_cache
 from typing import NamedTuple
 
-from keys.message import FLAGS_AT, PREFIX_BYTES, PUBLISHER_AT, SEQUENCE_AT, SNAPSHOT
+from keys.message import PREFIX_BYTES, SNAPSHOT
 
-_TIME_AT = SEQUENCE_AT + 16
-_ORDER_AT = _TIME_AT + 16
+_FIELDS = struct.Struct(">2xBx16s16xQ8xQ8xQI")
+"""Flags, publisher, sequence, time, generation and counter inside the prefix."""
+_TO_STANDARD = bytes.maketrans(b"-_", b"+/")
 _CHARS = -(-PREFIX_BYTES // 3) * 4
 """Characters of base64 of a header's prefix."""
 REMEMBERED = 256
@@ -47,16 +48,9 @@ def _claim_in(start: str) -> Claim:
     head = _prefix(start)
     if not head:
         return NOBODYS
-    sequence, sealed_ms = _number(head, SEQUENCE_AT, 8), _number(head, _TIME_AT, 8)
-    life = _number(head, _ORDER_AT, 8), _number(head, _ORDER_AT + 8, 4)
-    order: tuple[int, ...] = ()
-    if head[FLAGS_AT] & SNAPSHOT:
-        order = sequence, *life, sealed_ms
-    return Claim(head[PUBLISHER_AT : PUBLISHER_AT + 16], sequence, sealed_ms, order, life)
-
-
-def _number(head: bytes, at: int, size: int) -> int:
-    return int.from_bytes(head[at : at + size])
+    flags, publisher, sequence, sealed_ms, generation, counter = _FIELDS.unpack_from(head)
+    order = (sequence, generation, counter, sealed_ms) if flags & SNAPSHOT else ()
+    return Claim(publisher, sequence, sealed_ms, order, (generation, counter))
 
 
 def tree_of(told: str) -> int:
@@ -68,7 +62,7 @@ def tree_of(told: str) -> int:
 def _prefix(start: str) -> bytes:
     """Decodes the prefix of a header; empty if it is none."""
     try:
-        head = base64.urlsafe_b64decode(start)
+        head = binascii.a2b_base64(start.encode("ascii").translate(_TO_STANDARD))
     except (binascii.Error, ValueError):
         return b""
     return head if len(head) >= PREFIX_BYTES else b""

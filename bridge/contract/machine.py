@@ -162,9 +162,12 @@ class NotAppended:
 
 @value
 class Committed:
-    """Outbox entries that have just been written to disk, in order of sequence."""
+    """Outbox entries that have just been written to disk, in order of sequence. `appending`: as in `Appending`, of
+    publications that the machine was not told of before.
+    """
 
     entries: tuple[OutboxEntry, ...]
+    appending: tuple[int, ...] = ()
 
 
 @value

@@ -123,10 +123,14 @@ class OutboxIntake:
         QoS 0 is not stored, but must not overtake: its number would make an earlier stored entry look like a
         repetition.
         """
+        if event.appending:
+            self.appending(event.appending)
         ready: list[OutboxEntry] = list(event.entries)
         for sequence, _, publication in event.entries:
-            for number in numbers_of(publication, sequence):
-                self._storing.pop(number, None)
+            self._storing.pop(sequence, None)
+            if publication.records > 1:
+                for number in numbers_of(publication, sequence):
+                    self._storing.pop(number, None)
         first_storing = next(iter(self._storing), None)
         while self._unstored and (first_storing is None or next(iter(self._unstored)) < first_storing):
             sequence = next(iter(self._unstored))

@@ -54,14 +54,16 @@ class Residents:
         if entry.standing is Standing.SETTLED:
             self._settled[entry.sequence] = None
         if entry.standing is Standing.SEALED:
-            self._lead.update(entry.acked)
+            for peer in entry.acked:
+                self._lead[peer] += 1
 
     def remove_entry(self, entry: Entry) -> None:
         self._count[entry.standing] -= 1
         self._bytes[entry.standing] -= entry.size
         self._settled.pop(entry.sequence, None)
         if entry.standing is Standing.SEALED:
-            self._lead.subtract(entry.acked)
+            for peer in entry.acked:
+                self._lead[peer] -= 1
 
     def move(self, entry: Entry, turn: EntryTurn) -> None:
         """Moves an entry as the table of its life says."""

@@ -114,7 +114,10 @@ class Sealer:
         """Returns the scope of a publication; a batch names its scope by the clear filter."""
         if not publication.records:
             return self.secret_for(publication.topic)
-        return next((s for s in self._secrets if s.clear_filter == publication.topic), None)
+        for secret in self._secrets:
+            if secret.clear_filter == publication.topic:
+                return secret
+        return None
 
     def renewed(self, secret: ScopeSecret) -> ScopeSecret:
         """Returns the scope as it stands in the present policy, under its newest tokens; unchanged if it is gone.

@@ -65,6 +65,7 @@ _NAMES = {
         gateway.auth.password_file.USER_BYTES_MAX gateway.auth.password_hashes.ITERATIONS_MAX
         gateway.auth.password_hashes.TEXT_MAX gateway.auth.scram.ITERATIONS_MAX
         gateway.auth.sha_crypt.ROUNDS_MAX gateway.base.config.MAX_CONFIG_BYTES
+        gateway.base.large_pages.MOVED_BYTES_MAX
         gateway.base.config_bridges.ADDRESSES_MAX gateway.base.config_bridges.TOPICS_MAX
         gateway.base.config_events.HOOKS_MAX gateway.base.config_listeners.PORT_MAX
         gateway.base.config_listeners.PROXIES_MAX gateway.base.descriptors.FILES_MAX

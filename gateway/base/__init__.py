@@ -34,6 +34,7 @@ from gateway.base.figures import (
     ScopeSpan,
 )
 from gateway.base.garbage import collect_by_clock, collect_seldom, uncollected
+from gateway.base.large_pages import use_large_pages
 from gateway.base.limits import Limits
 from gateway.base.sealed_file import SealedFile, SealedFileError
 from gateway.base.stamps import Stamps
@@ -104,6 +105,7 @@ __all__ = [
     "stamp",
     "sync_directory",
     "uncollected",
+    "use_large_pages",
     "write_private",
     "write_public",
 ]

@@ -59,7 +59,7 @@ def published(client: Client, publish: Publish, overlay: OverlayPort) -> None:
 
 
 def _acknowledge(client: Client, publish: Publish, code: int, properties: Properties = NO_PROPERTIES) -> None:
-    data = client.session.acknowledge(publish, ReasonCode(code), properties)
+    data = client.session.acknowledge(publish, code, properties)
     connection = client.connection
     if connection is not None:
         if data:

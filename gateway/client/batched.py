@@ -17,7 +17,8 @@ class BatchedWriter:
     def __init__(self, figures: LinkFigures) -> None:
         self._figures = figures
         self._out: list[bytes] = []
-        self._due = False
+        self.is_due = False
+        """True if bytes wait for the end of the turn."""
         self.transport: asyncio.Transport | None = None
         """The transport, or None without a connection. `clear_buffer` drops bytes that were unsent at the connection's
         end.
@@ -25,13 +26,13 @@ class BatchedWriter:
 
     def write(self, data: bytes) -> None:
         self._out.append(data)
-        if not self._due:
-            self._due = True
+        if not self.is_due:
+            self.is_due = True
             asyncio.get_running_loop().call_soon(self.flush)
 
     def flush(self) -> None:
         """Writes the buffer now, without waiting for the end of the turn."""
-        self._due = False
+        self.is_due = False
         if self._out and self.transport is not None:
             data = b"".join(self._out)
             self._out.clear()

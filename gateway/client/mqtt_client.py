@@ -293,7 +293,7 @@ class MqttClient(asyncio.Protocol):
 
     def acknowledge(self, publish: Publish, code: int = ReasonCode.SUCCESS) -> None:
         """Acknowledges a message with `manual_ack` (the object that `on_publish` got), in any order, any time."""
-        data = self._session.acknowledge(publish, ReasonCode(code))
+        data = self._session.acknowledge(publish, code)
         if data:
             self._write(data)
 
@@ -335,7 +335,8 @@ class MqttClient(asyncio.Protocol):
             if self._up:
                 self._write(self._session.disconnect(self._decoder.error.reason))
             self._end_connection()
-        self._flush()
+        if self._out.is_due:
+            self._flush()
 
     def pause_writing(self) -> None:
         self._session.pause()

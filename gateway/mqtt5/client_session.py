@@ -302,8 +302,9 @@ class ClientSession(SessionExchange):
         if self._losses:
             actions.extend(self._losses)
             self._losses.clear()
-        if any(type(action) is bytes for action in actions):
-            self._last_sent = now
+        for action in actions:
+            if type(action) is bytes:
+                self._last_sent = now
         return actions
 
     def _on_connack(self, packet: ConnAck, now: float, actions: list[ClientAction]) -> None:

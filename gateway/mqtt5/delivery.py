@@ -163,16 +163,17 @@ class Delivery:
                     figures.delivered_bytes += len(message.payload)
                     return data
         queued = Queued(message, qos, retain, message.held_bytes, subscription_ids, token)
-        if message.expired(now):
+        if message.expires_at is not None and message.expired(now):
             self.figures.dropped_expired += 1
             self._take_dropped(queued, ReasonCode.UNSPECIFIED_ERROR)
             return None
         if not qos:
             return self._count_sent(queued, self._packet(queued, 0, False, now))
-        fits = self.held_bytes + queued.size <= self._most()[1]
-        if connected and fits and not self.waiting and self.outbound.may_start:
-            return self._start_flow(queued, now)
-        if connected and fits and not self.waiting:
+        most_bytes = self._most()[1] if self.is_stretched else self.limits.queue_bytes
+        if connected and not self.waiting and self._in_flight_bytes + queued.size <= most_bytes:
+            packet_id = self.outbound.begin_flow(queued, qos)
+            if packet_id:
+                return self._send_first(queued, packet_id, now)
             self._reached("in_flight")
         self._enqueue(queued)
         return None
@@ -407,7 +408,9 @@ class Delivery:
         return False
 
     def _start_flow(self, queued: Queued, now: float) -> bytes | None:
-        packet_id = self.outbound.start(queued, queued.qos)
+        return self._send_first(queued, self.outbound.start(queued, queued.qos), now)
+
+    def _send_first(self, queued: Queued, packet_id: int, now: float) -> bytes | None:
         data = self._packet(queued, packet_id, False, now)
         if data is None:
             self.outbound.undo_start(packet_id)
@@ -419,7 +422,7 @@ class Delivery:
 
     def _count_sent(self, queued: Queued, data: bytes | None) -> bytes | None:
         if data is not None:
-            figures = self.figures
+            figures = self._figures or self.figures
             figures.delivered += 1
             figures.delivered_bytes += len(queued.message.payload)
         return data
@@ -432,8 +435,9 @@ class Delivery:
         alias, new_alias = 0, False
         personal = b""
         if v5:
-            remaining_s = message.remaining_s(now)
-            if remaining_s is not None:
+            if message.expires_at is not None:
+                remaining_s = message.remaining_s(now)
+                assert remaining_s is not None
                 personal += b"\x02" + remaining_s.to_bytes(4, "big")
             for identifier in queued.subscription_ids:
                 personal += b"\x0b" + encode_varint(identifier)

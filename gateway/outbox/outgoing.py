@@ -193,7 +193,8 @@ class Outgoing:
         if self.followed is not None:
             for entry in entries:
                 self.followed.gathered(entry.sequence, entry.publication)
-        self._tell_node(Committed(tuple([(e.sequence, e.previous, e.publication) for e in entries])))
+        appending, self._appending = tuple(self._appending), []
+        self._handle(Committed(tuple([(e.sequence, e.previous, e.publication) for e in entries]), appending))
 
     def _tell_node(self, event: Event) -> None:
         """Tells the node the numbers on their way to the disk, then `event`. Numbers go all at once, at a tenth of the

@@ -186,7 +186,10 @@ class Driver:
             if deliveries:
                 self._hands.deliver_publications(deliveries)
                 deliveries = []
-            self._perform_effect(effect)
+            if type(effect) is Send:  # most effects
+                self._hands.send_wire(effect.peer, effect.wire, effect.ticket)
+            else:
+                self._perform_effect(effect)
         if deliveries:
             self._hands.deliver_publications(deliveries)
         if self._alarm_due is None and self._watching is not None:
@@ -209,8 +212,6 @@ class Driver:
         match effect:
             case Count():
                 self._count_effect(effect)
-            case Send(peer, wire, ticket):
-                hands.send_wire(peer, wire, ticket)
             case DeliverShared():
                 hands.deliver_to_group(effect)
             case Forget(sequences):
@@ -250,8 +251,8 @@ class Driver:
                 hands.of_receipts(effect)
             case Wanted() | Doubted():
                 raise AssertionError("what a reader says to its own node")
-            case Deliver():
-                raise AssertionError("deliveries go together")
+            case Deliver() | Send():
+                raise AssertionError("performed by `handle`")
             case _:
                 self._perform_upkeep(effect)
 

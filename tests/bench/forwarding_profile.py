@@ -3,13 +3,15 @@
 `python -m tests.bench.forwarding_profile`: one region of three, 256 bytes, QoS 1, 100 in flight, as the first rows of
 `tests.bench.forwarding`; with `--pace RATE` so many messages a second, each alone on its way. Processor time is taken
 in a run without samples; then a run with samples (`sampling`) gives the ten functions with the largest shares of each
-process; a last one counts syncs with `strace`, where that is there.
+process, or with `--calls` its calls of Python functions and the ten that are called most; a last one counts syncs with
+`strace`, where that is there.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -34,19 +36,21 @@ WRITTEN_WITHIN_S = 10.0
 
 @dataclass(frozen=True)
 class Sampled(Shape):
-    """An overlay whose processes can be sampled; `directory`: where to."""
+    """An overlay whose processes can be sampled; `directory`: where to. `counts`: calls are counted instead."""
 
     directory: str = ""
+    counts: bool = False
 
     @property
     def set_up(self) -> str:
-        return f"from tests.bench import sampling; sampling.begin({self.directory!r}); "
+        begin = "count" if self.counts else "begin"
+        return f"from tests.bench import sampling; sampling.{begin}({self.directory!r}); "
 
 
-def lines(seconds: float, pace: float | None) -> Iterator[str]:
-    """The report, line by line. `pace`: messages a second, None for `WINDOW` in flight."""
+def lines(seconds: float, pace: float | None, counts: bool = False) -> Iterator[str]:
+    """The report, line by line. `pace`: messages a second, None for `WINDOW` in flight. `counts`: calls, no samples."""
     with tempfile.TemporaryDirectory(prefix="veilmq-profile-") as directory:
-        with sealed_way(Sampled(directory=directory)) as (running, way):
+        with sealed_way(Sampled(directory=directory, counts=counts)) as (running, way):
             names = {each.pid: _name(each) for each in running}
             used = {each.pid: each.cpu_s() for each in running}
             woken = {each.pid: _wakeups(each.pid) for each in running}
@@ -55,11 +59,14 @@ def lines(seconds: float, pace: float | None) -> Iterator[str]:
             used = {each.pid: (each.cpu_s() - used[each.pid]) / delivered * 1e6 for each in running}
             yield f"{what}, {sum(used.values()):.0f} us of processor time each"
             with _sampled(running, Path(directory)):
-                _loaded(way, seconds, pace)
+                sampled, _ = _loaded(way, seconds, pace)
             syncs = _syncs(running, way, seconds, pace)
         for pid, name in names.items():
             synced = syncs.get(pid, "strace is missing, so no")
             yield f"{name}: {used[pid]:.0f} us and {woken[pid]:.1f} wake-ups a message, {synced} syncs a second"
+            if counts:
+                total = sum(json.loads(Path(directory, f"{pid}.json").read_text()).values())
+                yield f"  {total / sampled:.0f} calls of Python functions a message"
             for function, share in sampling.shares(Path(directory, f"{pid}.json"), LARGEST):
                 yield f"  {share:5.1%}  {function}"
 
@@ -123,9 +130,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seconds", type=float, default=SECONDS, help="length of one run")
     parser.add_argument("--pace", type=float, metavar="RATE", help="messages a second, each alone; else many in flight")
+    parser.add_argument("--calls", action="store_true", help="count calls of Python functions, take no samples")
     arguments = parser.parse_args()
     print(f"load of the machine before we begin: {os.getloadavg()[0]:.1f}, cores {os.cpu_count()}")
-    for line in lines(arguments.seconds, arguments.pace):
+    for line in lines(arguments.seconds, arguments.pace, arguments.calls):
         print(line, flush=True)
     print(f"load of the machine at the end: {os.getloadavg()[0]:.1f}")
     return 0

@@ -12,10 +12,11 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import time
 from collections import Counter
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 
 EVERY_S = 0.0007
 
@@ -30,7 +31,7 @@ def begin(directory: str) -> None:
         before, last = last, (time.perf_counter(), time.thread_time())
         computed = last[1] - before[1] > (last[0] - before[0]) / 2
         if frame is not None and computed:
-            found[_name(frame)] += 1
+            found[_name(frame.f_code)] += 1
 
     def start(*_: object) -> None:
         nonlocal last
@@ -40,17 +41,43 @@ def begin(directory: str) -> None:
 
     def write(*_: object) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        path = Path(directory, f"{os.getpid()}.json")
-        path.with_suffix(".new").write_text(json.dumps(found))
-        path.with_suffix(".new").replace(path)
+        _write(directory, found)
 
     signal.signal(signal.SIGALRM, sample)
     signal.signal(signal.SIGUSR1, start)
     signal.signal(signal.SIGUSR2, write)
 
 
-def _name(frame: FrameType) -> str:
-    code = frame.f_code
+def count(directory: str) -> None:
+    """Is ready to count calls of Python functions in this process, by function; the signals are those of `begin`."""
+    found = Counter[CodeType]()
+
+    def called(frame: FrameType, what: str, _: object) -> None:
+        if what == "call":
+            found[frame.f_code] += 1
+
+    def start(*_: object) -> None:
+        found.clear()
+        sys.setprofile(called)
+
+    def write(*_: object) -> None:
+        sys.setprofile(None)
+        names = Counter[str]()
+        for code, number in found.items():
+            names[_name(code)] += number
+        _write(directory, names)
+
+    signal.signal(signal.SIGUSR1, start)
+    signal.signal(signal.SIGUSR2, write)
+
+
+def _write(directory: str, found: Counter[str]) -> None:
+    path = Path(directory, f"{os.getpid()}.json")
+    path.with_suffix(".new").write_text(json.dumps(found))
+    path.with_suffix(".new").replace(path)
+
+
+def _name(code: CodeType) -> str:
     path = code.co_filename.rpartition("site-packages/")[2]
     for package in ("keys", "bridge", "gateway"):
         path = path[path.rfind(f"/{package}/") + 1 :] if f"/{package}/" in path else path
