@@ -218,7 +218,7 @@ def chain(first_epoch: int, random: Callable[[int], bytes]) -> Material:
 
 
 def combine(outputs: Sequence[bytes]) -> bytes:
-    """Returns the scope key out of the outputs of all sets."""
+    """Returns the scope key: the XOR of the outputs (32 bytes each) of all sets of key servers."""
     key = 0
     for output in outputs:
         key ^= int.from_bytes(output)

@@ -194,7 +194,7 @@ class SealedProperty(NamedTuple):
     """An MQTT property that is sealed beside topic, time, payload and user properties.
 
     `name`: its name in MQTT's properties and in a publication. `kind`: `str` and `bytes` stand behind their length in
-    2 bytes, `int` is a byte. `flag`: the bit of a record's extras saying if it is present.
+    2 bytes, `int` is a byte. `flag`: the bit of a record's extras (`keys.records`) saying if it is present.
     """
 
     name: str

@@ -34,7 +34,7 @@ RECORDS_MAX = 1024  # publications in one batch
 FILL_MAX = 4096  # a content has fewer zeros than this at its end; bounds the bytes that say nothing
 QOS, RETAIN, HAS_EXTRAS, TOMBSTONE, DROPPED = 3, 4, 8, 16, 32
 NUMBER_MAX = (1 << 63) - 1  # databases and Spark have signed numbers of 64 bits
-EXPIRY, NUMBER, PROPERTIES = 1, 32, 64  # between them the flags of `SEALED`
+EXPIRY, NUMBER, PROPERTIES = 1, 32, 64  # beside them the flags of `SEALED`, in one byte: 128 is the last that is free
 _HEAD = struct.Struct("<BBHHHII")
 HEAD_BYTES = _HEAD.size
 RECORD_FLAGS = bytes(f for f in range(64) if f & QOS != 3 and (f & RETAIN or not f & TOMBSTONE))
@@ -106,6 +106,7 @@ def _shorts(count: int) -> struct.Struct:
 NOTHING: tuple[Sealed, ...] = (None,) * len(SEALED)
 _FORMAT = SEALED_PROPERTIES.index("payload_format")
 _SEALED_FLAGS = sum(each.flag for each in SEALED)
+_FLAGS = EXPIRY | NUMBER | PROPERTIES | _SEALED_FLAGS
 
 
 class Extras(NamedTuple):
@@ -156,7 +157,7 @@ class Extras(NamedTuple):
         if not data:
             return NO_EXTRAS
         flags, at = data[0], 1
-        if not flags or flags & 128:
+        if not flags or flags & ~_FLAGS:
             raise BadFrame(f"extras with flags {flags:#04x}")
         expiry = number = None
         if flags & EXPIRY:

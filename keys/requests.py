@@ -200,7 +200,7 @@ def answer_info(server: str, request: bytes) -> bytes:
 
 
 def encode_outputs(entries: Sequence[Outputs]) -> bytes:
-    """Returns the content of a box."""
+    """Returns outputs of a key server as bytes, to be sealed in the box of its answer to a request for scope keys."""
     parts = [frames.opening(frames.Kind.KEY_OUTPUTS), frames.number(len(entries), 2)]
     for entry in entries:
         parts += [_name(entry.name), entry.deal, frames.number(len(entry.outputs), 2)]
@@ -209,8 +209,8 @@ def encode_outputs(entries: Sequence[Outputs]) -> bytes:
 
 
 def decode_outputs(data: bytes) -> list[Outputs]:
-    """Reads the content of a box. Raises `BadFrame`. The size of `data` bounds the allocation, whatever its counts
-    claim.
+    """Reads the outputs of a key server from its opened box. Raises `BadFrame`. The size of `data` bounds the
+    allocation, whatever its counts claim.
     """
     reader = frames.Reader(data)
     reader.opening(frames.Kind.KEY_OUTPUTS)

@@ -36,7 +36,7 @@ _U32 = 1 << 32
 
 
 class Place(NamedTuple):
-    """A coordinate of a label: replica number `place` (1..n) of `region` in its view number `view`."""
+    """The place of a replica in its region: number `place` (1..n) of `region` in the view number `view`."""
 
     region: int
     view: int

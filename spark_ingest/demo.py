@@ -92,7 +92,9 @@ class Entities:
 
 
 def start(spark: Any, told: argparse.Namespace) -> Sequence[PatientQuery]:
-    """Start the queries. The sink's source receives for all three; the others read the same spool."""
+    """Starts the three queries of the demo: sink, windows, availability. The source of the sink receives from the
+    replicas; the other two read the spool that the sink fills.
+    """
     from spark_ingest.source.source import register  # noqa: PLC0415
 
     register(spark)

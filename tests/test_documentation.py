@@ -135,12 +135,14 @@ def test_what_the_examples_of_a_page_import_is_there(page: Path) -> None:
 def test_the_reading_order_of_a_package_names_every_room(package: str) -> None:
     said = (ROOT / package / "README.md").read_text("utf-8")
     rooms = {path.parent.name for path in (ROOT / package).glob("*/__init__.py")}
-    assert not {room for room in rooms if f"`{room}`" not in said}
+    unnamed = {room for room in rooms if f"`{room}`" not in said}
+    assert not unnamed, f"give these rooms a row in the reading order of {package}/README.md: {unnamed}"
 
 
 def test_the_tables_of_spark_list_every_option() -> None:
     said = (ROOT / "docs" / "reference" / "spark.md").read_text("utf-8").lower()
-    assert not {name for name in NAMES | WRITING if f"`{name}`" not in said}
+    unsaid = {name for name in NAMES | WRITING if f"`{name}`" not in said}
+    assert not unsaid, f"give these options a row in docs/reference/spark.md: {unsaid}"
 
 
 def test_the_readme_is_short() -> None:
@@ -190,8 +192,10 @@ def test_every_bound_says_whose_share_it_is() -> None:
         for name, cells in rows
         if not name.startswith(("`hold`", "`drop_", "`when_full`"))
     }
-    assert not {name: owner for name, owner in owners.items() if owner not in OWNERS}
-    assert {f"`{name}`" for name in Limits.model_fields} <= owners.keys()
+    unknown = {name: owner for name, owner in owners.items() if owner not in OWNERS}
+    assert not unknown, f"the last cell of these rows of docs/reference/bounds.md is none of OWNERS: {unknown}"
+    lacking = {f"`{name}`" for name in Limits.model_fields} - owners.keys()
+    assert not lacking, f"give these limits a row in docs/reference/bounds.md: {lacking}"
 
 
 def test_every_bound_of_the_code_is_on_the_page_with_its_owner(generate: None) -> None:
@@ -228,7 +232,7 @@ def test_every_table_of_the_code_has_an_owner_and_a_bound(generate: None) -> Non
     assert {owner for owner, _ in owned.values()} <= OWNERS
     page = (ROOT / "docs" / "reference" / "bounds.md").read_text("utf-8")
     wrong = {name: said for name in kinds if (said := _untrue(name, *owned[name], kinds, owned, bounds.owners(page)))}
-    assert not wrong
+    assert not wrong, f"correct these lines of docs/generate/table_owners.py: {wrong}"
 
 
 def _untrue(

@@ -93,7 +93,8 @@ def name_of(path: Path) -> str:
 
 
 def test_a_module_says_what_it_is_for() -> None:
-    assert not [name_of(path) for path in MODULES if path.stat().st_size and not ast.get_docstring(parsed(path))]
+    silent = [name_of(path) for path in MODULES if path.stat().st_size and not ast.get_docstring(parsed(path))]
+    assert not silent, f"begin these modules with a docstring: {silent}"
 
 
 def test_functions_are_short() -> None:
@@ -104,7 +105,8 @@ def test_functions_are_short() -> None:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and (node.end_lineno or node.lineno) - node.lineno >= MAX_FUNCTION_LINES
     }
-    assert long == LONG_FUNCTIONS, "split them"
+    assert not long - LONG_FUNCTIONS, f"split these, at most {MAX_FUNCTION_LINES} lines each"
+    assert not LONG_FUNCTIONS - long, "they are short now: take them off LONG_FUNCTIONS in tests/test_repository.py"
 
 
 def test_no_path_of_one_machine_and_nothing_left_to_do() -> None:
@@ -144,8 +146,8 @@ def impurities(tree: ast.Module) -> Iterator[str]:
 
 
 def test_keys_and_bridge_are_pure() -> None:
-    found = {name_of(path): list(impurities(parsed(path))) for path in PURE}
-    assert not {name: lines for name, lines in found.items() if lines}
+    found = {name_of(path): lines for path in PURE if (lines := list(impurities(parsed(path))))}
+    assert not found, f"pass time, randomness and bytes in, or move the code to gateway/: {found}"
 
 
 @pytest.mark.parametrize("code", [
@@ -164,7 +166,8 @@ def test_how_regions_are_joined_is_asked_of_the_topology_alone() -> None:
     rooms = ("publisher", "replica", "reader", "wire", "groups", "membership")
     modules = [path for path in MODULES if path.relative_to(ROOT).parts[0] == "bridge" and path.parent.name in rooms]
     assert len(modules) > 30
-    assert not [name_of(path) for path in modules if asks.search(path.read_text("utf-8"))]
+    asking = [name_of(path) for path in modules if asks.search(path.read_text("utf-8"))]
+    assert not asking, f"ask an object of bridge/topology/topology.py, not the overlay: {asking}"
 
 
 def has_logic(tree: ast.Module) -> bool:
@@ -210,7 +213,7 @@ def test_no_public_class_has_the_name_of_another_without_a_reason() -> None:
         if isinstance(node, ast.ClassDef):
             places.setdefault(node.name, set()).add(name_of(path))
     shared = {name: sorted(where) for name, where in places.items() if len(where) > 1}
-    assert set(shared) == set(TWO_OF_A_NAME), shared
+    assert set(shared) == set(TWO_OF_A_NAME), f"rename one, or say why in TWO_OF_A_NAME of this file: {shared}"
 
 
 def test_every_public_class_and_function_says_what_it_is_for() -> None:
@@ -221,7 +224,8 @@ def test_every_public_class_and_function_says_what_it_is_for() -> None:
 
 def test_a_constant_is_explained_by_a_string_after_it_or_a_comment_beside_it() -> None:
     """Never by `#:` before it: one style, which editors and the documentation read alike."""
-    assert not [name_of(path) for path in MODULES if re.search(r"^\s*#:", path.read_text("utf-8"), re.MULTILINE)]
+    found = [name_of(path) for path in MODULES if re.search(r"^\s*#:", path.read_text("utf-8"), re.MULTILINE)]
+    assert not found, f"put a string after the constant in place of `#:` before it: {found}"
 
 
 def last_name(node: ast.expr) -> str:
@@ -251,8 +255,9 @@ def test_everything_that_is_counted_is_in_the_registry_and_nothing_else_is() -> 
     counted = {name for path in MODULES for name in counted_in(path)}
     assert len(counted) > 80
     assert counted - set(FigureName) == set(), "add them to bridge/contract/figures.py"
-    assert set(FigureName) - counted == set(), "nobody counts these"
-    assert all(figure.text.endswith(".") for figure in FigureName)
+    assert set(FigureName) - counted == set(), "nobody counts these: count them by Count, or take them off figures.py"
+    unended = [figure for figure in FigureName if not figure.text.endswith(".")]
+    assert not unended, f"end their texts in bridge/contract/figures.py with a full stop: {unended}"
 
 
 LOG_METHODS = {"info", "warning", "error", "exception", "critical", "fatal", "log"}
@@ -301,7 +306,9 @@ def test_every_line_that_an_operator_may_audit_is_in_the_registry_and_is_said() 
     ]
     assert not past, "say these by an event of gateway/base/log_events.py:\n" + "\n".join(past)
     said = [each for path in MODULES for each in said_in(path)]
-    assert {event.name for event in LogEvent} == {name for name, _ in said}, "nobody says these, or there are none"
+    known, named = {event.name for event in LogEvent}, {name for name, _ in said}
+    assert not known - named, "nobody says these: say them, or take them off gateway/base/log_events.py"
+    assert not named - known, "add these to gateway/base/log_events.py"
     for name, count in said:
         wanted = len(re.findall(r"%0?\d*[a-zA-Z]", LogEvent[name].text))
         assert count in (-1, wanted), f"{name} has {wanted} marks in its text, and is given {count} arguments"

@@ -360,7 +360,9 @@ def is_far_request(data: bytes) -> bool:
 
 @value
 class Record:
-    """Append records and keys to the history. Of two records of a position, or two keys of an id, the longer stays."""
+    """Effect: append records and keys to the history. Of two records of a position, or two keys of an id, the longer
+    stays.
+    """
 
     records: tuple[HistoryRecord, ...] = field(repr=False)
     keys: tuple[HistoryKey, ...] = field(repr=False)
@@ -368,7 +370,9 @@ class Record:
 
 @value
 class RecordEra:
-    """Keep the adoption of a version of the overlay. `document`: compressed, as on `$veil/overlay`."""
+    """Effect: keep, in the history, that a version of the overlay was adopted. `document`: compressed, as on
+    `$veil/overlay`.
+    """
 
     time_ms: int
     digest: bytes
@@ -377,7 +381,9 @@ class RecordEra:
 
 @value
 class Recall:
-    """Read the page for `peer`, and answer with `Recalled`. `oldest_ms`: older records are not handed out."""
+    """Effect: read a page of the history for `peer`, and answer with `Recalled`. `oldest_ms`: older records are not
+    handed out.
+    """
 
     peer: str
     request: HistoryRequest

@@ -23,10 +23,10 @@ def cost_vector(
     link_costs: Sequence[float],
     processing: Sequence[float],
 ) -> list[float] | None:
-    """Returns Eq 8 for every link of the cycle: the cost to the broker at place `at` of `ring` if that link is removed.
+    """Returns the cost (Eq 8 of paper D) to the broker at place `at` of `ring`, for each link of the cycle if removed.
 
-    Link number i joins `ring[i]` and `ring[i + 1]`, the last link the ends. `common`: with each other broker of the
-    ring. None if one is unknown.
+    Link number i joins `ring[i]` and `ring[i + 1]`, the last link the ends. `common`: the
+    publications in common with each other broker of the ring. Returns None if a needed value is unknown.
     """
     count = len(ring)
     ways: list[list[float]] = []  # going up and down: the cost of reaching each further broker

@@ -62,7 +62,9 @@ UNAUTHORISED_S = 24 * 3600.0  # an entry that we may not publish (any more) wait
 
 
 class Publisher:
-    """Sends what the outbox holds. One a gateway. `sealer`: what our scopes seal under."""
+    """The machine that sends what the outbox of a gateway holds, one a gateway. `sealer`: seals, under the present keys
+    and rights of our scopes.
+    """
 
     def __init__(
         self,
@@ -123,7 +125,7 @@ class Publisher:
 
     @property
     def waiting_full(self) -> bool:
-        """True if another entry that must wait is better left on disk."""
+        """True if so many entries of the outbox wait in memory for a key or a right that others stay on disk."""
         return self._residents.waiting_full
 
     def could_go(self, publication: Publication, now: float, late: bool = True) -> bool:

@@ -121,7 +121,7 @@ class Residents:
 
     @property
     def waiting_full(self) -> bool:
-        """True if another entry that must wait is better left on disk."""
+        """True if so many entries wait in memory for a key or a right that others stay on disk."""
         count, held = self._count[Standing.WAITING], self._bytes[Standing.WAITING]
         return count >= WAITING_MAX or held >= WAITING_BYTES_MAX
 

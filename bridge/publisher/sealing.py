@@ -235,7 +235,9 @@ class Sealer:
     # -------------------------------------------------------------------------------------------- changes
 
     def ask_review(self, at: float | None = None) -> None:
-        """Requests a review at that time, or now, unless one is due before."""
+        """Requests a look at the keys and rights of each scope at the time `at`, or now for None, unless a look is due
+        before.
+        """
         self.review_at = None if at is None or self.review_at is None else min(self.review_at, at)
 
     def keys_changed(self) -> None:

@@ -46,7 +46,8 @@ class Evidence:
     def adopt_overlay(self, overlay: Overlay) -> None:
         """Adopts another version of the overlay or other views; keeps the explanations of views remaining open.
 
-        An explanation concerns places in one set of views, so evidence of a view is never held against a member of
+        An explanation is a choice of k honest places for every region of a path, which no key has refuted. An
+        explanation concerns places in one set of views, so evidence of a view is never held against a member of
         another.
         """
         self._overlay = overlay

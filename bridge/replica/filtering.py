@@ -151,7 +151,9 @@ class Filtering:
         return told + _lowered(stream)
 
     def forget_all_but(self, members: Collection[str], publishers: Collection[bytes]) -> None:
-        """Forgets former members."""
+        """Forgets the runs of numbers left out for neighbours beside `members`, and all streams of publishers beside
+        `publishers`.
+        """
         for key, stream in list(self._streams.items()):
             if key[0] not in publishers:
                 self._streams.pop(key)

@@ -156,8 +156,8 @@ class Choices(Generic[C]):
     def plan(
         self, base: DeliveryPlan[C], message: Carried, may: Callable[[C], bool] = lambda client: True
     ) -> DeliveryPlan[C]:
-        """Returns the receivers of this message: the receivers of `base`, and clients whose predicates hold. `may`: the
-        right of a group's member.
+        """Returns the receivers of this message: those of `base`, the plan of subscriptions without predicate, and
+        clients whose predicates hold. `may(client)`: True if a member of a shared group may receive the topic.
         """
         matched = self._index.match(attributes_of(message), self._open)
         found = dict.fromkeys(self._by_slot[slot] for slot in slots_of(matched))

@@ -131,11 +131,13 @@ class DataDirectory:
         return cls(path, time.time_ns() // 1_000_000)
 
     def split_seed(self, epoch: int) -> bytes:
-        """Returns the seed of an epoch's splits, see `split_seed`. Raises StoreError."""
+        """Returns the seed from which the shares of an epoch are split, made and stored at the first call. Raises
+        StoreError.
+        """
         return split_seed(self.path / "seeds", epoch)
 
     def erase_seeds(self, is_over: Callable[[int], bool]) -> list[int]:
-        """Erases the seeds of epochs that are over, see `erase_seeds`. Raises StoreError."""
+        """Erases the seeds of epochs for which `is_over` holds, and returns these epochs. Raises StoreError."""
         return erase_seeds(self.path / "seeds", is_over)
 
     def sealing_key(self, purpose: bytes) -> bytes:

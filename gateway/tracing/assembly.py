@@ -157,7 +157,9 @@ def pace_of(settings: TraceSettings) -> Preset:
 def fleet_of(
     settings: TraceSettings, local: LocalIdentity, wall: Wall
 ) -> tuple[Fleet | None, Callable[[bytes, str], object]]:
-    """Returns the summing of groups and the calls to operators."""
+    """Returns the machine that sums up the states of entities by groups, None without `fleet` in the settings, and the
+    function that calls the operators' webhook.
+    """
     if settings.fleet is None:
         return None, _nothing
     name, domain, prefix = local.name, local.card.domain, settings.fleet.prefix

@@ -53,7 +53,9 @@ class OtherWitnesses:
         return sum(client.connected for client in self._clients)
 
     def start(self, changed: Callable[[int], object], heard: Callable[[bytes, bytes], object]) -> None:
-        """Connect. `changed(up)` whenever one comes or goes; `heard(session, data)` for each answer."""
+        """Connects to every witness. Calls `changed(up)` with the number of reached witnesses whenever one comes or
+        goes, and `heard(session, data)` for each answer.
+        """
         self._heard = heard
         for client in self._clients:
             client.on_up = client.on_down = lambda: changed(self.reached_count)

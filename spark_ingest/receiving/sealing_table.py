@@ -17,8 +17,8 @@ DONE_KEPT = 16_384
 
 
 class FormTable:
-    """A table of forms. A form is live from its first piece until it is on disk, and is known for a while
-    afterwards.
+    """A table of forms: sealings of publications, of which pieces came. A form is live from its first piece until it is
+    on disk, and is known for a while afterwards.
     """
 
     def __init__(self) -> None:

@@ -44,7 +44,7 @@ WHOLE = (State.READY, State.WRITING)
 
 @dataclass(slots=True, eq=False)
 class Form:
-    """A form of a publication."""
+    """A form of a publication: one sealing of it, the pieces of that sealing that came, and its row for the spool."""
 
     told: tuple[str, str]
     admitted: Admitted
