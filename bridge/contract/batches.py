@@ -76,17 +76,20 @@ def packed(topic: str, records: Sequence[Numbered], in_clear: bool | None = None
     """Packs the records, in order, as a single publication on `topic`. Raises `OurFault` if one fits no
     record. `in_clear` has the meaning that it has in `Publication`.
     """
-    publications, first = [record.publication for record in records], records[0].number
-    times = [p.time_ms for p in publications]
-    content = encode(
-        bytes([_flags(p) if p.retain else p.qos for p in publications]),
-        times,
-        [p.topic.encode() for p in publications],
-        [_extras(p, None if number == due else number) for due, (number, p) in enumerate(records, first)],
-        [p.payload for p in publications],
-    )
-    begins_ms, qos = min(times), max([p.qos for p in publications])
-    ends_ms = [p.time_ms + p.expiry_s * 1000 for p in publications if p.expiry_s is not None]
+    next_number, flags, qos = records[0].number, bytearray(), 0
+    times, ends_ms = list[int](), list[int]()
+    topics, extras, payloads = list[bytes](), list[bytes](), list[bytes]()
+    for number, p in records:
+        flags.append(_flags(p) if p.retain else p.qos)
+        times.append(p.time_ms)
+        topics.append(p.topic.encode())
+        extras.append(_extras(p, None if number == next_number else number))
+        payloads.append(p.payload)
+        qos, next_number = max(qos, p.qos), next_number + 1
+        if p.expiry_s is not None:
+            ends_ms.append(p.time_ms + p.expiry_s * 1000)
+    content = encode(bytes(flags), times, topics, extras, payloads)
+    begins_ms = min(times)
     expiry_s = -(-(max(ends_ms) - begins_ms) // 1000) if len(ends_ms) == len(records) else None
     return Publication(
         topic, content, qos, expiry_s=expiry_s, time_ms=begins_ms, records=len(records), in_clear=in_clear
