@@ -568,13 +568,16 @@ class GatewayNode(ReaderNode):
         """
         passed: list[Effect] = []
         for effect in effects:
+            if type(effect) is Deliver:
+                retains, has_groups = effect.publication.retain, self.groups.has_any
+                deliver = self.publisher.retained.take_delivery(effect) if retains else effect
+                passed += self.groups.placed(deliver, now) if has_groups else (deliver,)
+                continue
             match effect:
                 case Wanted(name):
                     passed += self.wanted(name, now)
                 case Doubted(name):
                     passed += self.doubted(name, now)
-                case Deliver():
-                    passed += self.groups.placed(self.publisher.retained.take_delivery(effect), now)
                 case Send(_, wire) if wire.topic == HISTORY_TOPIC:
                     passed += self.asking.sent(effect, now)
                 case _:

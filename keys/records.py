@@ -38,6 +38,7 @@ EXPIRY, NUMBER, PROPERTIES = 1, 32, 64  # beside them the flags of `SEALED`, in 
 _HEAD = struct.Struct("<BBHHHII")
 HEAD_BYTES = _HEAD.size
 RECORD_FLAGS = bytes(f for f in range(64) if f & QOS != 3 and (f & RETAIN or not f & TOMBSTONE))
+_BARE_FLAGS = bytes(f for f in RECORD_FLAGS if not f & ~QOS)
 _PLAIN_FLAGS = bytes(f for f in RECORD_FLAGS if not f & HAS_EXTRAS)
 _HAS_EXTRAS = bytes(bool(f & HAS_EXTRAS) for f in range(256))
 _TEXT_MAX = 65_535
@@ -299,6 +300,11 @@ class Records:
             raise BadFrame("a topic twice")
         _check_padding(data, count, topic_count, (ends[-1], rest[1] + extras_bytes, rest[2] + payloads_bytes))
         return cls(data, flags, times, indexes, topics, (extras, payloads), (rest[1], rest[2]))
+
+    @property
+    def are_bare(self) -> bool:
+        """True if each record is no more than time, topic, QoS and payload, and counts."""
+        return not self.flags.translate(None, _BARE_FLAGS)
 
     # ------------------------------------------------------------------------------------------- records
 

@@ -72,15 +72,15 @@ def count_of(publication: Publication) -> int:
     return publication.records or 1
 
 
-def packed(topic: str, records: Sequence[Numbered]) -> Publication:
+def packed(topic: str, records: Sequence[Numbered], in_clear: bool | None = None) -> Publication:
     """Packs the records, in order, as a single publication on `topic`. Raises `OurFault` if one fits no
-    record.
+    record. `in_clear` has the meaning that it has in `Publication`.
     """
     next_number, flags, qos = records[0].number, bytearray(), 0
     times, ends_ms = list[int](), list[int]()
     topics, extras, payloads = list[bytes](), list[bytes](), list[bytes]()
     for number, p in records:
-        flags.append(_flags(p))
+        flags.append(_flags(p) if p.retain else p.qos)
         times.append(p.time_ms)
         topics.append(p.topic.encode())
         extras.append(_extras(p, None if number == next_number else number))
@@ -91,7 +91,9 @@ def packed(topic: str, records: Sequence[Numbered]) -> Publication:
     content = encode(bytes(flags), times, topics, extras, payloads)
     begins_ms = min(times)
     expiry_s = -(-(max(ends_ms) - begins_ms) // 1000) if len(ends_ms) == len(records) else None
-    return Publication(topic, content, qos, expiry_s=expiry_s, time_ms=begins_ms, records=len(records))
+    return Publication(
+        topic, content, qos, expiry_s=expiry_s, time_ms=begins_ms, records=len(records), in_clear=in_clear
+    )
 
 
 def void(topic: str, record_topic: str, qos: int, time_ms: int) -> Publication:

@@ -306,9 +306,14 @@ class SharedGroups:
 
     # -------------------------------------------------------------------------------------- publications
 
+    @property
+    def has_any(self) -> bool:
+        """True if there is a local group, so that `placed` may mark a publication."""
+        return len(self._groups) > 0
+
     def placed(self, deliver: Deliver, now: float) -> list[Effect]:
         """Marks a publication of another gateway with the local groups that do not get it."""
-        groups = self._index.match(deliver.publication.topic) if self._groups else ()
+        groups = self._index.match(deliver.publication.topic)
         if not groups:
             return [deliver]
         lost: set[SharedName] = set()

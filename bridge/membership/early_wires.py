@@ -169,7 +169,8 @@ class EarlyWires:
 def _name(event: Received) -> bytes:
     wire = event.wire
     told = [text for pair in wire.properties for text in pair]
-    return hashlib.sha256("\0".join((event.peer, wire.topic, *told)).encode() + b"\0" + wire.payload).digest()
+    named = "\0".join((event.peer, wire.topic, *told)).encode(errors="surrogatepass")
+    return hashlib.sha256(named + b"\0" + wire.payload).digest()
 
 
 def _withhold(number: int) -> list[Effect]:

@@ -38,6 +38,7 @@ QOS0_ENTRIES_MAX = 10_000  # they are in memory only; without an uplink who has 
 QOS0_BYTES_MAX = 64 << 20  # ... as they do when they are larger together
 REPAIR_S = 10.0  # for so long others may ask for pieces of what every replica acknowledged ...
 REPAIR_BYTES_MAX = 64 << 20  # ... unless it is more than this
+TOGETHER_S = 1.0  # what may go waits so long for others
 
 
 class Residents:
@@ -252,13 +253,14 @@ class Repairable:
         self._bytes -= self.kept.pop(sequence, (0.0, 0))[1]
 
     def due_entries(self, now: float) -> list[int]:
-        """Returns the sequences that may go."""
-        return [sequence for sequence, (until, _) in self.kept.items() if until <= now]
+        """Returns the leading sequences that may go."""
+        return [sequence for sequence, _ in takewhile(lambda kept: kept[1][0] <= now, self.kept.items())]
 
     @property
     def next_deadline(self) -> float | None:
+        """The time at which entries go together: each alone would wake the gateway once more for every batch."""
         first = next(iter(self.kept.values()), None)
-        return None if first is None else first[0]
+        return None if first is None else first[0] + TOGETHER_S
 
     def answer_request(self, event: Received, request: PullRequest, entry: Entry | None, now: float) -> list[Effect]:
         """Answers a replica of the home region lacking pieces of an entry."""

@@ -24,6 +24,7 @@ from bridge.reader.streams import Held
 from bridge.wire import NUL, Admitted, has_expired, is_of_a_time, is_topic
 from keys.envelope import DataKey, Mode
 from keys.errors import BadContent, KeysError
+from keys.records import Records
 from keys.topictokens import retained_id
 
 Had: TypeAlias = Callable[[Held, Sequence[Numbered], DataKey | None], None]
@@ -36,10 +37,13 @@ class Unpacked:
 
     def __init__(self, secret: ScopeSecret, admitted: Admitted, content: bytes, now: float) -> None:
         self._scope, self._token_key = secret.scope.filter, secret.token_key
-        self.records: list[Numbered] = []
         self.expired = self.refused = 0
-        names: dict[str, bool] = {}
         header, rights = admitted.header, admitted.rights
+        if (bare := _bare(Records.decode(content), admitted, secret)) is not None:
+            self.records: list[Numbered] = bare
+            return
+        self.records = []
+        names: dict[str, bool] = {}
         for record in unpacked(content, header.sequence):
             if not isinstance(record, Numbered):
                 self.refused += 1
@@ -89,6 +93,25 @@ class Unpacked:
             why = "records of a batch that may not be delivered"
             effects += [Count("unopened", self.refused), Blame(publisher, False, why)]
         return [*effects, Count("delivered", len(self.records))]
+
+
+def _bare(records: Records, admitted: Admitted, secret: ScopeSecret) -> list[Numbered] | None:
+    """Returns all records of a batch of which none is more than topic and payload, and none is to be left out, as most
+    are; None: each has to be judged.
+    """
+    if admitted.header.retain or not records.are_bare or not is_of_a_time(max(records.times)):
+        return None
+    try:
+        topics = [topic.decode() for topic in records.topics]
+    except UnicodeDecodeError:
+        return None
+    if not all(is_topic(topic) and _may_have(admitted.rights, secret, topic) for topic in topics):
+        return None
+    columns = zip(records.indexes, records.payloads(), records.flags, records.times, strict=True)
+    return [
+        Numbered(number, Publication(topics[index], payload, qos, time_ms=time_ms))
+        for number, (index, payload, qos, time_ms) in enumerate(columns, admitted.header.sequence)
+    ]
 
 
 def _may_have(rights: RecordRights, secret: ScopeSecret, topic: str) -> bool:

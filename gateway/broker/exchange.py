@@ -170,21 +170,21 @@ class Exchange:
         self.holding.note_read(client, before)
         return actions
 
-    def took_alone(self, client: Client, acknowledged: int | None, now: float) -> bool:
-        """Takes a read that is one PINGREQ, or one PUBACK of the packet identifier `acknowledged`, if no more than a
-        PINGRESP follows. False: `take_packets` must take it.
+    def took_alone(self, client: Client, acknowledged: Sequence[int], now: float) -> int:
+        """Takes a read that is one PINGREQ, or PUBACKs of the packet identifiers `acknowledged`, if no more than a
+        PINGRESP follows. Returns how many packets were taken; `take_packets` must take the next one.
         """
         if client.is_behind or client.peer is not None or self.host.sees_packets_received:
-            return False
+            return 0
         session = client.session
         try:
-            taken = session.note_sign_of_life(now) if acknowledged is None else session.take_puback(acknowledged, now)
+            taken = session.take_pubacks(acknowledged, now) if acknowledged else session.note_sign_of_life(now)
             if taken and now - client.seen_at >= SEEN_INTERVAL_S:
                 self._seen(client, now)
         except Exception as error:  # noqa: BLE001  counted, and the log has its traceback
             self.traffic.defects.note_error(log, LogEvent.CONNECTION_FAILED, error, client.client_id)
             self.close(client, session.close(ReasonCode.UNSPECIFIED_ERROR, "internal error"))
-            return False
+            return 0
         return taken
 
     def took_publish(self, client: Client, topic: str, payload: bytes, now: float) -> bool:
@@ -657,14 +657,15 @@ class Exchange:
         topic go to their receivers together. Raises TopicError.
         """
         run: list[Message] = []
-        goes_together = self.tracing is None and self.host.is_absent
+        goes_together, last = self.tracing is None and self.host.is_absent, ""
         for publication in publications:
-            topic = publication.topic
-            if run and topic != run[0].topic:
+            topic, qos = publication.topic, publication.qos
+            if run and topic != last:
                 self._inject_run(run)
                 run = []
-            if goes_together and publication.qos and not publication.retain and is_bare(publication):
-                run.append(Message(topic if run else check_name(topic), publication.payload, publication.qos))
+            if goes_together and qos and not publication.retain and is_bare(publication):
+                last = topic if run else check_name(topic)
+                run.append(Message(topic, publication.payload, qos))
                 continue
             if run:
                 self._inject_run(run)

@@ -10,6 +10,8 @@ Does not know sessions: `session` checks if an identifier is in use or a topic a
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Sequence
 from typing import Literal
 
 from gateway.mqtt5 import parsing
@@ -46,7 +48,7 @@ from gateway.mqtt5.types import (
     decode_varint,
 )
 
-__all__ = ["LONE_BYTES", "Decoder", "PublishTemplate", "encode", "encode_property_fields", "encode_publish"]
+__all__ = ["LONE_BYTES", "Decoder", "PublishTemplate", "encode", "encode_property_fields", "encode_publish", "pubacks"]
 
 # Topic names that were checked before, by their bytes: a look-up costs a third of decoding and checking
 # again, and equal topics become one str object whose hash the router finds already computed. Shared by all
@@ -72,6 +74,14 @@ def _topic(raw: bytes) -> str:
 LONE_BYTES = 2 + 127
 """Bytes of the longest packet whose remaining length takes a byte, as packets with one reading have."""
 _QOS_1 = 0x32  # first byte of a PUBLISH of QoS 1 without flags
+
+
+def pubacks(data: bytes | memoryview) -> Sequence[int]:
+    """Returns the packet identifiers of bytes that are whole PUBACKs of success and nothing else; else of none."""
+    count, rest = divmod(len(data), 4)
+    if rest or data[::4] != b"\x40" * count or data[1::4] != b"\2" * count:
+        return ()
+    return struct.unpack(f">{2 * count}H", data)[1::2]
 
 
 class Decoder:
@@ -228,7 +238,17 @@ class Decoder:
         may_have_subscription_ids = self._role == "client"
         copies = self._copies
         young, old = copies.generations if copies is not None else ({}, {})
+        # Publications of a burst have equal heads, as a rule: what is before the identifier of the last one of QoS 1.
+        head, headed, size = b"", "", 0
         while position + 2 <= end:
+            if head and data.startswith(head, position) and position + size <= end:
+                at = position + len(head)
+                packet_id = data[at] << 8 | data[at + 1]
+                at += 3 if v5 else 2
+                if packet_id and not (v5 and data[at - 1]):
+                    position += size
+                    append(Publish(headed, data[at:position], 1, False, False, packet_id, NO_PROPERTIES))
+                    continue
             first = data[position]
             length = data[position + 1]
             start = position + 2
@@ -288,6 +308,8 @@ class Decoder:
                 append(Publish(topic, payload, qos, retain, first & 8 == 8, packet_id, properties))
                 if copies is not None:
                     young, old = copies.keep_body(body, (topic, payload, properties))
+                elif first == _QOS_1 and properties is NO_PROPERTIES:
+                    head, headed, size = data[position : start + 2 + len(raw)], topic, stop - position
             elif length == 2 and first in _BARE and (packet_id := data[start] << 8 | data[start + 1]):
                 append(_BARE[first](packet_id))
             else:

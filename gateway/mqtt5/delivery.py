@@ -14,7 +14,7 @@ from typing import Protocol
 
 from gateway.mqtt5.actions import SessionFigures, SessionLimits
 from gateway.mqtt5.aliases import NO_OUTBOUND
-from gateway.mqtt5.encoding import encode_publish, encode_retained
+from gateway.mqtt5.encoding import encode_publish, encode_retained, encode_run
 from gateway.mqtt5.flows import OutboundFlows
 from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import Version
@@ -212,32 +212,31 @@ class Delivery:
         return self._depart(queued, packet_id)
 
     def send_run(self, run: Sequence[Message], qos: int) -> list[bytes]:
-        """Sends leading messages as `send` does, each at the lower of its own QoS and `qos`; returns their packets.
-        They have no properties. Takes fewer calls than `send` for each.
+        """Sends leading messages as `send_at_once` does, each at the lower of its own QoS and `qos`; returns their
+        packets. They have one topic and no properties. Takes fewer calls than `send_at_once` for each.
         """
-        packets: list[bytes] = []
         if self.waiting or self.paused or self.state is not Connection.CONNECTED:
-            return packets
-        begin, journal, version = self.outbound.begin_flow, self.journal, self.version
-        held, most, payload_bytes = self._in_flight_bytes, self.limits.queue_bytes, 0
+            return []
+        room, topic = self.limits.queue_bytes / 2 - self._in_flight_bytes, run[0].topic
+        fixed_bytes = run[0].held_bytes - len(run[0].payload)
+        flows: list[tuple[Queued, int]] = []
         for message in run:
-            own, size = min(qos, message.qos), message.held_bytes
-            if 2 * (held + size) >= most:
+            own, size = message.qos if message.qos < qos else qos, fixed_bytes + len(message.payload)
+            room -= size
+            if room <= 0:
                 break
-            queued = Queued(message, own, False, size)
-            packet_id = begin(queued, own)
-            if not packet_id:
-                break
-            held += size
-            if journal is not None:
-                journal.queued(queued, packet_id)
-            payload_bytes += len(message.payload)
-            packets.append(encode_publish(message.topic, message.payload, own, packet_id=packet_id, version=version))
-        self._in_flight_bytes = held
-        if packets:
-            self.figures.delivered += len(packets)
-            self.figures.delivered_bytes += payload_bytes
-        return packets
+            flows.append((Queued(message, own, False, size), own))
+        packet_ids = self.outbound.begin_flows(flows)
+        del flows[len(packet_ids) :]
+        if self.journal is not None:
+            for (queued, _), packet_id in zip(flows, packet_ids, strict=True):
+                self.journal.queued(queued, packet_id)
+        payloads = [queued.message.payload for queued, _ in flows]
+        if payloads:
+            self._in_flight_bytes += sum([queued.size for queued, _ in flows])
+            self.figures.delivered += len(payloads)
+            self.figures.delivered_bytes += sum(map(len, payloads))
+        return encode_run(topic, payloads, [own for _, own in flows], packet_ids, self.version)
 
     def queue_at_once(self, message: Message, qos: int) -> bool:
         """Queues a message on the hot path of `deliver`, under the conditions of `send_at_once` but one: other

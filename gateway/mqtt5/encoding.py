@@ -7,7 +7,7 @@ chapter 3.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from gateway.mqtt5.packets import (
@@ -99,6 +99,22 @@ def encode_publish(
     else:
         variable = name + _packet_id(packet_id) if qos else name
     return _publish_frame(_BYTES[0x30 | dup << 3 | qos << 1 | retain], variable, payload)
+
+
+def encode_run(
+    topic: str, payloads: Sequence[bytes], qos: Sequence[int], packet_ids: Sequence[int], version: Version
+) -> list[bytes]:
+    """Returns what `encode_publish` returns for each of these messages of QoS 1 or 2 without flags and properties."""
+    name = _names.get(topic) or _name(topic)
+    tail = b"\0" if version == Version.V5 else b""
+    fixed, join = len(name) + 2 + len(tail), b"".join
+    packets, before, head = list[bytes](), (-1, -1), b""
+    for payload, own, packet_id in zip(payloads, qos, packet_ids, strict=True):
+        if (own, len(payload)) != before:
+            before = own, len(payload)
+            head = _BYTES[0x30 | own << 1] + encode_varint(fixed + len(payload)) + name
+        packets.append(join((head, packet_id.to_bytes(2, "big"), tail, payload)))
+    return packets
 
 
 def encode_retained(topic: str, payload: bytes, properties_bytes: bytes, version: Version) -> bytes:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -68,10 +69,11 @@ class SessionExchange(Delivery):
         if self.state is not Connection.CONNECTED:
             return b"".join(map(self.acknowledge, publishes))
         due = self.inbound.accepted_plainly(publishes)
-        said = [b"\x40\2" + packet_id.to_bytes(2, "big") for packet_id in due]
+        said, packed = bytearray(b"\x40\2\0\0" * len(due)), struct.pack(f">{len(due)}H", *due)
+        said[2::4], said[3::4] = packed[::2], packed[1::2]
         if len(due) < len(publishes):
-            said += map(self.acknowledge, publishes)  # adds nothing for messages already acknowledged
-        return b"".join(said)
+            said += b"".join(map(self.acknowledge, publishes))  # adds nothing for messages already acknowledged
+        return bytes(said)
 
     def _on_pubrel(self, packet: PubRel, now: float, actions: list[Any]) -> None:
         known = self.inbound.take_pubrel(packet.packet_id) is Answer.SEND_PUBCOMP

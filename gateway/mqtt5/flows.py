@@ -8,11 +8,11 @@ packet on the rest of a session.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum, auto
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from gateway.mqtt5.packets import Publish
+from gateway.mqtt5.packets import NO_PROPERTIES, Publish
 from gateway.mqtt5.types import MAXIMUM_PACKET_ID, ProtocolViolation, ReceiveMaximumExceeded
 
 
@@ -226,6 +226,27 @@ class OutboundFlows(Generic[Item]):
         self.quota -= 1
         return packet_id
 
+    def begin_flows(self, entries: Sequence[tuple[Item, int]]) -> Sequence[int]:
+        """Calls `begin_flow` for leading messages, each with its QoS, as many as may start; returns their identifiers,
+        in order. Takes fewer calls than `begin_flow` for each.
+        """
+        unacknowledged, released = self.unacknowledged, self.released
+        room = min(self.quota - self._least, self.window_max - len(unacknowledged) - len(released))
+        if room <= 0 or self.repeat:
+            return ()
+        entries = entries[:room]
+        ids: Sequence[int]
+        ids, last = range(self._last_id + 1, self._last_id + 1 + len(entries)), self._last_id + len(entries)
+        if last <= MAXIMUM_PACKET_ID and unacknowledged.keys().isdisjoint(ids) and not (released or self.requests):
+            self._last_id = last
+        else:
+            ids = [self.free_id() for _ in entries]
+        if unacknowledged is NONE:
+            unacknowledged = self.unacknowledged = {}
+        unacknowledged.update(zip(ids, entries, strict=True))
+        self.quota -= len(entries)
+        return ids
+
     @property
     def may_start(self) -> bool:
         """True if a new message may go: quota is left, no older message waits for repetition, identifiers are free."""
@@ -291,6 +312,22 @@ class OutboundFlows(Generic[Item]):
         del self.unacknowledged[packet_id]
         self._give_back(True)
         return known[0]
+
+    def take_pubacks(self, packet_ids: Iterable[int]) -> list[Item]:
+        """Applies leading PUBACKs as `take_puback` does, and returns their items. `take_acknowledgement` must be called
+        for the next one.
+        """
+        unacknowledged, items = self.unacknowledged, list[Item]()
+        if self.repeat:
+            return items
+        for packet_id in packet_ids:
+            known = unacknowledged.get(packet_id)
+            if known is None or known[1] != 1:
+                break
+            del unacknowledged[packet_id]
+            items.append(known[0])
+        self.quota = min(self._most, self.quota + len(items))
+        return items
 
     def give_back_tables(self) -> None:
         """Gives back empty tables: most of tens of thousands of clients send nothing most of the time."""
@@ -396,6 +433,22 @@ class InboundFlows:
             accepting = self.accepting = {}
         accepting[packet_id] = publish
         return True
+
+    def routed_run(self, packets: Sequence[object]) -> int:
+        """Takes leading PUBLISHes of QoS 1 without retain flag and properties as `routed` does; returns how many."""
+        accepting, awaiting, count = self.accepting, self.awaiting_pubrel, 0
+        room = self._receive_maximum - self.unfinished if self._enforced else len(packets)
+        for packet in packets[: max(0, room)]:
+            if type(packet) is not Publish or packet.qos != 1 or packet.retain:
+                break
+            packet_id = packet.packet_id
+            if packet.properties is not NO_PROPERTIES or packet_id in accepting or packet_id in awaiting:
+                break
+            if accepting is NONE:
+                accepting = self.accepting = {}
+            accepting[packet_id] = packet
+            count += 1
+        return count
 
     def forgo(self, publish: Publish) -> None:
         """Undoes `routed` for a dropped message: the repetition is a new message.

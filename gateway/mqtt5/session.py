@@ -15,7 +15,7 @@ MQTT 3.1.1 in its place.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -271,18 +271,19 @@ class ServerSession(SessionExchange):
         self._last_received = now
         return True
 
-    def take_puback(self, packet_id: int, now: float) -> bool:
-        """Takes a PUBACK of success on which nothing waits. False, with no effect: `take_packet` must take it."""
+    def take_pubacks(self, packet_ids: Sequence[int], now: float) -> int:
+        """Takes leading PUBACKs of success on which nothing waits, and returns how many; `take_packets` must take the
+        next one.
+        """
         if self.waiting or self.state is not Connection.CONNECTED:
-            return False
-        queued = self.outbound.take_puback(packet_id)
-        if queued is None:
-            return False
+            return 0
+        done = self.outbound.take_pubacks(packet_ids)
         self._last_received = now
-        self._in_flight_bytes -= queued.size
+        self._in_flight_bytes -= sum([queued.size for queued in done])
         if self.journal is not None:
-            self.journal.finished(packet_id, queued)
-        return True
+            for packet_id, queued in zip(packet_ids, done, strict=False):
+                self.journal.finished(packet_id, queued)
+        return len(done)
 
     def begins_plainly(self, now: float) -> bool:
         """Notes a PUBLISH of QoS 1 that the broker routes and acknowledges before any other packet. False, with no
@@ -300,13 +301,17 @@ class ServerSession(SessionExchange):
         """Takes a single packet of the client; see `take_packets`."""
         return self.take_packets((packet,), now)
 
-    def take_packets(self, packets: Iterable[Packet], now: float) -> list[Action]:
+    def take_packets(self, packets: Sequence[Packet], now: float) -> list[Action]:
         """Takes the packets of a read, in order, and returns actions to write, route and answer. No action follows a
         Close.
         """
         self._last_received = now
         actions: list[Action] = []
         outbound, has_acknowledged = self.outbound, False
+        if len(packets) > 1 and self.state is Connection.CONNECTED and self._offer.maximum_qos:
+            count = self.inbound.routed_run(packets)
+            actions += packets[:count]  # type: ignore[arg-type]
+            packets = packets[count:]
         try:
             for packet in packets:
                 if self.state is not Connection.CONNECTED:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import replace
 
 from bridge.contract import Numbered, packed
 from gateway.outbox.database import StoredRow, encode_publication
@@ -42,8 +41,7 @@ def _together(members: Sequence[StoredRow]) -> StoredRow:
     records: list[Numbered] = []
     for row in members:
         records += map(Numbered, itertools.count(row.sequence), row.run or (row.publication,))
-    batch = packed(first.chain.name, records)
+    batch = packed(first.chain.name, records, first.chain.in_clear)
     sequences, topics = tuple([row.sequence for row in members]), {each.publication.topic for each in records}
-    batch = replace(batch, in_clear=first.chain.in_clear)
     frame = encode_publication(batch)
     return StoredRow(first.sequence, first.chain, batch.qos, frame, batch, sequences=sequences, topics=topics)

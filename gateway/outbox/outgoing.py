@@ -125,16 +125,21 @@ class Outgoing:
             self._refuse(error, done)
 
     def take_run(self, run: Sequence[Publication], done: Callable[[int], None], chain: Chain, client: str = "") -> int:
-        """Takes leading publications of QoS 1 of one client and chain, none of them retained, as one, and returns how
-        many. Calls `done(code)` once for all of these, when they are durable. `take_publication` must take the next
-        one.
+        """Takes leading publications of QoS 1 of one client and chain, no more than topic and payload, as one, and
+        returns how many. Calls `done(code)` once for all of these, when they are durable. `take_publication` must take
+        the next one.
         """
         if self.followed is not None:
             return 0
-        size = count = 0
+        size = count = beside = 0
+        topic = None
         for publication in run[: chain.records]:
-            one = size_of(publication)
-            if not one or (count and size + one > chain.bytes):
+            if publication.topic != topic:
+                topic, beside = publication.topic, size_of(publication) - len(publication.payload)
+                if beside <= 0:  # it fits no batch
+                    break
+            one = beside + len(publication.payload)
+            if count and size + one > chain.bytes:
                 break
             size, count = size + one, count + 1
         if not count:

@@ -186,7 +186,7 @@ class GatewayOverlay(BrokerOverlay):
         gateway = self._gateway
         if self._rereading:
             return 0
-        chain, topic, count = None, "", 0
+        chain, topic, count, room = None, "", 0, 0
         most_bytes = SMALL_BYTES - gateway.publisher.sealer.padding
         for publication in run:
             if publication.topic != topic:
@@ -196,8 +196,8 @@ class GatewayOverlay(BrokerOverlay):
                 of = self._chain_of(topic)
                 if (chain is not None and of != chain) or not self._rights.may_publish(gateway, topic):
                     break
-                chain = of
-            if len(publication.payload) + CHAR_BYTES * len(topic) >= most_bytes:
+                chain, room = of, most_bytes - CHAR_BYTES * len(topic)
+            if len(publication.payload) >= room:
                 break
             count += 1
         return 0 if chain is None else self._outgoing.take_run(run[:count], done, chain, client_id)

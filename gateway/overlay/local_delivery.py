@@ -27,12 +27,15 @@ class LocalDelivery:
         else go together.
         """
         run: list[Publication] = []
+        topic = ""  # of the last one of the run
         for effect in effects:
-            publication: Publication | None = effect.publication
-            if not run or effect.publication.topic != run[-1].topic or effect.publication.expiry_s is not None:
-                publication = self._permitted(effect.publication)  # else as the one before
+            of = effect.publication
+            publication: Publication | None = of
+            if of.topic != topic or not run or of.expiry_s is not None:
+                publication = self._permitted(of)  # else as the one before
             if publication is not None and not (effect.stored or effect.groups_lost):
                 run.append(publication)
+                topic = of.topic
                 continue
             if run:
                 broker.deliver_run(run)

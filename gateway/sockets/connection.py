@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from gateway.base import behind_reads
 from gateway.base.log_events import LogEvent
 from gateway.clients import INTERNAL
-from gateway.mqtt5.codec import LONE_BYTES, Decoder
+from gateway.mqtt5.codec import LONE_BYTES, Decoder, pubacks
 from gateway.mqtt5.packets import Connect, Packet, Publish, Version
 from gateway.mqtt5.session import Action, Close, refusal
 from gateway.mqtt5.types import MqttError, ReasonCode
@@ -169,16 +169,24 @@ class MqttConnection(AcceptedTransport):
             return False
         if (publish := self._decoder.lone_publish(data)) is not None:
             return self._has_passed(client, len(data), *publish)
-        is_ping, traffic = data == PINGREQ, core.traffic
-        if not (is_ping or (len(data) == PUBACK_BYTES and data[:2] == PUBACK)):
-            return False
-        if not core.took_alone(client, None if is_ping else data[2] << 8 | data[3], core.now()):
-            return False
-        traffic.packets_received += 1
-        traffic.bytes_received += len(data)
-        if is_ping:
+        if data == PINGREQ and core.took_alone(client, (), core.now()):
+            core.traffic.packets_received += 1
+            core.traffic.bytes_received += len(data)
             self._reply(PINGRESP)
-        return True
+            return True
+        return len(data) == PUBACK_BYTES and self._pubacks_taken(data) > 0
+
+    def _pubacks_taken(self, data: bytes | memoryview) -> int:
+        """Takes leading PUBACKs of bytes that are PUBACKs of success alone, if nothing follows from them; returns
+        their bytes.
+        """
+        client, core = self.client, self._core
+        if client is None or data[:1] != PUBACK[:1] or self._decoder.is_amid or not (packet_ids := pubacks(data)):
+            return 0
+        count = core.took_alone(client, packet_ids, core.now())
+        core.traffic.packets_received += count
+        core.traffic.bytes_received += count * PUBACK_BYTES
+        return count * PUBACK_BYTES
 
     def _has_passed(self, client: Client, size: int, topic: str, payload: bytes, packet_id: int) -> bool:
         """Passes and acknowledges a plain publication of QoS 1, a read of `size` bytes. False: nothing was done."""
@@ -250,6 +258,9 @@ class MqttConnection(AcceptedTransport):
         self._core.turns.call(self._core.owner(self), self._take_rest)
 
     def _take_bytes(self, data: bytes | memoryview) -> None:
+        if (taken := self._pubacks_taken(data)) == len(data):
+            return
+        data = data[taken:] if taken else data
         decoder, traffic = self._decoder, self._core.traffic
         packets = decoder.feed(data)
         traffic.bytes_received += len(data)

@@ -8,7 +8,7 @@ from bridge.contract import Count, Publication, Received, Send, Wire
 from bridge.document import Scope, ScopeSecret
 from bridge.publisher import residents as repairing
 from bridge.publisher.entry import Entry
-from bridge.publisher.residents import REPAIR_S, Repairable, check_ours
+from bridge.publisher.residents import REPAIR_S, TOGETHER_S, Repairable, check_ours
 from bridge.wire import PullRequest
 from bridge.wire.pieces import PROPERTY_PART
 from bridge.wire.pulling import ANSWERS_MAX
@@ -53,11 +53,11 @@ def test_what_none_has_whole_is_kept_for_a_while(mode: Mode) -> None:
     assert kept.keep_entry(entry(1, mode), NOW) == []
     assert kept.keep_entry(entry(2, mode), NOW + 1) == []
     assert kept.keep_entry(entry(1, mode), NOW + 5) == [], "acknowledged twice, kept once"
-    assert (len(kept), kept.next_deadline) == (2, NOW + REPAIR_S)
+    assert (len(kept), kept.next_deadline) == (2, NOW + REPAIR_S + TOGETHER_S)
     assert kept.due_entries(NOW + REPAIR_S - 0.1) == []
     assert kept.due_entries(NOW + REPAIR_S) == [1]
     kept.forget_entry(1)
-    assert (len(kept), kept.next_deadline) == (1, NOW + 1 + REPAIR_S)
+    assert (len(kept), kept.next_deadline) == (1, NOW + 1 + REPAIR_S + TOGETHER_S)
     kept.forget_entry(1)
     assert kept.due_entries(NOW + 1 + REPAIR_S) == [2]
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.mqtt5 import codec, encoding, parsing
-from gateway.mqtt5.codec import Decoder, encode, encode_publish
+from gateway.mqtt5.codec import Decoder, encode, encode_publish, pubacks
 from gateway.mqtt5.packets import (
     Auth,
     ConnAck,
@@ -439,3 +439,51 @@ def test_a_wrong_filter_of_a_long_packet_is_refused_however_it_comes(kind: type,
         errors.append(str(decoder.error))
     assert errors == [errors[0]] * 3
     assert errors[0] != "None"
+
+
+@pytest.mark.parametrize("version", [Version.V311, Version.V5])
+@given(
+    st.lists(
+        st.one_of(
+            st.builds(
+                Publish, st.sampled_from(["t", "u/v"]), st.sampled_from([b"", b"12", b"34", b"x" * 200]),
+                st.sampled_from([1, 1, 1, 2]), st.booleans(), packet_id=st.integers(1, 9),
+            ),
+            st.builds(PubAck, st.integers(1, 9)),
+        ),
+        max_size=12,
+    ),
+    st.integers(0, 100),
+)  # fmt: skip
+def test_packets_of_a_burst_are_those_of_single_reads(version: Version, sent: list[Packet], cut: int) -> None:
+    data = b"".join(encode(packet, version) for packet in sent)
+    decoder = Decoder(version, role="server")
+    assert [*decoder.feed(data[:cut]), *decoder.feed(data[cut:])] == sent
+    assert decoder.error is None
+
+
+@pytest.mark.parametrize("version", [Version.V311, Version.V5])
+@pytest.mark.parametrize("second", ["32060001740000", "0006000174000161", "3206000174"])
+def test_a_bad_publish_behind_one_with_an_equal_head_is_refused(version: Version, second: str) -> None:
+    first = encode(Publish("t", b"abc"[version == Version.V5 :], 1, packet_id=1), version)
+    decoder = Decoder(version, role="server")
+    assert len(first) == 10
+    assert len(decoder.feed(first + bytes.fromhex(second) + bytes(3))) == 1
+    assert decoder.error is not None or decoder.is_amid
+
+
+def test_properties_behind_an_equal_head_are_read() -> None:
+    plain = Publish("t", b"abcdef", 1, packet_id=1)
+    other = Publish("t", b"a", 1, packet_id=2, properties=Properties(message_expiry_s=7))
+    data = [encode(each, Version.V5) for each in (plain, other)]
+    assert len(data[0]) == len(data[1])
+    assert Decoder(Version.V5, role="server").feed(b"".join(data)) == [plain, other]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [("4002000140020102", [1, 258]), ("40020001", [1]), ("400200", []), ("40020001500200024002", []), ("", [])],
+)
+def test_bytes_of_acknowledgements_alone(text: str, found: list[int]) -> None:
+    assert list(pubacks(bytes.fromhex(text))) == found
+    assert list(pubacks(memoryview(bytes.fromhex(text)))) == found

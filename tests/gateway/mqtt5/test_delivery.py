@@ -252,3 +252,23 @@ def test_who_gets_nothing_has_no_figures_until_something_is_counted() -> None:
     assert counted is not None
     assert (counted.delivered, counted.delivered_bytes) == (1, 4)
     assert one.figures is counted
+
+
+@given(st.lists(st.tuples(st.sampled_from([1, 2]), st.integers(0, 400))), st.integers(0, 3), st.sampled_from([1, 2]))
+def test_a_run_is_sent_as_its_messages_alone(sizes: list[tuple[int, int]], before: int, qos: int) -> None:
+    alone, together = (delivery(queue_bytes=4_000, in_flight_messages=6) for _ in range(2))
+    for each in (alone, together):
+        for number in range(before):
+            each.deliver(Message("t", b"%d" % number, 1), 1, False, NOW)
+    run = [Message("t", bytes(size), own) for own, size in sizes]
+    sent = list[bytes]()
+    for message in run:
+        data = alone.send_at_once(message, min(qos, message.qos))
+        if data is None:
+            break
+        sent.append(data)
+    assert together.send_run(run, qos) == sent if run else not sent
+    assert together.held_bytes == alone.held_bytes
+    assert together.journal.said == alone.journal.said  # type: ignore[union-attr]
+    if sent:
+        assert together.figures == alone.figures

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.mqtt5 import encoding
-from gateway.mqtt5.encoding import NAME_CACHE_BYTES, PublishTemplate, codes_of, encode, encode_publish
+from gateway.mqtt5.encoding import NAME_CACHE_BYTES, PublishTemplate, codes_of, encode, encode_publish, encode_run
 from gateway.mqtt5.packets import (
     Auth,
     ConnAck,
@@ -179,3 +179,13 @@ def test_old_versions_have_codes_of_their_own() -> None:
     assert encode(ConnAck(False, 5), V311) == b"\x20\2\0\5"
     with pytest.raises(UnsendablePacket):
         encode(ConnAck(False, ReasonCode.NOT_AUTHORIZED), V311)
+
+
+@pytest.mark.parametrize("version", [V311, V5])
+@given(st.lists(st.tuples(st.sampled_from([0, 1, 100, 200]), st.sampled_from([1, 2]), st.integers(1, 65_535))))
+def test_a_run_is_written_as_its_messages_alone(version: Version, run: list[tuple[int, int, int]]) -> None:
+    alone = [
+        encode_publish("a/b", bytes(size), qos, packet_id=packet_id, version=version) for size, qos, packet_id in run
+    ]
+    columns = [bytes(size) for size, _, _ in run], [qos for _, qos, _ in run], [number for _, _, number in run]
+    assert encode_run("a/b", *columns, version) == alone

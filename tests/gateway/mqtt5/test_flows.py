@@ -307,3 +307,58 @@ def test_a_message_that_its_connection_dropped_is_new_when_it_comes_again(qos: i
     assert flows.take_publish(again) is Answer.ROUTE
     flows.forgo(first)
     assert flows.stage_of(1) is not FlowStage.FREE, "only the very message that was dropped"
+
+
+@given(
+    st.lists(st.one_of(st.lists(st.sampled_from([1, 2]), max_size=5), st.lists(st.integers(0, 7), max_size=5)))
+    , st.integers(MAXIMUM_PACKET_ID - 4, MAXIMUM_PACKET_ID)
+)  # fmt: skip
+def test_runs_do_as_single_messages(steps: list[list[int]], last_id: int) -> None:
+    alone: OutboundFlows[object] = OutboundFlows(4)
+    run: OutboundFlows[object] = OutboundFlows(4)
+    for flows in (alone, run):
+        flows.reconnected(5)
+        flows._last_id = last_id
+    begins = True
+    for step in steps:
+        if begins:
+            entries = [(object(), 1 + number % 2) for number in step]
+            assert list(run.begin_flows(entries)) == [
+                packet_id for each in entries if (packet_id := alone.begin_flow(*each))
+            ]
+        else:
+            ids = [(last_id + number) % MAXIMUM_PACKET_ID or MAXIMUM_PACKET_ID for number in step]
+            taken = [*itertools.takewhile(lambda item: item is not None, map(alone.take_puback, ids))]
+            assert run.take_pubacks(ids) == taken
+        assert (run.quota, run.unacknowledged, run._last_id) == (alone.quota, alone.unacknowledged, alone._last_id)
+        begins = not begins
+
+
+def test_a_run_of_acknowledgements_waits_for_repetitions() -> None:
+    flows: OutboundFlows[str] = OutboundFlows(4)
+    flows.reconnected(4)
+    assert list(flows.begin_flows([("m", 1), ("n", 2)])) == [1, 2]
+    assert flows.take_pubacks([1, 2]) == ["m"], "2 waits for PUBREC"
+    flows.reconnected(4)
+    assert flows.take_pubacks([2]) == []
+    assert list(flows.begin_flows([("o", 1)])) == []
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [Publish("t", b"", 2, packet_id=3), Publish("t", b"", 1, True, packet_id=3), Publish("t", b"", 1, packet_id=1)],
+    ids=["QoS 2", "retained", "identifier in use"],
+)
+def test_a_run_of_messages_ends_at_what_is_not_plain(odd: Publish) -> None:
+    flows = InboundFlows()
+    first, second = Publish("t", b"", 1, packet_id=1), Publish("t", b"", 1, packet_id=2)
+    assert flows.routed_run([first, second, odd, Publish("t", b"", 1, packet_id=4)]) == 2
+    assert flows.accepting == {1: first, 2: second}
+
+
+def test_a_run_of_messages_ends_at_the_receive_maximum() -> None:
+    flows = InboundFlows()
+    flows.reconnected(2, enforced=True)
+    run = [Publish("t", b"", 1, packet_id=number) for number in (1, 2, 3)]
+    assert flows.routed_run(run) == 2
+    assert flows.routed_run(run[2:]) == 0

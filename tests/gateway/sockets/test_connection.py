@@ -322,6 +322,37 @@ def test_an_acknowledgement_alone_in_its_read_ends_its_flow_and_is_counted(split
     asyncio.run(check())
 
 
+def test_acknowledgements_of_one_read_end_their_flows_and_are_counted() -> None:
+    async def check() -> None:
+        async with serving() as broker:
+            connection, transport = await fake_reader(broker)
+            messages = await given(broker, transport, 50)
+            client = broker.lifecycle.clients["fake"]
+            data = b"".join(encode(PubAck(message.packet_id), Version.V311) for message in messages)
+            before = counted(broker)
+            connection.data_received(data)
+            assert client.session.outbound.in_flight == client.session.held_bytes == 0
+            assert [now - was for was, now in zip(before, counted(broker), strict=True)] == [50, 0, 200, 0]
+            connection.connection_lost(None)
+
+    asyncio.run(check())
+
+
+def test_a_wrong_acknowledgement_among_others_of_its_read_ends_the_connection() -> None:
+    async def check() -> None:
+        async with serving() as broker:
+            connection, transport = await fake_reader(broker)
+            messages = await given(broker, transport, 3)
+            before = counted(broker)
+            ids = [messages[0].packet_id, 0, messages[1].packet_id]
+            connection.data_received(b"".join(b"\x40\2" + number.to_bytes(2, "big") for number in ids))
+            assert connection.closed
+            assert counted(broker)[2] - before[2] == 12
+            connection.connection_lost(None)
+
+    asyncio.run(check())
+
+
 def test_an_acknowledgement_alone_in_its_read_lets_the_next_message_go() -> None:
     async def check() -> None:
         async with serving({"limits": {"in_flight": 2}}) as broker:
