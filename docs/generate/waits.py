@@ -22,8 +22,11 @@ code when this site is built. There is no place without an end.
   is published before that one publication is decided.
 * A clean session forgets on both sides what is unfinished. What its client sends again is a new publication.
 * Sessions and outbox are two files with a commit each, and receivers of clean sessions wait for none. If the disk
-  refuses one of the commits, the publication is refused, and its client repeats it: receivers that the other file or
-  none served get it once more, at QoS 2 too. Until the disk takes again no more is taken.
+  refuses one of the commits, the publication is refused, and its client repeats it. Receivers of clean sessions get it
+  once more if the file of sessions refused, at QoS 2 too. Until the disk takes again no more is taken.
+* At QoS 2 a refusal of the overlay is told to no client that keeps its session if receivers here have the publication:
+  its program would publish anew, and they would have it twice. The connection ends (0x97), the client repeats, and the
+  repetition goes to the overlay alone.
 * A gateway that is killed between the two commits of a publication of QoS 2 knows that half of it may be undone. Its
   repetition goes to the overlay again, and not to local receivers. The overlay has it twice if only the word of its
   commit was lost.

@@ -381,6 +381,8 @@ class Exchange:
 
     def _passed_plainly(self, client: Client, publish: Publish) -> bool:
         """Routes QoS 1 and 2 the short way, with an acknowledgement waiting for the disk where necessary."""
+        if publish.qos == 2 and client.session.inbound.half_done:
+            return False
         store, message = self.store, Message(publish.topic, publish.payload, publish.qos, publisher=client.client_id)
         if store is None:
             if not self.delivery.forward(client, message):
@@ -425,7 +427,7 @@ class Exchange:
             return None
         store = self.store
         if store is not None and store.is_full and publish.qos and self._must_store(client, publish):
-            client.owe(OwedAck(publish, ReasonCode.QUOTA_EXCEEDED))
+            client.owe(self._owed(client, publish, ReasonCode.QUOTA_EXCEEDED))
             self._send_decided_acks(client)
             return None
         if self.tracing is not None and self.tracing.take_accepted(client.client_id, publish) and publish.qos < 2:
@@ -486,8 +488,7 @@ class Exchange:
     ) -> Later | None:
         store = self.store
         before = 0 if store is None else store.changes
-        owed = OwedAck(publish)
-        is_half_done = bool(client.session.inbound.half_done) and client.session.inbound.is_half_done(publish)
+        owed = self._owed(client, publish)
         settle = self._send_decided_acks if publish.qos < 2 or store is None else partial(self._settle_offered, owed)
         if self.overlay is not None and not offer_for(
             self.overlay,
@@ -501,9 +502,10 @@ class Exchange:
             answered,
         ):
             return None
-        if is_half_done:  # its receivers here have it, since a former process
+        if owed.is_repeated:  # its receivers here have it
             self._acknowledge_publish(client, owed, message, before)
             return None
+        owed.is_routed = True
         if publish.retain:
             self.retain(client.view, message)
         self.record_message(message, client.client_id, client.view)
@@ -512,6 +514,13 @@ class Exchange:
             return self._answer_after(later, client, owed, message, before)
         self._acknowledge_publish(client, owed, message, before)
         return None
+
+    @staticmethod
+    def _owed(client: Client, publish: Publish, code: int | None = None) -> OwedAck:
+        """Returns an acknowledgement that knows whether receivers here have its message already."""
+        owed, inbound = OwedAck(publish, code), client.session.inbound
+        owed.is_routed = owed.is_repeated = bool(inbound.half_done) and inbound.is_half_done(publish)
+        return owed
 
     def _must_store(self, client: Client, publish: Publish) -> bool:
         if publish.retain or (publish.qos == 2 and client.session.journal is not None):
@@ -590,16 +599,36 @@ class Exchange:
         self._send_decided_acks(client)
 
     def _turn_away(self, client: Client) -> None:
-        """Ends the connection of a client below MQTT 5 after a refusal: the client keeps the message and repeats.
+        """Ends the connection of a client after a refusal that its client is not told: the client keeps the message and
+        repeats.
 
-        The end does not wait for earlier acknowledgements: no later message may overtake the refused message."""
-        client.is_refused, session = False, client.session
-        if session.version == Version.V5:
+        That is each refusal below MQTT 5, and in every version one of a message that receivers here have, at QoS 2: a
+        program that is told publishes anew, and those receivers would have the message twice. The end does not wait for
+        earlier acknowledgements: no later message may overtake the refused message.
+        """
+        client.is_refused, session, forgone = False, client.session, False
+        for owed in client.acks:
+            if not owed.refuses:
+                continue
+            if self._is_half_done(client, owed):
+                forgone |= session.inbound.settle_half_done(owed.publish)
+            elif session.version != Version.V5:
+                for publish in owed.run or (owed.publish,):
+                    forgone |= session.inbound.settle_routed(publish, refused=True)
+        if not forgone:
             return
-        refused = [publish for one in client.acks if one.refuses for publish in one.run or (one.publish,)]
-        forgone = [session.inbound.settle_routed(publish, refused=True) for publish in refused]
-        if any(forgone) and client.connection is not None:
+        if client.undecided is not None and not isinstance(client.undecided, asyncio.Task):
+            client.undecided.cancel()  # a later publication that waits for receivers would overtake the refused one
+        if client.connection is not None:
             self.close(client, session.close(ReasonCode.QUOTA_EXCEEDED, "publication refused"))
+
+    def _is_half_done(self, client: Client, owed: OwedAck) -> bool:
+        """True if receivers here have a refused message of QoS 2 that its client will repeat."""
+        publish = owed.publish
+        if not owed.is_routed or publish.qos < 2 or not client.session.session_expiry_s:
+            return False
+        plan = self.delivery.router.plan_for(publish.topic, publish)
+        return bool(plan.targets or plan.groups)
 
     def follow_publications(self, followed: FollowedMessages | None) -> None:
         """Says the steps of publications there from now on; None: nowhere. Short ways stay unused meanwhile."""

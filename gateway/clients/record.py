@@ -49,14 +49,16 @@ acknowledgement: otherwise it would repeat the message after each connect, for e
 
 class OwedAck:
     """Acknowledgement the broker owes a client; `code` None: undecided. `answers`: how many answers are awaited. `run`:
-    all publications that are decided together, if they are several; `publish` is the first.
+    all publications that are decided together, if they are several; `publish` is the first. `is_routed`: receivers here
+    have the publication. `is_repeated`: they had it before it came now.
     """
 
-    __slots__ = ("_worst", "answers", "code", "publish", "run")
+    __slots__ = ("_worst", "answers", "code", "is_repeated", "is_routed", "publish", "run")
 
     def __init__(self, publish: Publish, code: int | None = None, run: Sequence[Publish] = ()) -> None:
         self.publish, self.code, self.run = publish, code, run
         self.answers, self._worst = 1, 0
+        self.is_routed = self.is_repeated = False
 
     def answer(self, code: int) -> None:
         """Counts the answer of a store or overlay: `code` accepts or refuses the message.

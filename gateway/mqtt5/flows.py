@@ -352,7 +352,8 @@ class InboundFlows:
         self.accepting: dict[int, Publish] = NONE
         self.awaiting_pubrel: dict[int, str] = NONE
         self.half_done: dict[int, str] = NONE
-        """Messages of QoS 2 that were received before a restart of this side, of whose work a part may be undone."""
+        """Messages of QoS 2 without a PUBREC, of whose work a part may be undone: a restart or a refusal came between.
+        The oldest give way above the Receive Maximum of a peer that does not repeat them."""
         self._to_come: dict[int, str] = NONE  # messages of QoS 2 that the peer has not repeated since its reconnect
         self._receive_maximum = MAXIMUM_PACKET_ID
         self._enforced = False
@@ -488,6 +489,22 @@ class InboundFlows:
         else:
             self._to_come.pop(packet_id, None)
         return True
+
+    def settle_half_done(self, publish: Publish) -> bool:
+        """Takes a routed message of QoS 2 that is done in part and refused: True if its peer waits for an answer.
+
+        The peer gets none on this connection, and repeats the message (`is_half_done`).
+        """
+        if not self.settle_routed(publish, refused=True):
+            return False
+        self.half_done = {**self.half_done, publish.packet_id: publish.topic if publish.retain else ""}
+        while len(self.half_done) > self._receive_maximum:
+            del self.half_done[next(iter(self.half_done))]
+        return True
+
+    def undo_half_done(self, packet_id: int) -> None:
+        """Takes back that a message is done in part: its repetition is a new message."""
+        self.half_done.pop(packet_id, None)
 
     def give_back_tables(self) -> None:
         """Gives back empty tables."""

@@ -261,7 +261,7 @@ class SessionStore:
             assert client.record is not None
             flow = client.record.id << 16 | publish.packet_id
             # The outbox is another file: a process that is killed may have written this one alone.
-            unoffered = UNOFFERED if owed.answers > 1 else ""
+            unoffered = UNOFFERED if owed.answers > 1 or not owed.is_good_so_far else ""
             self.pending.received[flow] = unoffered + (publish.topic if retained else "")
         elif not isinstance(held, HeldMessage) and not retained:
             return False
@@ -418,8 +418,12 @@ class SessionStore:
         debts = [debt for debt in (*batch.debts, *pending.debts) if debt.is_open]
         pending.debts = []
         refused = {debt.message for debt in debts}
+        taken_back = {debt.flow for debt in debts if not debt.owed.is_repeated}
         for debt in debts:
             pending.received.pop(debt.flow, None)
+            if debt.flow in taken_back:
+                debt.owed.is_routed = False
+                debt.client.session.inbound.undo_half_done(debt.flow & 0xFFFF)
         # Before their messages are removed, which would settle the debts as stored.
         self._settle_debts(debts, error.code)
         for record, queued, packet_id, _ in list(pending.deliveries.values()):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bridge.contract import Publication
@@ -33,21 +33,21 @@ ENDS_S = 10.0
 KINDS = [(version, qos) for version in (Version.V311, Version.V5) for qos in (1, 2)]
 STEPS = (
     "publish", "publish", "publish", "publish",
-    "outbox full", "outbox room", "outbox slow", "outbox writes",
+    "outbox full", "outbox room", "outbox slow", "outbox writes", "outbox refuses",
     "disk full", "disk refuses once", "disk room",
     "hold", "read", "cut", "take over", "restart",
 )  # fmt: skip
 
 
 class Overlay(FakeOverlay):
-    """An overlay with an outbox that takes, refuses (`is_full`) or takes its time (`is_slow`): a quorum or a key is
-    away. `stored`: what it has answered for, by topic."""
+    """An overlay with an outbox that takes, refuses (`is_full`) or takes its time (`is_slow`) and then takes or
+    refuses: a quorum or a key is away. `stored`: what it has answered for, by topic."""
 
     def __init__(self) -> None:
         super().__init__()
         self.is_full = self.is_slow = False
         self.stored: dict[str, list[int]] = {}
-        self._undecided: list[Callable[[], None]] = []
+        self._undecided: list[tuple[Callable[[], None], Callable[[int], None]]] = []
 
     def publish_run(self, client_id: str, run: object, done: object) -> int:
         return 0
@@ -60,7 +60,7 @@ class Overlay(FakeOverlay):
         if self.is_full:
             done(ReasonCode.QUOTA_EXCEEDED)
         elif self.is_slow:
-            self._undecided.append(store)
+            self._undecided.append((store, done))
         else:
             self.write()
             store()
@@ -68,8 +68,13 @@ class Overlay(FakeOverlay):
 
     def write(self) -> None:
         undecided, self._undecided = self._undecided, []
-        for store in undecided:
+        for store, _ in undecided:
             store()
+
+    def refuse(self) -> None:
+        undecided, self._undecided = self._undecided, []
+        for _, done in undecided:
+            done(ReasonCode.QUOTA_EXCEEDED)
 
     def forget(self) -> None:
         self._undecided.clear()
@@ -169,6 +174,8 @@ class Ward:
             case "outbox slow" | "outbox writes":
                 self.overlay.is_slow = step == "outbox slow"
                 self.overlay.write()
+            case "outbox refuses":
+                self.overlay.refuse()
             case "disk full" | "disk room":
                 self._is_full = step == "disk full"
             case "disk refuses once":
@@ -263,6 +270,11 @@ SCHEDULES = st.lists(st.sampled_from(STEPS), min_size=1, max_size=30)
 
 @settings(max_examples=12)
 @given(SCHEDULES)
+@example([
+    "hold", "publish", "publish", "disk full", "disk room", "publish", "publish", "outbox slow", "outbox room",
+    "restart", "hold", "read", "outbox full",
+])  # fmt: skip
+@example(["outbox slow", "publish", "publish", "outbox refuses", "publish", "outbox writes"])
 def test_everybody_gets_on_after_any_schedule_of_outages(steps: list[str]) -> None:
     check(steps)
 
