@@ -27,7 +27,7 @@ from bridge.document import Overlay, RegionView
 from bridge.document.member_budgets import MemberBudgets
 from bridge.document.policy import Scope
 from bridge.publisher.publisher import STRAGGLER_S, UNAUTHORISED_S, Publisher
-from bridge.publisher.residents import LEAD_MAX, REPAIR_S
+from bridge.publisher.residents import LEAD_MAX, REPAIR_S, TOGETHER_S
 from bridge.publisher.windows import WINDOW_MAX
 from bridge.wire import OwnLife
 from bridge.wire.pulling import PULL_TOPIC, PullRequest
@@ -478,9 +478,9 @@ def test_what_all_have_in_blocks_is_kept_for_repairs_and_counts_no_more() -> Non
     publisher.take_entries([entry(1, payload=bytes(5000))], NOW)
     assert (publisher.depth, forgotten(acknowledge(publisher, 1))) == (1, set())
     assert publisher.depth == 0
-    assert publisher.next_deadline == NOW + REPAIR_S
-    assert forgotten(publisher.tick(NOW + REPAIR_S)) == {1}
-    publisher.take_entries([entry(2, payload=bytes(5000))], NOW + REPAIR_S)
+    assert publisher.next_deadline == NOW + REPAIR_S + TOGETHER_S
+    assert forgotten(publisher.tick(NOW + REPAIR_S + TOGETHER_S)) == {1}
+    publisher.take_entries([entry(2, payload=bytes(5000))], NOW + REPAIR_S + TOGETHER_S)
     assert publisher.depth == 1
 
 
